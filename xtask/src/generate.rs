@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use cofferdam::command::defaults;
-use cofferdam::options::POLICY_OPTIONS;
-use cofferdam::{cli_command, environment};
+use cofferdam::args::help::defaults;
+use cofferdam::args::table::POLICY_OPTIONS;
+use cofferdam::call::preset;
+use cofferdam::cli_command;
 
 use crate::Result;
 
@@ -126,7 +127,7 @@ fn page(command: &clap::Command) -> String {
         page.push_str(&format!("```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ")));
         match name {
             "eval" => {
-                let names = environment::NAMES.join("`, `");
+                let names = preset::NAMES.join("`, `");
                 page.push_str(&format!(
                     "Environments: `{names}`. Options are those of `run`, and these; defaults differ:\n\n"
                 ));

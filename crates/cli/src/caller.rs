@@ -1,6 +1,6 @@
-//! What the command takes from whoever called it: directory, homes, variables, user. Read once, then plain data.
+//! The caller's side of a call: working directory, homes and variables. Observed once, then plain data.
 //!
-//! Everything after this works on a `Caller`, so that it can be tested with one made by hand.
+//! Everything else works on a `Caller`, so that tests can build one by hand.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 
 use cofferdam_config::environments::{Around, Surroundings};
 
-use crate::report::Refusal;
+use crate::refusal::Refusal;
 
 /// The caller's side of a call.
 #[derive(Debug, Clone, Default)]
@@ -22,14 +22,17 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Looks at this process.
+    /// The caller of this process.
+    ///
+    /// # Errors
+    /// The working directory or a variable cannot be used.
     pub fn observe() -> Result<Caller, Refusal> {
         let seen =
             Surroundings::observe().map_err(|error| Refusal::new("arguments", error.to_string()).split_hint())?;
         Ok(Caller { cwd: seen.cwd, homes: seen.homes, variables: seen.variables })
     }
 
-    /// What finding interpreters depends on.
+    /// The part on which the search for interpreters depends.
     pub fn around(&self) -> Around<'_> {
         Around { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
     }
@@ -39,8 +42,8 @@ impl Caller {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// A path as written, made absolute against the working directory. `.` and empty components go; `..` is followed
-    /// on the real tree where the path exists, because the component before it may be a symlink.
+    /// A path made absolute against the working directory. `.` and empty components are removed; `..` is resolved on the
+    /// file system where the path exists, because the component before it may be a symbolic link.
     pub fn absolute(&self, path: &str) -> String {
         let joined = Path::new(&self.cwd).join(path);
         if joined.components().any(|c| c == Component::ParentDir)
@@ -52,13 +55,16 @@ impl Caller {
         cofferdam_policy::paths::lexical(&joined).to_string_lossy().into_owned()
     }
 
-    /// An absolute path inside the sandbox: there is no tree to ask yet, so `..` goes by name.
+    /// An absolute path inside the sandbox. `..` is resolved by name, because there is no tree yet.
     pub fn absolute_inside(&self, path: &str) -> String {
         cofferdam_policy::paths::lexical(&Path::new(&self.cwd).join(path)).to_string_lossy().into_owned()
     }
 }
 
-/// Text that a policy can hold: policies are JSON, so every path and argument in them is UTF-8.
+/// Text as UTF-8: policies are JSON, so every path and argument in them is UTF-8. `what` names it for the error.
+///
+/// # Errors
+/// It is not UTF-8.
 pub fn utf8(text: OsString, what: &str) -> Result<String, Refusal> {
     text.into_string().map_err(|raw| {
         Refusal::new("arguments", format!("{what} is not valid UTF-8: {raw:?}"))

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use cofferdam_engine::audit::{Durability, Entry, Options, Trail};
-use common::{cofferdam, output, parse, told};
+use common::{code_and_stderr, cofferdam, output, parse};
 use serde_json::Value;
 
 fn trail(dir: &Path, count: u64) -> Trail {
@@ -94,9 +94,13 @@ fn an_anchor_elsewhere_shows_a_trail_that_is_gone() {
         make();
         let (code, said) = text(&dir, &full);
         assert!(code == 1 && said.contains("record 5") && said.contains(hash.as_str().unwrap()), "{how}: {said}");
-        let told = json();
-        assert_eq!((&told["ok"], &told["problem"].is_string()), (&false.into(), &true), "{how}: {told}");
-        let missing = &told["missing"];
+        let stderr_text = json();
+        assert_eq!(
+            (&stderr_text["ok"], &stderr_text["problem"].is_string()),
+            (&false.into(), &true),
+            "{how}: {stderr_text}"
+        );
+        let missing = &stderr_text["missing"];
         assert_eq!((&missing["record"], &missing["hash"], &missing["trail"]), (last, hash, id), "{how}");
         let (code, said) = text(&dir, &["verify", "--key", public]);
         assert_eq!(code, 125, "{how}: nothing says that there was one: {said}");
@@ -104,7 +108,7 @@ fn an_anchor_elsewhere_shows_a_trail_that_is_gone() {
 }
 
 #[test]
-fn an_anchor_that_cannot_be_read_or_told_is_named() {
+fn unreadable_or_unreachable_anchor_is_named() {
     let root = tempfile::tempdir().unwrap();
     let (dir, key, anchor) = (root.path().join("audit"), root.path().join("key"), root.path().join("anchor"));
     trail(&dir, 2);
@@ -127,7 +131,7 @@ fn an_anchor_that_cannot_be_read_or_told_is_named() {
 }
 
 #[test]
-fn a_trail_that_others_may_write_is_told_as_one() {
+fn trail_writable_by_others_gets_a_warning() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
     trail(&dir, 2);
@@ -140,8 +144,8 @@ fn a_trail_that_others_may_write_is_told_as_one() {
         assert_eq!((parse(&output)["warnings"].as_array().unwrap().len(), output.stderr.len()), (0, 0));
         mode(&path, open);
         let output = verify();
-        let told = String::from_utf8(output.stderr.clone()).unwrap();
-        assert!(output.status.success() && told.contains("others may write"), "{told}");
+        let stderr_text = String::from_utf8(output.stderr.clone()).unwrap();
+        assert!(output.status.success() && stderr_text.contains("others may write"), "{stderr_text}");
         assert!(parse(&output)["warnings"][0].as_str().unwrap().contains(path.to_str().unwrap()));
         mode(&path, own);
     }
@@ -158,8 +162,8 @@ fn an_anchor_of_several_trails_says_nothing_until_one_is_named() {
         trail(dir, 3);
         let place = format!("file:{}", anchor.display());
         assert_eq!(text(dir, &["checkpoint", "--key", key.to_str().unwrap(), "--anchor", &place]).0, 0);
-        let told = parse(&cofferdam().args(["audit", "verify", "--json", "--dir"]).arg(dir).output().unwrap());
-        ids.push(told["trail"].as_str().unwrap().to_owned());
+        let stderr_text = parse(&cofferdam().args(["audit", "verify", "--json", "--dir"]).arg(dir).output().unwrap());
+        ids.push(stderr_text["trail"].as_str().unwrap().to_owned());
     }
     let verify =
         |dir: &Path, more: &[&str]| text(dir, &[&["verify", "--anchor", anchor.to_str().unwrap()], more].concat());
@@ -200,13 +204,13 @@ fn show_and_tail_pick_records_out() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_what_only_reads_without_a_word() {
+fn closed_pipe_ends_a_reading_command_silently() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
     let trail = trail(&dir, 30);
     let dir = dir.to_str().unwrap();
-    // A pipe that nobody reads, from the beginning.
-    let into_nobody = |arguments: &[&str]| {
+    // A pipe whose reader is closed from the beginning.
+    let into_closed_pipe = |arguments: &[&str]| {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = cofferdam().args(arguments).stdout(writer).output().unwrap();
@@ -221,18 +225,18 @@ fn a_reader_that_goes_away_ends_what_only_reads_without_a_word() {
         &["--help"],
     ];
     for arguments in reads {
-        assert_eq!(into_nobody(arguments), (Some(141), String::new()), "{arguments:?}");
-        let mut twin = cofferdam();
-        let read = twin.args(arguments.iter().filter(|argument| **argument != "-f")).output().unwrap();
+        assert_eq!(into_closed_pipe(arguments), (Some(141), String::new()), "{arguments:?}");
+        let mut control = cofferdam();
+        let read = control.args(arguments.iter().filter(|argument| **argument != "-f")).output().unwrap();
         assert!(read.status.success() && !read.stdout.is_empty(), "{arguments:?}");
     }
-    // What did something says that it could not be told.
+    // A command that changed something reports that its result could not be written.
     let key = root.path().join("key");
-    let (code, said) = into_nobody(&["audit", "keygen", key.to_str().unwrap()]);
+    let (code, said) = into_closed_pipe(&["audit", "keygen", key.to_str().unwrap()]);
     assert!(code == Some(125) && said.contains("cannot write to standard output") && key.exists(), "{said}");
-    let (code, said) = into_nobody(&["eval", "--json", "shell", "true"]);
+    let (code, said) = into_closed_pipe(&["eval", "--json", "shell", "true"]);
     assert!(code == Some(125) && said.contains("cannot write to standard output"), "{said}");
-    // Whoever follows learns of it although nothing more comes.
+    // `tail -f` notices it although there are no new records.
     let mut follow = cofferdam();
     follow.args(["audit", "tail", "-f", "--dir", dir]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = follow.spawn().unwrap();
@@ -266,7 +270,7 @@ fn a_run_is_recorded_and_its_secrets_are_not() {
 }
 
 #[test]
-fn only_a_program_that_exited_has_an_exit_code_in_the_outcome_and_in_the_record() {
+fn only_an_exited_program_has_an_exit_code() {
     let root = tempfile::tempdir().unwrap();
     for (at, (options, script, ending, exit_code)) in [
         (&[][..], "exit 4", "exited", Some(4)),
@@ -292,7 +296,7 @@ fn only_a_program_that_exited_has_an_exit_code_in_the_outcome_and_in_the_record(
 }
 
 #[test]
-fn a_secret_is_taken_out_where_a_text_was_cut_escaped_or_lowered() {
+fn secret_is_removed_from_truncated_escaped_lowercased_text() {
     let root = tempfile::tempdir().unwrap();
     let long = "Q".repeat(300);
     let at_the_cut = "p=$(printf %0230d 0); mkdir \"/etc/$p/aaaaaaaaa/$SEC\"";
@@ -327,7 +331,7 @@ fn nothing_runs_that_cannot_be_recorded() {
     let bind = format!("{}:{}:rw", root.path().display(), root.path().display());
     let script = format!("touch {}", marker.display());
     let run = |place: &Path| {
-        told(&["run", "--audit-trail", place.to_str().unwrap(), "-v", &bind, "--", "/bin/sh", "-c", &script])
+        code_and_stderr(&["run", "--audit-trail", place.to_str().unwrap(), "-v", &bind, "--", "/bin/sh", "-c", &script])
     };
     let (code, said) = run(&file);
     assert!(code == 125 && said.contains("trail") && !marker.exists(), "{said}");
@@ -336,7 +340,7 @@ fn nothing_runs_that_cannot_be_recorded() {
 }
 
 #[test]
-fn a_run_whose_command_was_killed_is_named_and_ended_by_the_next() {
+fn next_writer_names_and_ends_a_run_whose_owner_was_killed() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
     let mut command = cofferdam();
@@ -356,8 +360,8 @@ fn a_run_whose_command_was_killed_is_named_and_ended_by_the_next() {
     let unended = json()["unended"].as_array().unwrap().clone();
     assert_eq!((unended.len(), &unended[0]["state"], &unended[0]["record"]), (1, &"gone".into(), &2.into()));
     assert_eq!(unended[0]["owner"]["pid"], child.id());
-    // Whoever comes next says it in the trail, and does not run into it.
-    assert_eq!(told(&["run", "--audit-trail", dir.to_str().unwrap(), "--", "/bin/true"]).0, 0);
+    // The next writer records it, and is not disturbed by it.
+    assert_eq!(code_and_stderr(&["run", "--audit-trail", dir.to_str().unwrap(), "--", "/bin/true"]).0, 0);
     assert_eq!(json()["unended"], serde_json::json!([]));
     let (_, said) = text(&dir, &["show", "--run", unended[0]["run"].as_str().unwrap()]);
     assert!(
@@ -367,10 +371,10 @@ fn a_run_whose_command_was_killed_is_named_and_ended_by_the_next() {
 }
 
 #[test]
-fn the_trail_of_another_user_is_root_s_to_sign_and_nobody_s_to_write() {
+fn trail_of_another_user_may_be_signed_only_by_root() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
-    let run = |dir: &Path| told(&["run", "--audit-trail", dir.to_str().unwrap(), "--", "/bin/true"]);
+    let run = |dir: &Path| code_and_stderr(&["run", "--audit-trail", dir.to_str().unwrap(), "--", "/bin/true"]);
     if !common::is_root() {
         let (code, said) = run(Path::new("/usr"));
         assert!(code == 125 && said.contains("/usr belongs to user 0") && said.contains("hint: name a dir"), "{said}");
@@ -394,7 +398,7 @@ fn the_trail_of_another_user_is_root_s_to_sign_and_nobody_s_to_write() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_would_work() {
+fn mistakes_get_hints_that_work() {
     let root = tempfile::tempdir().unwrap();
     let missing = root.path().join("none");
     let (code, said) = text(&missing, &["verify"]);
@@ -407,7 +411,7 @@ fn mistakes_are_told_with_what_would_work() {
 }
 
 #[test]
-fn a_run_is_named_by_the_beginning_of_its_id_where_one_alone_begins_so() {
+fn run_is_named_by_an_unambiguous_prefix_of_its_id() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
     let trail = trail(&dir, 0);
@@ -426,7 +430,7 @@ fn a_run_is_named_by_the_beginning_of_its_id_where_one_alone_begins_so() {
 }
 
 #[test]
-fn what_cannot_be_told_is_json_where_that_was_asked_for() {
+fn errors_are_json_with_json() {
     let root = tempfile::tempdir().unwrap();
     let (docs, missing) = (root.path().join("docs"), root.path().join("none"));
     std::fs::create_dir(&docs).unwrap();
@@ -436,12 +440,12 @@ fn what_cannot_be_told_is_json_where_that_was_asked_for() {
             let (code, said) = text(dir, &[action]);
             assert!(code == 125 && said.contains("hint: ") && said.contains("--audit-trail"), "{action}: {said}");
             let output = cofferdam().args(["audit", action, "--json", "--dir"]).arg(dir).output().unwrap();
-            let told = parse(&output);
-            assert_eq!((output.status.code(), output.stderr.len(), &told["ok"]), (Some(125), 0, &false.into()));
-            let fault = &told["errors"][0];
-            assert!(fault["code"] == "audit" && fault["hint"].is_string(), "{told}");
+            let stderr_text = parse(&output);
+            assert_eq!((output.status.code(), output.stderr.len(), &stderr_text["ok"]), (Some(125), 0, &false.into()));
+            let fault = &stderr_text["errors"][0];
+            assert!(fault["code"] == "audit" && fault["hint"].is_string(), "{stderr_text}");
             let message = fault["message"].as_str().unwrap();
-            assert!(action == "verify" || message.contains(word), "{told}");
+            assert!(action == "verify" || message.contains(word), "{stderr_text}");
         }
     }
     // Where there is one with nothing in it yet, nothing is shown.
@@ -451,7 +455,7 @@ fn what_cannot_be_told_is_json_where_that_was_asked_for() {
 }
 
 #[test]
-fn a_kind_that_nothing_writes_is_an_error_that_lists_those_that_are() {
+fn unknown_record_kind_is_an_error_that_lists_the_kinds() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
     trail(&dir, 4);

@@ -1,4 +1,4 @@
-//! What cannot work is refused with a reason, in time, and without a trace; and hosts that lack a mechanism.
+//! Impossible calls: each is refused in time, with a reason and without leftovers. And hosts that lack a mechanism.
 
 mod common;
 
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{PYTHON, cofferdam, has, is_root, needs, open_directory, outcome, parse, told};
+use common::{PYTHON, code_and_stderr, cofferdam, has, is_root, needs, open_directory, outcome, parse};
 use serde_json::Value;
 
 /// Refused with this exit code and this word in the reason, both in words and as JSON, and nothing has started.
 #[track_caller]
 fn refused(arguments: &[&str], code: i32, part: &str) {
-    let (found, text) = told(arguments);
+    let (found, text) = code_and_stderr(arguments);
     assert_eq!(found, code, "{arguments:?}: {text}");
     assert!(text.starts_with("cofferdam: error: ") && text.contains(part), "{arguments:?}: {text}");
     let position = arguments.iter().position(|a| *a == "run" || *a == "eval").unwrap();
@@ -28,7 +28,7 @@ fn refused(arguments: &[&str], code: i32, part: &str) {
 }
 
 #[test]
-fn programs_that_cannot_run_are_126_and_those_that_are_not_there_127() {
+fn exit_code_is_126_if_not_executable_and_127_if_not_found() {
     let directory = open_directory();
     let make = |name: &str, text: &[u8], mode| {
         let path = directory.path().join(name);
@@ -134,7 +134,7 @@ fn limits_of_zero_and_beyond_the_host() {
     // What setup needs is known before, and is enough.
     refused(&["run", "--open-files", "15", "--", "true"], 125, "at least 16");
     for trace in ["--trace", "--no-trace"] {
-        let (code, text) = told(&["run", "-w", "/", trace, "--open-files", "16", "--", "true"]);
+        let (code, text) = code_and_stderr(&["run", "-w", "/", trace, "--open-files", "16", "--", "true"]);
         assert_eq!(code, 0, "{text}");
     }
     // More memory than the machine has is a limit that never bites.
@@ -198,7 +198,7 @@ fn a_hundred_megabytes_of_policy_are_refused_at_once() {
 }
 
 #[test]
-fn output_that_is_not_utf_8_passes_through_untouched_and_is_replaced_in_json() {
+fn non_utf8_output_is_unchanged_and_replaced_only_in_json() {
     let bytes = "printf 'a\\377\\376b\\000c\\033[2J'";
     let output = cofferdam().args(["eval", "shell", bytes]).output().unwrap();
     assert_eq!(output.stdout, b"a\xff\xfeb\0c\x1b[2J");
@@ -213,13 +213,13 @@ fn arguments_of_any_bytes_get_an_answer() {
         assert_eq!(output.status.code(), Some(125));
         assert!(String::from_utf8_lossy(&output.stderr).contains("not valid UTF-8"));
     }
-    // Variables of the caller's that are not UTF-8 are nobody's business.
+    // Variables of the caller that are not UTF-8 are ignored.
     let output = cofferdam().env("BAD", OsStr::from_bytes(b"\xff")).args(["run", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let long = "x".repeat(100_000);
-    let (code, text) = told(&["run", "--", "sh", "-c", "exit ${#1}", "sh", &long]);
+    let (code, text) = code_and_stderr(&["run", "--", "sh", "-c", "exit ${#1}", "sh", &long]);
     assert!(code == 160 || code == 125, "{code} {text}");
-    let (code, _) = told(&["run", "--", "echo", "", " ", "\n", "-n", "--", "é\u{202e}"]);
+    let (code, _) = code_and_stderr(&["run", "--", "echo", "", " ", "\n", "-n", "--", "é\u{202e}"]);
     assert_eq!(code, 0);
 }
 
@@ -247,7 +247,7 @@ fn closed_and_full_streams() {
 }
 
 #[test]
-fn a_full_layer_is_the_programs_to_see_and_the_host_stays_as_it_was() {
+fn full_cow_layer_gives_enospc_and_leaves_the_host_unchanged() {
     if !needs("overlayfs") {
         return;
     }
@@ -282,7 +282,7 @@ fn a_full_layer_is_the_programs_to_see_and_the_host_stays_as_it_was() {
 }
 
 #[test]
-fn changes_that_cannot_be_kept_are_told() {
+fn unkeepable_changes_are_reported() {
     let directory = open_directory();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let place = directory.path().to_str().unwrap();
@@ -344,7 +344,7 @@ fn without_user_namespaces(arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn without_user_namespaces_auto_takes_landlock_only_when_it_holds_what_is_required() {
+fn auto_falls_back_to_landlock_only_if_it_can_enforce() {
     let Some(output) = without_user_namespaces(&["run", "--", "true"]) else { return };
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{text}");
@@ -460,7 +460,7 @@ fn without_seccomp_nothing_runs() {
 }
 
 #[test]
-fn a_filter_that_knows_no_clone3_is_no_hindrance() {
+fn outer_filter_without_clone3_is_tolerated() {
     for errno in [EPERM, ENOSYS] {
         for (backend, more) in [("jail", ""), ("landlock", "--best-effort=filesystem,process,limits")] {
             let mut arguments = vec!["run", "--json", "--backend", backend, "--root", "minimal", "-w", "/"];
@@ -472,7 +472,7 @@ fn a_filter_that_knows_no_clone3_is_no_hindrance() {
 }
 
 #[test]
-fn where_a_containers_filter_refuses_namespaces_auto_falls_back_or_says_why_not() {
+fn auto_falls_back_when_a_seccomp_filter_refuses_namespaces() {
     let container = |arguments: &[&str]| {
         // clone3 is answered as unknown, so that clone is asked, whose flags the filter sees.
         let calls = [CLONE3, 0];
@@ -489,7 +489,7 @@ fn where_a_containers_filter_refuses_namespaces_auto_falls_back_or_says_why_not(
 }
 
 #[test]
-fn user_0_without_capabilities_is_refused_and_with_those_of_a_container_gets_another_user() {
+fn root_without_caps_is_refused_and_container_root_is_remapped() {
     if !is_root() {
         eprintln!("skipped: only root can be root without capabilities");
         return;

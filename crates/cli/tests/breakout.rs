@@ -1,4 +1,4 @@
-//! Ways out that were once open: each test is an attack that worked, with the allowed twin beside it.
+//! Regression tests of escapes: each test is an attack that once worked, beside the same thing where it is allowed.
 
 mod common;
 
@@ -56,7 +56,7 @@ for name in 'new-socket', '.vimrc':
 }
 
 #[test]
-fn what_leads_to_a_protected_path_cannot_be_replaced() {
+fn ancestors_of_a_protected_path_cannot_be_replaced() {
     let tree = writable();
     let at = |name: &str| tree.path().join(name);
     fs::create_dir_all(at("dot/fish")).unwrap();
@@ -79,10 +79,10 @@ print(attempt(os.open, '/w/.git', os.O_WRONLY | os.O_TRUNC), attempt(os.unlink, 
 print(attempt(os.mkdir, '/w/astray'), attempt(os.mkdir, '/w/elsewhere'))
 print(attempt(os.open, '/w/rc', os.O_WRONLY), attempt(os.mkdir, '/w/dot/fish/x'), attempt(os.mkdir, '/w/dot/x'))
 ";
-    let told = python(&["-v", &format!("{}:/w:rw", path(tree.path()))], code);
+    let message = python(&["-v", &format!("{}:/w:rw", path(tree.path()))], code);
     let no = "Permission denied Permission denied\n";
     assert_eq!(
-        told,
+        message,
         format!(
             "done No such file or directory No such file or directory\n{no}{no}{no}\
              Read-only file system Device or resource busy\n\
@@ -94,7 +94,7 @@ print(attempt(os.open, '/w/rc', os.O_WRONLY), attempt(os.mkdir, '/w/dot/fish/x')
 }
 
 #[test]
-fn a_closed_directory_of_the_callers_own_hides_nothing_by_being_opened() {
+fn opening_an_unsearchable_directory_uncovers_nothing() {
     let tree = writable();
     let closed = tree.path().join("closed");
     fs::create_dir(&closed).unwrap();
@@ -107,13 +107,14 @@ try:
     print(open('/w/closed/secret').read())
 except OSError as e: print('held')
 ";
-    let told = python(&["-v", &format!("{}:/w:rw", path(tree.path())), "--deny", path(&closed.join("secret"))], code);
+    let message =
+        python(&["-v", &format!("{}:/w:rw", path(tree.path())), "--deny", path(&closed.join("secret"))], code);
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(told, "held\n");
+    assert_eq!(message, "held\n");
 }
 
 #[test]
-fn what_a_bind_mount_of_the_host_shows_again_is_held_there_too() {
+fn path_shown_again_by_a_bind_mount_is_protected_too() {
     let tree = open_directory();
     let (one, two) = (tree.path().join("one"), tree.path().join("two"));
     fs::create_dir(&one).unwrap();
@@ -130,13 +131,13 @@ fn what_a_bind_mount_of_the_host_shows_again_is_held_there_too() {
     );
     let flags: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };
     let out = Command::new("unshare").args(flags).args(["/bin/sh", "-c", &script]).output().unwrap();
-    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    let message = String::from_utf8_lossy(&out.stderr).into_owned();
     if !is_root() && String::from_utf8_lossy(&out.stdout).is_empty() {
-        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || told.contains("maps no id"), "{told}");
-        eprintln!("skipped: a mount needs user 0 here: {told}");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || message.contains("maps no id"), "{message}");
+        eprintln!("skipped: a mount needs user 0 here: {message}");
         return;
     }
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "open", "{told}");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "open", "{message}");
 }
 
 #[test]
@@ -155,7 +156,7 @@ print('ran')
 }
 
 #[test]
-fn what_is_kept_of_a_layer_takes_no_more_room_than_the_layer() {
+fn kept_changes_take_no_more_space_than_the_layer() {
     let tree = writable();
     for dir in ["gone", "shut"] {
         fs::create_dir(tree.path().join(dir)).unwrap();
@@ -204,7 +205,7 @@ open('gone/new', 'w').write('new')
 }
 
 #[test]
-fn memory_counts_without_a_cgroup_too_whoever_shares_it_and_whatever_the_process_is_called() {
+fn memory_is_counted_without_a_cgroup_in_shared_mappings_too() {
     let code = "
 import ctypes, mmap, sys, time
 ctypes.CDLL(None).prctl(15, b'\\xff)', 0, 0, 0)
@@ -231,11 +232,11 @@ for path in '/etc/hostname', '/etc/machine-id', '/var/lib/dbus/machine-id':
     if os.path.exists(path): print(path, open(path).read().strip())
 print(os.uname().nodename)
 ";
-    let told = python(&["--root", "host", "--hostname", "inside"], code);
-    assert!(told.ends_with("inside\n"), "{told}");
+    let message = python(&["--root", "host", "--hostname", "inside"], code);
+    assert!(message.ends_with("inside\n"), "{message}");
     for file in ["/etc/hostname", "/etc/machine-id", "/var/lib/dbus/machine-id"] {
         let Ok(own) = fs::read_to_string(file) else { continue };
-        assert!(told.contains(file) && !told.contains(&format!("{file} {}\n", own.trim())), "{told}");
+        assert!(message.contains(file) && !message.contains(&format!("{file} {}\n", own.trim())), "{message}");
     }
 }
 
@@ -265,7 +266,7 @@ print(attempt(os.rename, '/w/.cache', '/w/x'), attempt(os.rename, '/w/.cache/cof
 }
 
 #[test]
-fn the_layer_that_hides_names_in_this_run_cannot_be_changed_however_young_its_place_is() {
+fn whiteout_layer_in_use_cannot_be_changed() {
     for (there, variable) in [(true, "HOME"), (false, "HOME"), (false, "XDG_CACHE_HOME"), (true, "XDG_CACHE_HOME")] {
         let (home, tree) = (open_directory(), open_directory());
         if there {
@@ -293,8 +294,8 @@ for name in 'open', 's4', 's5':
             command.args(["run", "-q", "-v", &volumes[0], "-v", &volumes[1]]);
             command.args(denied.iter().flat_map(|name| ["--deny", name]));
             let out = command.args(["--", PYTHON, "-c", code]).output().unwrap();
-            let told = String::from_utf8_lossy(&out.stdout);
-            assert_eq!(told, "shown\nrefused\nrefused\n", "{there} {variable} {round}: {out:?}");
+            let message = String::from_utf8_lossy(&out.stdout);
+            assert_eq!(message, "shown\nrefused\nrefused\n", "{there} {variable} {round}: {out:?}");
         }
     }
 }
@@ -304,12 +305,12 @@ fn a_single_file_can_be_given_for_writing() {
     let tree = writable();
     let file = tree.path().join("notes");
     fs::write(&file, "old").unwrap();
-    let told = python(&["-v", &format!("{}:/notes:rw", path(&file))], "open('/notes', 'w').write('new')");
-    assert_eq!((told.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("", "new"));
+    let message = python(&["-v", &format!("{}:/notes:rw", path(&file))], "open('/notes', 'w').write('new')");
+    assert_eq!((message.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("", "new"));
 }
 
 #[test]
-fn a_reader_who_does_not_read_suspends_no_limit() {
+fn stalled_reader_suspends_no_limit() {
     let code = "
 import mmap, os, sys, time
 if os.fork() == 0:
@@ -379,7 +380,7 @@ print(attempt('/w/file'))
 }
 
 #[test]
-fn many_denied_names_in_a_directory_uncover_nothing_that_is_mounted_there() {
+fn many_denied_names_in_a_directory_uncover_no_mount() {
     let tree = open_directory();
     fs::create_dir(tree.path().join("covered")).unwrap();
     fs::write(tree.path().join("covered/secret"), "secret").unwrap();
@@ -406,7 +407,7 @@ print(readable)
 }
 
 #[test]
-fn what_the_sandbox_has_of_its_own_is_denied_and_protected_like_everything_else() {
+fn deny_and_protect_apply_to_the_sandboxes_own_files() {
     const PLACES: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
     let code = |path: &str| {
         format!(
@@ -463,7 +464,7 @@ for path in '/etc/passwd', '/proc/cpuinfo':
 }
 
 #[test]
-fn what_proc_says_of_each_process_cannot_be_denied_and_says_so() {
+fn files_of_proc_cannot_be_denied() {
     let tree = open_directory();
     symlink("/proc/self/status", tree.path().join("link")).unwrap();
     let (link, links) = (tree.path().join("link"), format!("{0}:{0}", path(tree.path())));
@@ -485,7 +486,7 @@ fn what_proc_says_of_each_process_cannot_be_denied_and_says_so() {
 }
 
 #[test]
-fn a_mount_on_a_link_that_climbs_to_the_root_hides_what_the_link_leads_to() {
+fn mount_on_a_link_to_the_root_hides_the_link_target() {
     let tree = open_directory();
     for name in ["w", "mnt"] {
         fs::create_dir(tree.path().join(name)).unwrap();
@@ -501,7 +502,7 @@ fn a_mount_on_a_link_that_climbs_to_the_root_hides_what_the_link_leads_to() {
 }
 
 #[test]
-fn what_is_the_root_of_the_sandbox_cannot_be_denied_and_says_so() {
+fn root_of_the_sandbox_cannot_be_denied() {
     let root = open_directory();
     for dir in ["dev", "proc", "sys", "tmp"] {
         fs::create_dir(root.path().join(dir)).unwrap();
@@ -519,7 +520,7 @@ fn what_is_the_root_of_the_sandbox_cannot_be_denied_and_says_so() {
 }
 
 #[test]
-fn what_is_denied_behind_a_link_is_what_the_link_leads_to_inside() {
+fn deny_through_a_link_denies_its_target_inside() {
     let tree = open_directory();
     fs::create_dir_all(tree.path().join("real/more")).unwrap();
     fs::write(tree.path().join("real/secret"), "shown").unwrap();
@@ -551,7 +552,7 @@ for path in '/w/link/secret', '/w/real/secret', '/w/again/secret', '/w/real/more
 }
 
 #[test]
-fn the_whole_host_bound_again_shows_nothing_of_what_the_sandbox_is_built_from() {
+fn rebinding_the_host_root_exposes_no_sandbox_internals() {
     let code = "
 import glob, os
 def read(path):
@@ -563,16 +564,16 @@ for name in 'group', 'passwd':
 print(os.path.exists('/tmp/all/sys/maskfile'), os.path.isdir('/tmp/all/sys/kernel'))
 ";
     for how in ["ro", "rw"] {
-        let told = python(&["-v", &format!("/:/tmp/all:{how}"), "--deny", "/etc/passwd"], code);
+        let message = python(&["-v", &format!("/:/tmp/all:{how}"), "--deny", "/etc/passwd"], code);
         let expected = "open open []\nrefused refused []\nFalse True\n";
         // As root a writable mount maps owners, which not every file system below the root can.
-        let unmapped = is_root() && how == "rw" && told.contains("cannot map");
-        assert!(told == expected || unmapped, "{how}: {told}");
+        let unmapped = is_root() && how == "rw" && message.contains("cannot map");
+        assert!(message == expected || unmapped, "{how}: {message}");
     }
 }
 
 #[test]
-fn what_was_unmounted_while_the_code_was_awaited_is_not_shown() {
+fn source_unmounted_while_waiting_for_code_is_not_shown() {
     let script = format!(
         "mount -t tmpfs none /usr/local && echo secret > /usr/local/key && echo open > /usr/local/open || exit 3
          {{ sleep 0.3; $1; sleep 0.1; echo 'import os
@@ -586,18 +587,18 @@ for name in \"key\", \"open\":
     for (meanwhile, expected) in [("true", "refused\nopen\n"), ("umount -l /usr/local", "refused\nrefused\n")] {
         let out =
             Command::new("unshare").args(flags).args(["/bin/sh", "-c", &script, "sh", meanwhile]).output().unwrap();
-        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        let message = String::from_utf8_lossy(&out.stderr).into_owned();
         if !is_root() && String::from_utf8_lossy(&out.stdout).is_empty() {
-            assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || told.contains("maps no id"), "{told}");
-            eprintln!("skipped: a mount needs user 0 here: {told}");
+            assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || message.contains("maps no id"), "{message}");
+            eprintln!("skipped: a mount needs user 0 here: {message}");
             return;
         }
-        assert_eq!(String::from_utf8_lossy(&out.stdout), expected, "{meanwhile}: {told}");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), expected, "{meanwhile}: {message}");
     }
 }
 
 #[test]
-fn what_is_mounted_on_a_link_is_held_where_the_link_leads() {
+fn mount_on_a_link_is_protected_at_the_link_target() {
     let (tree, other) = (writable(), open_directory());
     fs::create_dir(other.path().join("real")).unwrap();
     symlink("real", other.path().join("link")).unwrap();
@@ -615,7 +616,7 @@ for way in 'link', 'real':
     print(attempt(at + 'open', 'r'), attempt(at + 'secret', 'r'), attempt(at + 'kept', 'w'), attempt(at + 'new', 'w'))
     print(attempt(at + 'made-' + way, 'w'))
 ";
-    let told = python(&[&["-v", &below, "-v", &above][..], &held].concat(), code);
-    assert_eq!(told, "open refused refused refused\n1\nopen refused refused refused\n1\n");
+    let message = python(&[&["-v", &below, "-v", &above][..], &held].concat(), code);
+    assert_eq!(message, "open refused refused refused\n1\nopen refused refused refused\n1\n");
     assert_eq!(fs::read_to_string(tree.path().join("kept")).unwrap(), "kept");
 }

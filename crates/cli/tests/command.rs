@@ -74,11 +74,11 @@ fn code_comes_from_stdin_from_a_file_and_in_any_length() {
 fn exit_codes_are_the_programs_own_or_a_shells() {
     expect(&["eval", "shell", "exit 7"], 7, "");
     expect(&["eval", "shell", "kill -TERM $$"], 143, "");
-    let told = expect(&["eval", "--timeout", "300ms", "shell", "sleep 30"], 124, "");
-    assert!(told.contains("cofferdam: stopped after 0.3 s") && told.contains("--timeout"), "{told}");
+    let message = expect(&["eval", "--timeout", "300ms", "shell", "sleep 30"], 124, "");
+    assert!(message.contains("cofferdam: stopped after 0.3 s") && message.contains("--timeout"), "{message}");
     assert_eq!(expect(&["eval", "-q", "--timeout", "300ms", "shell", "sleep 30"], 124, ""), "");
-    let told = expect(&["run", "--", "no-such-program-anywhere"], 127, "");
-    assert!(told.starts_with("cofferdam: error: "), "{told}");
+    let message = expect(&["run", "--", "no-such-program-anywhere"], 127, "");
+    assert!(message.starts_with("cofferdam: error: "), "{message}");
     expect(&["run", "--", "/etc/passwd"], 126, "");
     expect(&["run", "--", "/usr"], 126, "");
 }
@@ -90,9 +90,9 @@ fn a_program_on_the_callers_path_only_is_named_with_its_place() {
     std::fs::write(&program, "#!/bin/sh\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let output = cofferdam().env("PATH", directory.path()).args(["run", "only-here"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(127), "{told}");
-    assert!(told.contains(program.to_str().unwrap()) && told.contains("-e PATH"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{message}");
+    assert!(message.contains(program.to_str().unwrap()) && message.contains("-e PATH"), "{message}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn variables_are_the_sandboxs_own() {
 }
 
 #[test]
-fn the_working_directory_can_be_read_and_written_only_when_asked() {
+fn working_directory_is_readable_and_writable_only_on_request() {
     let directory = open_directory();
     std::fs::write(directory.path().join("file"), "hello").unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -162,9 +162,9 @@ fn json_is_one_outcome_whatever_happens() {
 }
 
 #[test]
-fn output_that_is_cut_is_told() {
-    let told = expect(&["eval", "--output-limit", "10", "shell", "echo 0123456789abcdef"], 0, "0123456789");
-    assert!(told.contains("cut after 10 bytes") && told.contains("--output-limit"), "{told}");
+fn truncated_output_is_reported() {
+    let message = expect(&["eval", "--output-limit", "10", "shell", "echo 0123456789abcdef"], 0, "0123456789");
+    assert!(message.contains("cut after 10 bytes") && message.contains("--output-limit"), "{message}");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_signal_that_is_ignored_stays_ignored() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_holds_neither_the_wall_limit_nor_a_signal_up() {
+fn stalled_reader_delays_neither_wall_limit_nor_signal() {
     let spawn = |timeout: &str| {
         let mut command = cofferdam();
         command.args(["eval", "--timeout", timeout, "shell", "echo up; yes"]).stdout(Stdio::piped());
@@ -273,9 +273,12 @@ fn arguments_that_are_not_utf_8_are_refused() {
         [OsStr::new("run"), OsStr::new("-v"), OsStr::from_bytes(b"\xff:/x"), OsStr::new("true")],
     ] {
         let output = output(&arguments);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{told}");
-        assert!(told.contains("not valid UTF-8") && told.contains("\\xFF") && !told.contains('\x1b'), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{message}");
+        assert!(
+            message.contains("not valid UTF-8") && message.contains("\\xFF") && !message.contains('\x1b'),
+            "{message}"
+        );
     }
 }
 
@@ -299,8 +302,8 @@ fn bad_input_is_refused_before_anything_starts() {
         (&["frob"], "frob"),
     ];
     for (arguments, part) in table {
-        let told = expect(arguments, 125, "");
-        assert!(told.starts_with("cofferdam: error: ") && told.contains(part), "{arguments:?}: {told}");
+        let message = expect(arguments, 125, "");
+        assert!(message.starts_with("cofferdam: error: ") && message.contains(part), "{arguments:?}: {message}");
     }
 }
 
@@ -330,7 +333,7 @@ fn a_dry_run_prints_policy_and_plan_and_starts_nothing() {
 }
 
 #[test]
-fn check_tells_every_error_of_every_file() {
+fn check_reports_every_error_of_every_file() {
     let directory = open_directory();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -349,11 +352,11 @@ fn check_tells_every_error_of_every_file() {
     assert!(String::from_utf8_lossy(&output_of_base.stderr).contains("no program"));
     let output_of_bad = output(&["check", &good, &bad]);
     assert_eq!(output_of_bad.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&output_of_bad.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output_of_bad.stderr).into_owned();
     for part in ["$.version", "$.limits.memory_mb = 0", "colour", "accepted"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(told.lines().all(|line| line.starts_with(&bad)), "{told}");
+    assert!(message.lines().all(|line| line.starts_with(&bad)), "{message}");
     let (code, rows) = outcome(&["check", "--json", &good, &bad]);
     assert_eq!((code, &rows[0]["valid"], &rows[1]["valid"]), (1, &true.into(), &false.into()));
     assert!(rows[1]["errors"].as_array().unwrap().len() >= 3);
@@ -362,7 +365,7 @@ fn check_tells_every_error_of_every_file() {
 }
 
 #[test]
-fn doctor_tells_what_there_is_and_what_is_missing() {
+fn doctor_reports_available_and_missing_mechanisms() {
     let text = String::from_utf8(output(&["doctor"]).stdout).unwrap();
     for part in ["MECHANISM", "AVAILABLE", "EVIDENCE", "gives:", "jail", "landlock"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -370,7 +373,7 @@ fn doctor_tells_what_there_is_and_what_is_missing() {
     let (code, report) = outcome(&["doctor", "--json"]);
     assert_eq!(code == 0, report["usable"].as_bool().unwrap());
     assert!(!report["mechanisms"].as_array().unwrap().is_empty());
-    // Our two, three programs of others', six makers of containers.
+    // The two own backends, three external programs, six container runtimes.
     assert_eq!(report["support"]["run"].as_array().unwrap().len(), 11);
 }
 
@@ -449,7 +452,7 @@ fn answers_that_a_program_asked_the_terminal_for_reach_no_shell() {
         let (left, screen) = left_on_the_input(&asking);
         assert!(screen.matches("\u{1b}[c").count() >= 4, "{screen:?}");
         assert_eq!(left, "", "{options:?}");
-        // A program that asks for nothing costs nobody a question.
+        // After a program without queries, the terminal is not queried.
         let (left, screen) = left_on_the_input(&[options, &["shell", r"printf '\033[1mbold\033[0m'"]].concat());
         assert!(!screen.contains("\u{1b}[c") && screen.contains("bold"), "{screen:?}");
         assert_eq!(left, "", "{options:?}");
@@ -457,7 +460,7 @@ fn answers_that_a_program_asked_the_terminal_for_reach_no_shell() {
 }
 
 #[test]
-fn an_interactive_shell_has_a_terminal_of_its_own_and_ours_comes_back() {
+fn interactive_shell_has_its_own_pty_and_ours_is_restored() {
     let (ours, theirs) = pty(33, 99);
     let before = rustix::termios::tcgetattr(&theirs).unwrap();
     let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
@@ -492,7 +495,7 @@ fn an_interactive_shell_has_a_terminal_of_its_own_and_ours_comes_back() {
     assert_eq!(after.output_modes, before.output_modes);
 }
 
-/// As a user to whom cgroups of version 1 are closed, several mechanisms lack the same.
+/// For a user without access to cgroups of version 1, several mechanisms lack the same.
 #[test]
 fn doctor_says_each_reason_and_each_remedy_once() {
     let out = cofferdam().arg("doctor").env("HOME", "/nonexistent").output().unwrap();

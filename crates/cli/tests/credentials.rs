@@ -215,7 +215,7 @@ impl Home {
 }
 
 #[test]
-fn no_well_known_secret_of_a_home_can_be_read_and_what_programs_need_can() {
+fn well_known_secrets_are_hidden_and_needed_files_are_not() {
     let Some(home) = Home::new("secrets") else { return };
     for command in home.commands() {
         assert_eq!(home.read(command, &[], SECRETS), [""; 0]);
@@ -232,7 +232,7 @@ fn no_well_known_secret_of_a_home_can_be_read_and_what_programs_need_can() {
 }
 
 #[test]
-fn the_working_directory_and_a_volume_stay_open_below_a_dot_directory() {
+fn workdir_and_volume_below_a_dot_directory_are_visible() {
     let Some(home) = Home::new("opened") else { return };
     for file in [".dots/work/file", ".dots/other/file", ".dots/work/.hidden"] {
         home.plant(file);
@@ -270,14 +270,14 @@ fn credentials_that_a_variable_moves_are_denied_where_they_are() {
         }
         assert_eq!(home.read(command, &[], &files), ["moved/cargo/bin/tool"]);
     }
-    // The twin: without the variables they are ordinary files.
+    // Control: without the variables they are ordinary files.
     for command in home.commands() {
         assert_eq!(home.read(command, &[], &files), files);
     }
 }
 
 #[test]
-fn more_denied_names_than_mounts_are_worth_are_hidden_all_the_same() {
+fn many_denied_names_are_hidden_without_a_mount_for_each() {
     let Some(home) = Home::new("many") else { return };
     let many: Vec<String> = (0..200).map(|i| format!(".application-{i}")).collect();
     many.iter().for_each(|name| home.plant(name));

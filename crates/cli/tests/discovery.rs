@@ -1,11 +1,11 @@
-//! Interpreter discovery on made-up trees: what each version manager's layout leads to, and what is never shown.
+//! Interpreter discovery on file trees in memory: what each version manager's layout leads to, and what is never shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cofferdam::call::preset::{self, Code};
 use cofferdam::caller::Caller;
 use cofferdam::discover::Tree;
-use cofferdam::environment::{self, Code};
 use cofferdam_policy::{Mount, Policy, Stdin};
 
 enum Entry {
@@ -115,7 +115,7 @@ fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
 /// What `eval` makes of it: the program, and what is mounted for it.
 fn found(tree: &Made, caller: &Caller, name: &str) -> Option<Interpreter> {
     let mut policy = Policy::base();
-    environment::enter(&mut policy, caller, tree, name, Code::Interactive, &[]).ok()?;
+    preset::apply(&mut policy, caller, tree, name, Code::Interactive, &[]).ok()?;
     let mut needs: Vec<String> = policy.filesystem.mounts.iter().map(|m| m.target().to_owned()).collect();
     needs.sort();
     Some(Interpreter { program: policy.command.argv[0].clone(), needs })
@@ -154,7 +154,7 @@ fn a_pyenv_shim_leads_to_the_global_version() {
 }
 
 #[test]
-fn pyenv_takes_the_variable_before_the_directory_before_the_global_version() {
+fn pyenv_prefers_variable_to_directory_to_global_version() {
     let tree = pyenv().text("/home/u/project/.python-version", "3.12\n");
     let of = |variables: &[(&str, &str)]| found(&tree, &caller(PYENV_PATH, variables), "python").unwrap().program;
     assert_eq!(of(&[]), "/home/u/.pyenv/versions/3.12.10/bin/python3", "the newest 3.12, by number");
@@ -225,7 +225,7 @@ fn asdf_reads_its_tool_versions() {
 }
 
 #[test]
-fn a_manager_that_is_its_own_shim_is_passed_by() {
+fn version_manager_that_is_its_own_shim_is_skipped() {
     let tree = Made::default()
         .link("/home/u/.local/share/mise/shims/python3", "/usr/bin/mise")
         .program("/usr/bin/mise")
@@ -252,7 +252,7 @@ fn a_home_is_never_shown_for_the_sake_of_a_program_in_it() {
 /// Every mount of what `eval` makes: the source on the host, and the target inside.
 fn mounted(tree: &Made, caller: &Caller, name: &str) -> (String, Vec<(String, String)>) {
     let mut policy = Policy::base();
-    environment::enter(&mut policy, caller, tree, name, Code::Interactive, &[]).unwrap();
+    preset::apply(&mut policy, caller, tree, name, Code::Interactive, &[]).unwrap();
     policy.validate().unwrap();
     let binds = policy.filesystem.mounts.iter().map(|mount| match mount {
         Mount::Bind { source, target, .. } => (source.clone(), target.clone()),
@@ -278,7 +278,7 @@ fn system() -> Made {
 const VENV_PATH: &str = "/home/u/project/.venv/bin:/usr/bin:/bin";
 
 #[test]
-fn a_venv_that_is_a_link_to_the_root_or_a_home_shows_the_program_alone() {
+fn venv_linked_to_root_or_home_shows_only_the_program() {
     for target in ["/", "/home", "/home/u", "/home/other", "/root", "/srv", "/home/u/.ssh", "/proc/self/root"] {
         let here = |name: &str| format!("{}/{name}", target.trim_end_matches('/'));
         let tree = system()
@@ -302,7 +302,7 @@ fn a_venv_that_is_a_link_to_the_root_or_a_home_shows_the_program_alone() {
 }
 
 #[test]
-fn a_venvs_home_that_a_link_leads_to_the_root_shows_the_venv_alone() {
+fn venv_whose_home_is_linked_to_root_shows_only_the_venv() {
     for (home, link) in [
         ("home = /home/u/project/lnk/bin\n", "/"),
         ("home = /home/u/project/lnk/bin\n", "/home/u"),
@@ -332,7 +332,7 @@ fn a_tool_versions_file_names_a_version_and_never_a_path() {
             .text("/home/u/.asdf/installs/python/3.11.7/lib/python3.11/os.py", "");
         let path = "/home/u/.asdf/shims:/usr/bin";
         assert_eq!(found(&tree, &caller(path, &[]), "python"), is("/usr/bin/python3", &[]), "{version}");
-        // The twin: a version that is installed.
+        // Control: a version that is installed.
         let tree = tree.text("/home/u/project/.tool-versions", "python 3.11.7\n");
         let installed = "/home/u/.asdf/installs/python/3.11.7";
         let expected = is("/home/u/.asdf/installs/python/3.11.7/bin/python3", &[installed]);
@@ -369,7 +369,7 @@ fn a_version_that_is_a_link_and_a_shims_own_root_decide_nothing() {
 }
 
 #[test]
-fn what_a_link_leads_to_is_mounted_by_its_canonical_path() {
+fn link_target_is_mounted_by_its_canonical_path() {
     let tree = pyenv()
         .link("/home/u/project/.venv", "/home/u/venvs/p")
         .link("/home/u/venvs/p/bin/python3", "/home/u/.pyenv/versions/3.11.7/bin/python3")
@@ -406,7 +406,7 @@ fn relative_path_entries_and_link_loops_find_nothing() {
 #[test]
 fn nothing_found_says_what_to_install() {
     for (name, package) in [("python", "python3"), ("shell", "bash"), ("node", "nodejs")] {
-        let refusal = environment::enter(
+        let refusal = preset::apply(
             &mut Policy::base(),
             &caller("/usr/bin", &[]),
             &Made::default(),
@@ -420,20 +420,20 @@ fn nothing_found_says_what_to_install() {
 }
 
 #[test]
-fn code_goes_in_as_an_argument_while_it_fits_and_over_stdin_after() {
+fn long_code_goes_over_stdin_and_short_code_as_an_argument() {
     let tree = Made::default().program("/usr/bin/bash").program("/usr/bin/python3").program("/usr/bin/node");
     let caller = caller("/usr/bin", &[]);
     let enter = |name: &str, code: &str, stdin: Stdin| {
         let mut policy = Policy::base();
         policy.command.stdin = stdin;
         let arguments = ["x".to_owned()];
-        environment::enter(&mut policy, &caller, &tree, name, Code::Text(code.into()), &arguments).map(|()| policy)
+        preset::apply(&mut policy, &caller, &tree, name, Code::Text(code.into()), &arguments).map(|()| policy)
     };
     let argv = |name: &str| enter(name, "1", Stdin::Closed).unwrap().command.argv;
     assert_eq!(argv("python"), ["/usr/bin/python3", "-c", "1", "x"]);
     assert_eq!(argv("shell"), ["/usr/bin/bash", "-c", "1", "shell", "x"]);
     assert_eq!(argv("node"), ["/usr/bin/node", "-e", "1", "x"]);
-    let long = "#".repeat(environment::LONGEST_ARGUMENT + 1);
+    let long = "#".repeat(preset::LONGEST_ARGUMENT + 1);
     let policy = enter("shell", &long, Stdin::Closed).unwrap();
     assert_eq!(policy.command.argv, ["/usr/bin/bash", "-s", "--", "x"]);
     assert_eq!(policy.command.stdin, Stdin::Text(long.clone()));
@@ -449,7 +449,7 @@ fn a_file_runs_at_its_own_path_and_mounts_keep_their_order() {
     // One mount outside of what the interpreter needs and one inside it.
     policy.filesystem.mounts = vec![tmpfs("/home/u"), tmpfs("/home/u/.pyenv/versions/3.11.7/cache")];
     let file = Code::File { path: "/srv/a.py".into(), source: "/srv/real.py".into() };
-    environment::enter(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
+    preset::apply(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
     assert_eq!(policy.command.argv[1..], ["/srv/a.py", "x"]);
     let targets: Vec<&str> = policy.filesystem.mounts.iter().map(Mount::target).collect();
     let prefix = "/home/u/.pyenv/versions/3.11.7";

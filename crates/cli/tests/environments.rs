@@ -1,4 +1,4 @@
-//! Defined environments by the command: run, listed, checked, built; what hides what, and what goes wrong.
+//! Defined environments: run, listed, checked and built; which definition hides which; and errors.
 
 mod common;
 
@@ -80,10 +80,10 @@ impl Scene {
 
 #[track_caller]
 fn expect(output: Output, code: i32, stdout: &str) -> String {
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), stdout, "{told}");
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    told
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), stdout, "{message}");
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    message
 }
 
 const REGISTRY: &str = "home/.config/cofferdam/environments";
@@ -108,8 +108,8 @@ fn both_shapes_and_both_ways_to_give_code_on_run() {
     assert_eq!(child.wait_with_output().unwrap().stdout, b"from stdin\n");
     let file = scene.write("code.sh", "echo from a file");
     scene.expect(&["eval", "./a", "--file", &file], 0, "from a file\n");
-    let told = scene.expect(&["eval", "./a", "echo", "--", "argument"], 125, "");
-    assert!(told.contains("takes no arguments"), "{told}");
+    let message = scene.expect(&["eval", "./a", "echo", "--", "argument"], 125, "");
+    assert!(message.contains("takes no arguments"), "{message}");
 }
 
 #[test]
@@ -123,30 +123,30 @@ fn an_artifact_is_walled_in_as_its_code_is() {
         0,
         "read\n",
     );
-    let told = scene.expect(&["eval", "./a", &format!("echo x >> {own}")], 2, "");
-    assert!(told.contains("Read-only file system") || told.contains("Permission denied"), "{told}");
+    let message = scene.expect(&["eval", "./a", &format!("echo x >> {own}")], 2, "");
+    assert!(message.contains("Read-only file system") || message.contains("Permission denied"), "{message}");
     assert_eq!(std::fs::read_to_string(&own).unwrap(), json!({"name": "a", "backend": "jail"}).to_string());
-    let told = scene.expect(&["eval", "./a", &format!("cat {beside}")], 1, "");
-    assert!(told.contains("No such file"), "{told}");
+    let message = scene.expect(&["eval", "./a", &format!("cat {beside}")], 1, "");
+    assert!(message.contains("No such file"), "{message}");
     scene.expect(&["eval", "-v", &format!("{beside}:{beside}"), "./a", &format!("cat {beside}")], 0, "secret\n");
     let inside = "pwd; echo $HOME $TMPDIR $TERM; echo x > file && cat file; grep -c : /proc/net/dev";
     scene.expect(&["eval", "./a", inside], 0, "/workspace\n/workspace /workspace dumb\nx\n1\n");
 }
 
 #[test]
-fn credentials_of_a_home_stay_hidden_also_where_an_artifact_lies_above_them() {
+fn credentials_stay_hidden_below_the_directory_of_an_artifact() {
     let scene = Scene::new();
     let run = format!("exec {} -c \"$(cat)\"", common::PYTHON);
     scene.artifact("home/.config", &json!({"name": "c"}), &run);
     let (secret, plain) = (scene.write("home/.config/gh/hosts.yml", "token"), scene.write("home/.config/x/y", "words"));
     let read = |path: &str| format!("print(open({path:?}).read())");
     scene.expect(&["eval", "./home/.config", &read(&plain)], 0, "words\n");
-    let told = scene.expect(&["eval", "./home/.config", &read(&secret)], 1, "");
-    assert!(told.contains("PermissionError") || told.contains("FileNotFoundError"), "{told}");
+    let message = scene.expect(&["eval", "./home/.config", &read(&secret)], 1, "");
+    assert!(message.contains("PermissionError") || message.contains("FileNotFoundError"), "{message}");
 }
 
 #[test]
-fn a_preset_without_its_interpreter_is_listed_with_what_to_install() {
+fn preset_without_interpreter_is_listed_with_an_install_hint() {
     let scene = Scene::new();
     let output = scene.command().env("PATH", "/nowhere").args(["environment", "list", "--json"]).output().unwrap();
     let rows = common::parse(&output);
@@ -174,7 +174,7 @@ fn the_memory_that_an_artifact_gives_itself_is_held() {
 }
 
 #[test]
-fn limits_of_the_artifact_the_definition_and_the_call_in_their_order() {
+fn limits_of_call_override_definition_and_artifact() {
     let scene = Scene::new();
     scene.artifact("a", &json!({"name": "a", "timeout_seconds": 11, "memory_mb": 111}), PIPE);
     scene.config("[environments.a]\nsandbox = \"../../../a\"\ntimeout_seconds = 22\nnetwork = \"loopback\"\n");
@@ -205,7 +205,7 @@ fn limits_of_the_artifact_the_definition_and_the_call_in_their_order() {
 }
 
 #[test]
-fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_no_other() {
+fn dropped_in_artifact_is_used_and_a_bad_one_affects_no_other() {
     let scene = Scene::new();
     let said = scene.expect(&["eval", "late", "echo hi"], 125, "");
     assert!(said.contains("no environment is called `late`") && said.contains("node, python, shell"), "{said}");
@@ -215,9 +215,9 @@ fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_n
     scene.artifact(&format!("{REGISTRY}/python"), &json!({"name": "python"}), "echo own; cat");
     scene.expect(&["eval", "late", "echo hi"], 0, "hi\n");
     scene.expect(&["eval", "python", "code"], 0, "own\ncode");
-    let told = scene.expect(&["eval", "bad", "x"], 125, "");
+    let message = scene.expect(&["eval", "bad", "x"], 125, "");
     for part in ["timeout_seconds: is a string", "bin/run: is not there", "is not whole"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     let rows = scene.json(&["environment", "list", "--json"]);
     let of = |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone();
@@ -227,41 +227,41 @@ fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_n
     let hidden: Vec<&Value> = all.as_array().unwrap().iter().filter(|row| row["hidden_by"].is_string()).collect();
     assert_eq!((hidden.len(), &hidden[0]["name"], &hidden[0]["source"]), (1, &json!("python"), &json!("built in")));
     let output = scene.output(&["environment", "check"]);
-    let told = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("bad/metadata.json: timeout_seconds") && !told.contains("late"), "{told}");
+    assert!(message.contains("bad/metadata.json: timeout_seconds") && !message.contains("late"), "{message}");
     std::fs::remove_dir_all(scene.path(&format!("{REGISTRY}/bad"))).unwrap();
     scene.expect(&["environment", "check"], 0, "4 environments are right\n");
     scene.expect(&["environment", "check", &scene.text(&format!("{REGISTRY}/late"))], 0, "1 environment is right\n");
 }
 
 #[test]
-fn a_configuration_with_mistakes_stops_what_it_could_mean_and_nothing_else() {
+fn mistake_in_configuration_disables_only_what_it_may_define() {
     let scene = Scene::new();
     let file = scene.config("[environments.python]\npreset = \"pithon\"\n[environments.x]\npreset = \"shell\"\n");
-    let told = scene.expect(&["eval", "python", "1"], 125, "");
+    let message = scene.expect(&["eval", "python", "1"], 125, "");
     assert!(
-        told.contains(&format!("{file}:2: environments.python.preset: `pithon` is not known; accepted: python")),
-        "{told}"
+        message.contains(&format!("{file}:2: environments.python.preset: `pithon` is not known; accepted: python")),
+        "{message}"
     );
     scene.expect(&["eval", "x", "echo hi"], 0, "hi\n");
     scene.expect(&["eval", "shell", "echo hi"], 0, "hi\n");
     scene.config("[environments.python\npreset = \"python\"\n");
-    let told = scene.expect(&["eval", "shell", "echo hi"], 125, "");
-    assert!(told.contains("config.toml:1") && told.contains("cofferdam environment check"), "{told}");
+    let message = scene.expect(&["eval", "shell", "echo hi"], 125, "");
+    assert!(message.contains("config.toml:1") && message.contains("cofferdam environment check"), "{message}");
     scene.artifact("a", &json!({"name": "a"}), PIPE);
     scene.expect(&["eval", "./a", "echo hi"], 0, "hi\n");
     let good = scene.write("good.toml", "[environments.x]\npreset = \"shell\"\n");
     scene.expect(&["eval", "--config", &good, "x", "echo hi"], 0, "hi\n");
     scene.expect(&["environment", "check", &good], 0, "1 environment is right\n");
-    let told = scene.expect(&["environment", "check", &scene.text("none.toml")], 1, "");
-    assert!(told.contains("none.toml: cannot be looked at"), "{told}");
+    let message = scene.expect(&["environment", "check", &scene.text("none.toml")], 1, "");
+    assert!(message.contains("none.toml: cannot be looked at"), "{message}");
     // A file that is checked by itself is judged as one that is in force.
     let wrong = scene.write("project.toml", "[project]\npath = \"/no/such/place\"\n[defaults]\nfoo = 1\n");
     for arguments in [&["environment", "check", &wrong][..], &["environment", "check", "--config", &wrong]] {
-        let told = scene.expect(arguments, 1, "");
-        assert!(told.contains("project.path: cannot be looked at"), "{arguments:?}: {told}");
-        assert!(told.contains("defaults.foo is not applied"), "{arguments:?}: {told}");
+        let message = scene.expect(arguments, 1, "");
+        assert!(message.contains("project.path: cannot be looked at"), "{arguments:?}: {message}");
+        assert!(message.contains("defaults.foo is not applied"), "{arguments:?}: {message}");
     }
     let here = scene.write("here.toml", "[project]\npath = \"/usr\"\n");
     assert_eq!(scene.expect(&["environment", "check", &here], 0, "0 environments are right\n"), "");
@@ -269,7 +269,7 @@ fn a_configuration_with_mistakes_stops_what_it_could_mean_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
+fn unavailable_environment_gives_its_reason_and_no_fallback() {
     let scene = Scene::new();
     scene.artifact("vm", &json!({"name": "vm", "backend": "microvm", "microvm": {"vcpus": 2}}), PIPE);
     scene.artifact("nested", &json!({"name": "nested"}), "exec bwrap --ro-bind / / sh -s");
@@ -283,8 +283,8 @@ fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
         ("nested", "its bin/run calls bwrap"),
         ("python", "its backend is `microvm`"),
     ] {
-        let told = scene.expect(&["eval", name, "echo no"], 125, "");
-        assert!(told.contains(reason) && told.contains("is not available"), "{told}");
+        let message = scene.expect(&["eval", name, "echo no"], 125, "");
+        assert!(message.contains(reason) && message.contains("is not available"), "{message}");
         let output = scene.output(&["environment", "list"]);
         assert!(String::from_utf8_lossy(&output.stdout).contains(reason));
     }
@@ -292,7 +292,7 @@ fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
 }
 
 #[test]
-fn an_artifact_with_a_backend_that_lacks_what_it_needs_is_refused_by_name() {
+fn artifact_is_refused_by_a_backend_that_lacks_its_needs() {
     let scene = Scene::new();
     scene.artifact("box", &json!({"name": "box", "interpreter": "sh"}), PIPE);
     let define = |backend: &str| {
@@ -308,8 +308,8 @@ fn an_artifact_with_a_backend_that_lacks_what_it_needs_is_refused_by_name() {
     for (backend, reason) in refused {
         define(backend);
         for arguments in [&["eval", "box", "echo ran"][..], &["eval", "--backend", backend, "./box", "echo ran"]] {
-            let told = scene.expect(arguments, 125, "");
-            assert!(told.contains(reason), "{backend}: {told}");
+            let message = scene.expect(arguments, 125, "");
+            assert!(message.contains(reason), "{backend}: {message}");
         }
         let rows = scene.json(&["environment", "list", "--json"]);
         let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "box").unwrap();
@@ -333,7 +333,7 @@ fn image(scene: &Scene) -> String {
 }
 
 #[test]
-fn an_image_is_the_root_of_its_environment_and_its_own_shell_runs_the_code() {
+fn image_is_the_root_of_its_environment_and_its_shell_runs() {
     let scene = Scene::new();
     image(&scene);
     let victim = scene.write("victim", "of the host\n");
@@ -363,7 +363,7 @@ fn an_image_is_the_root_of_its_environment_and_its_own_shell_runs_the_code() {
     for name in environments {
         expect(run(&[name, &code]), 0, "of the image\nnone\nmade\n");
         assert!(!scene.path("image/etc/x").exists(), "{name}: the image was written to");
-        // The twin: what the call shows is there.
+        // Control: a path that the call shows is visible.
         let shown = format!("{victim}:/tmp/victim");
         expect(run(&["-v", &shown, name, "cat /etc/mark /tmp/victim"]), 0, "of the image\nof the host\n");
         let long = format!("echo long #{}", "x".repeat(200_000));
@@ -372,12 +372,12 @@ fn an_image_is_the_root_of_its_environment_and_its_own_shell_runs_the_code() {
         fed.env("COFFERDAM_STATE", state.path()).args(["eval", name, "-"]).stdin(std::fs::File::open(&file).unwrap());
         expect(fed.output().unwrap(), 0, "long\n");
     }
-    let told = expect(run(&["python", "print(1)"]), 127, "");
-    assert!(told.contains("python3"), "an interpreter that the image has not: {told}");
-    let told = expect(run(&["named", "true"]), 125, "");
+    let message = expect(run(&["python", "print(1)"]), 127, "");
+    assert!(message.contains("python3"), "an interpreter that the image has not: {message}");
+    let message = expect(run(&["named", "true"]), 125, "");
     assert!(
-        told.contains("environments.named.backend: `jail` makes no containers") && told.contains("docker"),
-        "{told}"
+        message.contains("environments.named.backend: `jail` makes no containers") && message.contains("docker"),
+        "{message}"
     );
     // An option's root comes last, and with it the host's own interpreter.
     expect(run(&["--root", "minimal", "jailed", "test -e /etc/mark || echo not the image"]), 0, "not the image\n");
@@ -391,10 +391,10 @@ fn a_directory_named_as_an_image_runs_its_own_interpreter() {
         |options: &[&str], words: &[&str]| scene.output(&[&["eval", "--backend", "jail"], options, words].concat());
     expect(run(&["--image", &image], &["shell", "cat /etc/mark"]), 0, "of the image\n");
     expect(run(&["--image", "./image"], &["shell", "cat /etc/mark"]), 0, "of the image\n");
-    let told = expect(run(&["--image", &image], &["python", "print(1)"]), 127, "");
-    assert!(told.contains("python3: ") && !told.contains("mount target"), "{told}");
-    let told = expect(run(&["--image", &image, "--root", "minimal"], &["shell", "true"]), 125, "");
-    assert!(told.contains("--image") && told.contains("--root"), "{told}");
+    let message = expect(run(&["--image", &image], &["python", "print(1)"]), 127, "");
+    assert!(message.contains("python3: ") && !message.contains("mount target"), "{message}");
+    let message = expect(run(&["--image", &image, "--root", "minimal"], &["shell", "true"]), 125, "");
+    assert!(message.contains("--image") && message.contains("--root"), "{message}");
     expect(run(&["--root", "minimal"], &["shell", "echo one"]), 0, "one\n");
 }
 
@@ -407,15 +407,15 @@ fn a_call_of_bubblewrap_that_is_not_seen_is_refused_by_the_jail() {
     scene.artifact("a", &json!({"name": "a"}), "exec \"${0%/*}/inner\"");
     scene.program("a/bin/inner", "#!/bin/sh\nexec bwrap --ro-bind / / --proc /proc sh -s\n");
     let output = scene.output(&["eval", "./a", "echo inside"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && output.stdout.is_empty() && told.contains("bwrap: "), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty() && message.contains("bwrap: "), "{message}");
     scene.program("a/bin/inner", "#!/bin/sh\ncommand -v bwrap >&2 && exec sh -s\n");
-    let told = scene.expect(&["eval", "./a", "echo inside"], 0, "inside\n");
-    assert!(told.contains("bwrap"), "the program was there: {told}");
+    let message = scene.expect(&["eval", "./a", "echo inside"], 0, "inside\n");
+    assert!(message.contains("bwrap"), "the program was there: {message}");
 }
 
 #[test]
-fn what_a_wrapper_bundles_runs_and_is_weaker_than_everything_but_presets() {
+fn bundled_environments_run_and_override_only_presets() {
     let scene = Scene::new();
     let run = scene.program("wrapped/run", "#!/bin/sh\nexec sh -s\n");
     let beside = scene.write("wrapped/beside", "secret\n");
@@ -427,8 +427,8 @@ fn what_a_wrapper_bundles_runs_and_is_weaker_than_everything_but_presets() {
     };
     expect(eval(&["own", "echo bundled"]), 0, "bundled\n");
     expect(eval(&["python", "echo bundled"]), 0, "bundled\n");
-    let told = expect(eval(&["own", &format!("cat {run} >/dev/null && echo shown; cat {beside}")]), 1, "shown\n");
-    assert!(told.contains("No such file"), "{told}");
+    let message = expect(eval(&["own", &format!("cat {run} >/dev/null && echo shown; cat {beside}")]), 1, "shown\n");
+    assert!(message.contains("No such file"), "{message}");
     let policy = common::parse(&eval(&["--dry-run", "own", "x"]))["policy"].clone();
     assert_eq!((&policy["limits"]["wall_ms"], &policy["limits"]["memory_mb"]), (&json!(9000), &json!(99)));
     scene.config("[environments.own]\npreset = \"shell\"\ndescription = \"configured\"\n");
@@ -457,21 +457,22 @@ fn with_nix(scene: &Scene, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_reference_is_built_once_with_its_progress_on_standard_error() {
+fn reference_is_built_once_with_progress_on_stderr() {
     let scene = Scene::new();
     scene.artifact("built", &json!({"name": "portal"}), PIPE);
     scene.config("[environments.portal]\nsandbox = \"github:o/r#portal\"\n");
     let absent = scene.command().env("PATH", "/nowhere").args(["eval", "portal", "x"]).output().unwrap();
-    let told = expect(absent, 125, "");
-    assert!(told.contains("no `nix` is on PATH") && told.contains("hint: apt-get install nix-bin"), "{told}");
+    let message = expect(absent, 125, "");
+    assert!(message.contains("no `nix` is on PATH") && message.contains("hint: apt-get install nix-bin"), "{message}");
     nix(&scene, &scene.path("built"));
-    let told = expect(with_nix(&scene, &["eval", "--dry-run", "portal", "x"]), 125, "");
-    assert!(told.contains("not built yet") && told.contains("cofferdam environment build portal"), "{told}");
+    let message = expect(with_nix(&scene, &["eval", "--dry-run", "portal", "x"]), 125, "");
+    assert!(message.contains("not built yet") && message.contains("cofferdam environment build portal"), "{message}");
     assert!(!scene.path("said").exists(), "nothing was started");
-    let told = expect(with_nix(&scene, &["eval", "portal", "echo hi"]), 0, "hi\n");
+    let message = expect(with_nix(&scene, &["eval", "portal", "echo hi"]), 0, "hi\n");
     assert!(
-        told.contains("building the environment `portal` from github:o/r#portal") && told.contains("building ..."),
-        "{told}"
+        message.contains("building the environment `portal` from github:o/r#portal")
+            && message.contains("building ..."),
+        "{message}"
     );
     let said = || std::fs::read_to_string(scene.path("said")).unwrap();
     let link = said().split_whitespace().find(|word| word.starts_with('/')).unwrap().to_owned();
@@ -484,13 +485,13 @@ fn a_reference_is_built_once_with_its_progress_on_standard_error() {
     assert_eq!(said(), line.repeat(2));
     // What it comes to is looked at as any artifact.
     scene.write("built/metadata.json", "{\"name\": \"other\"}");
-    let told = expect(with_nix(&scene, &["eval", "portal", "x"]), 125, "");
-    assert!(told.contains("`other` is not `portal`"), "{told}");
+    let message = expect(with_nix(&scene, &["eval", "portal", "x"]), 125, "");
+    assert!(message.contains("`other` is not `portal`"), "{message}");
     scene.program("bin/nix", "#!/bin/sh\necho \"error: no such flake\" >&2\nexit 1\n");
-    let told = expect(with_nix(&scene, &["environment", "build", "portal"]), 125, "");
+    let message = expect(with_nix(&scene, &["environment", "build", "portal"]), 125, "");
     assert!(
-        told.contains("error: no such flake") && told.contains("`nix build` of github:o/r#portal failed"),
-        "{told}"
+        message.contains("error: no such flake") && message.contains("`nix build` of github:o/r#portal failed"),
+        "{message}"
     );
 }
 
@@ -527,10 +528,10 @@ fn a_profile_is_the_policy_of_its_environment() {
     let shown = scene.json(&["environment", "show", "--json", "reader"]);
     assert_eq!(shown["policy"]["limits"]["wall_ms"], 7000);
     assert_eq!(shown["passing"], "to the command of its profile");
-    let told = scene.expect(&["eval", "none", "x"], 125, "");
-    assert!(told.contains("environments.none.profile") && told.contains("none.ncl"), "{told}");
-    let told = scene.expect(&["eval", "--profile", "x.ncl", "reader", "x"], 125, "");
-    assert!(told.contains("both be what the call starts from"), "{told}");
+    let message = scene.expect(&["eval", "none", "x"], 125, "");
+    assert!(message.contains("environments.none.profile") && message.contains("none.ncl"), "{message}");
+    let message = scene.expect(&["eval", "--profile", "x.ncl", "reader", "x"], 125, "");
+    assert!(message.contains("both be what the call starts from"), "{message}");
 }
 
 #[test]
@@ -542,8 +543,8 @@ fn the_project_is_shown_read_only_to_defined_environments() {
     );
     let read = "cat /project/readme && echo $MINE && ! echo x > /project/readme";
     let output = scene.command().env("MINE", "value").args(["eval", "sh", read]).output().unwrap();
-    let told = expect(output, 0, "words\nvalue\n");
-    assert!(told.contains("Read-only file system"), "{told}");
+    let message = expect(output, 0, "words\nvalue\n");
+    assert!(message.contains("Read-only file system"), "{message}");
     assert_eq!(std::fs::read_to_string(file).unwrap(), "words\n");
     let elsewhere = scene.command().env("PROJECT_MOUNT", "/srv/p").args(["eval", "sh", "cat /srv/p/readme"]).output();
     expect(elsewhere.unwrap(), 0, "words\n");
@@ -574,24 +575,24 @@ fn the_list_says_of_a_broken_configuration_what_eval_says() {
             std::fs::remove_file(&configuration).unwrap();
             std::fs::create_dir(&configuration).unwrap();
         }
-        let told = scene.expect(&["eval", "shell", "echo x"], 125, "");
-        assert!(told.contains("what defines environments has mistakes"), "{what}: {told}");
+        let message = scene.expect(&["eval", "shell", "echo x"], 125, "");
+        assert!(message.contains("what defines environments has mistakes"), "{what}: {message}");
         let (available, reason) = ready(&scene);
         assert!(!available && reason.contains("what defines environments has mistakes"), "{what}: {reason}");
         let output = scene.output(&["environment", "list"]);
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(!text.contains("ready") && text.contains("unavailable"), "{what}: {text}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("config.toml"), "what is wrong is told");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("config.toml"), "the error is reported");
     }
 }
 
-/// What lets a description draw rows, drive a terminal, turn letters round and speak unseen.
+/// Characters with which a description could add rows, control a terminal, reverse text, or be invisible.
 const FORGED: &str =
     "fine\nfake  preset   built in  ready  all is well\u{1b}[2J\u{202e}\u{2028}\u{200b}\u{feff}\u{e0041}end";
 
 #[test]
-fn descriptions_and_names_of_others_stay_on_their_line_and_are_seen() {
+fn foreign_names_and_descriptions_stay_on_one_escaped_line() {
     let scene = Scene::new();
     scene.artifact(&format!("{REGISTRY}/forged"), &json!({"name": "forged", "description": FORGED}), PIPE);
     scene.artifact(&format!("{REGISTRY}/plain"), &json!({"name": "plain", "description": "it’s “é” – …"}), PIPE);
@@ -607,7 +608,7 @@ fn descriptions_and_names_of_others_stay_on_their_line_and_are_seen() {
 }
 
 #[test]
-fn an_environment_is_ready_where_a_call_of_it_starts_and_nowhere_else() {
+fn environment_is_ready_exactly_where_its_calls_can_start() {
     let scene = Scene::new();
     scene.config(
         "[environments.plain]\npreset = \"shell\"\n\
@@ -656,7 +657,7 @@ fn an_environment_is_ready_where_a_call_of_it_starts_and_nowhere_else() {
 }
 
 #[test]
-fn the_hint_to_check_names_what_was_wrong() {
+fn hint_for_check_names_the_wrong_definition() {
     let scene = Scene::new();
     let broken = scene.write("other.toml", "[environments.a]\npreset = \"pyton\"\n");
     scene.write("unread.toml", "[environments.a\n");

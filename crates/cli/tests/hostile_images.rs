@@ -1,5 +1,4 @@
-//! What an image may hold to become more than a root, where an engine makes containers: it gets nothing of it, and the same
-//! without that runs.
+//! Images that try to be more than a root file system, with a container engine: they gain nothing, and an ordinary image runs.
 
 mod common;
 
@@ -57,7 +56,7 @@ fn a_number_that_an_image_takes_for_a_name_gives_no_group() {
     let Some(engine) = docker() else { return };
     let place = open_directory();
     let root = root(place.path());
-    // The user of a run is told by its process; so are root's, from 0x6f000000 on.
+    // The user of a run is seen by its process; root's runs have users from 0x6f000000 on.
     let ours = "me=$((0x6f000000 + $$ % 4194304))";
     let o = run(&engine, &root, &format!("{ours}; echo \"me:x:$me:\" > etc/group"), &[], "id -G");
     assert_eq!(o["outcome"], "exited", "{o:#}");

@@ -38,9 +38,9 @@ impl Home {
     #[track_caller]
     fn done(&self, client: &str, options: &[&str]) -> String {
         let output = self.install(client, options);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{client}: {told}");
-        told
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{client}: {message}");
+        message
     }
 
     #[track_caller]
@@ -67,12 +67,15 @@ impl Home {
 }
 
 #[test]
-fn each_client_gets_the_server_where_it_looks_for_servers_and_loses_it_again() {
+fn server_is_installed_and_removed_for_each_client() {
     let home = Home::new();
     let own = std::fs::canonicalize(env!("CARGO_BIN_EXE_cofferdam")).unwrap();
     for (client, file, key, _) in CLIENTS {
-        let told = home.done(client, &["--yes", "--config", "e.toml"]);
-        assert!(told.contains("+ ") && told.contains("\"cofferdam\"") && told.contains("is written"), "{told}");
+        let message = home.done(client, &["--yes", "--config", "e.toml"]);
+        assert!(
+            message.contains("+ ") && message.contains("\"cofferdam\"") && message.contains("is written"),
+            "{message}"
+        );
         let entry = home.json(file)[key]["cofferdam"].clone();
         assert_eq!(std::fs::canonicalize(entry["command"].as_str().unwrap()).unwrap(), own);
         let config = std::fs::canonicalize(home.path("project")).unwrap().join("e.toml");
@@ -86,7 +89,7 @@ fn each_client_gets_the_server_where_it_looks_for_servers_and_loses_it_again() {
 }
 
 #[test]
-fn a_project_has_its_own_file_that_names_no_place_on_this_machine() {
+fn project_config_names_no_path_of_this_machine() {
     let home = Home::new();
     for (client, _, key, file) in CLIENTS {
         let Some(file) = file else {
@@ -111,7 +114,7 @@ fn comments_and_other_servers_stay_and_the_file_before_is_kept() {
     let dry = home.install("zed", &["--dry-run"]);
     assert!(String::from_utf8_lossy(&dry.stdout).contains("\n+         \"cofferdam\": {\n"), "{dry:?}");
     assert_eq!((home.text(file).as_str(), home.names(".config/zed").len()), (text, 1), "nothing is written");
-    // Nobody can be asked: nothing is written either.
+    // Without a terminal the caller cannot be asked, and nothing is written.
     assert!(home.refused("zed", &[]).contains("hint: --yes"));
     assert_eq!(home.text(file), text);
     home.done("zed", &["-y"]);
@@ -148,7 +151,7 @@ fn a_link_of_ones_own_is_followed_and_stays_a_link() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_left_as_it_is() {
+fn uneditable_config_is_left_unchanged() {
     let home = Home::new();
     let file = home.path(".claude.json");
     for (text, word) in [
@@ -158,8 +161,8 @@ fn what_cannot_be_edited_is_left_as_it_is() {
         ("[]", "is no object"),
     ] {
         std::fs::write(&file, text).unwrap();
-        let told = home.refused("claude-code", &["-y"]);
-        assert!(told.contains(word) && told.contains("hint: correct the file"), "{told}");
+        let message = home.refused("claude-code", &["-y"]);
+        assert!(message.contains(word) && message.contains("hint: correct the file"), "{message}");
         assert_eq!(home.text(".claude.json"), text);
     }
     std::fs::remove_file(&file).unwrap();
@@ -171,10 +174,10 @@ fn what_cannot_be_edited_is_left_as_it_is() {
 }
 
 #[test]
-fn a_server_that_would_not_start_is_told_at_once() {
+fn server_that_cannot_start_is_reported_at_once() {
     let home = Home::new();
-    let told = home.done("cursor", &["-y", "--config", "none.toml"]);
-    assert!(told.contains("project/none.toml is not there\nhint: config.example.toml"), "{told}");
+    let message = home.done("cursor", &["-y", "--config", "none.toml"]);
+    assert!(message.contains("project/none.toml is not there\nhint: config.example.toml"), "{message}");
     std::fs::write(home.path("project/there.toml"), "").unwrap();
     std::fs::create_dir(home.path("empty")).unwrap();
     let libexec = |directory: PathBuf| {
@@ -186,9 +189,9 @@ fn a_server_that_would_not_start_is_told_at_once() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = libexec(home.path("empty"));
-    assert!(told.contains("cannot start yet: ") && told.contains("hint: cofferdam-serve belongs"), "{told}");
-    assert!(!told.contains("there.toml is not there"), "{told}");
+    let message = libexec(home.path("empty"));
+    assert!(message.contains("cannot start yet: ") && message.contains("hint: cofferdam-serve belongs"), "{message}");
+    assert!(!message.contains("there.toml is not there"), "{message}");
     assert!(home.text(".cursor/mcp.json").contains("there.toml"));
     std::fs::remove_file(home.path(".cursor/mcp.json")).unwrap();
     std::fs::write(home.path("empty/cofferdam-serve"), "").unwrap();

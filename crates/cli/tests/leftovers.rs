@@ -68,7 +68,7 @@ fn kill_after(child: Child, delay: Duration, mark: &str) {
     }
     assert_eq!(carrying(mark), [0; 0], "killed after {delay:?}, looked {:?} later", killed.elapsed());
     assert_eq!(mounts_with("cofferdam"), [""; 0]);
-    // What the kernel keeps is removed by whoever starts next.
+    // What remains in the kernel is removed by the next run.
     assert!(cofferdam().args(["run", "--", "true"]).status().unwrap().success());
     let left = cgroups_of(pid);
     assert!(left.is_empty(), "killed after {delay:?}: {left:?}");
@@ -89,7 +89,7 @@ fn killed_at_any_moment_nothing_of_it_runs_on() {
     let mut dice = Dice(1);
     for round in 0..60 {
         let mark = marker();
-        // Most while the walls go up, which takes a few milliseconds, and some while the program runs.
+        // Most during setup, which takes a few milliseconds, and some while the program runs.
         let delay = match round {
             0..50 => Duration::from_micros(dice.below(30_000)),
             _ => Duration::from_millis(30 + dice.below(300)),

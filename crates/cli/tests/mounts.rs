@@ -24,7 +24,7 @@ fn a_file_is_shown_where_a_minimal_root_has_a_file_or_a_link() {
     fs::write(&file, "mine\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let minimal = ["--root", "minimal"];
-    // Written by the sandbox; a link or a file of the host's; a name that is nobody's yet.
+    // Written by the sandbox; a link or a file of the host; a name that does not exist yet.
     for target in ["/etc/passwd", "/etc/hosts", "/etc/resolv.conf", "/etc/localtime", "/etc/ld.so.conf", "/etc/mine"] {
         let volume = format!("{}:{target}", file.display());
         assert_eq!(shown(&minimal, &volume, &["/bin/cat", target]), "mine\n", "{target}");
@@ -70,7 +70,7 @@ fn a_directory_takes_the_place_of_a_link_at_the_top() {
 }
 
 #[test]
-fn a_link_at_a_mount_target_in_a_root_directory_leads_nowhere_outside_it() {
+fn link_at_a_mount_target_does_not_lead_out_of_the_root() {
     let busybox = std::path::Path::new("/bin/busybox");
     if !busybox.exists() {
         eprintln!("skipped: no /bin/busybox");

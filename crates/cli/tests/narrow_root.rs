@@ -1,5 +1,5 @@
-//! The root view `interpreter`, which profiles have with `filesystem_policy = "deny"`: the program with its interpreter and
-//! their libraries, and nothing else of the host. Each thing that is missing is there in the minimal view.
+//! The root view `interpreter`, which profiles with `filesystem_policy = "deny"` have: the program, its interpreter and their
+//! libraries, and nothing else of the host. Each missing file is present in the minimal view.
 
 mod common;
 
@@ -73,7 +73,7 @@ fn a_shell_has_no_programs_but_itself() {
 }
 
 #[test]
-fn the_hosts_users_are_not_told() {
+fn users_of_the_host_are_not_visible() {
     let read = "while IFS= read -r line; do echo \"${line%%:*}\"; done < /etc/passwd";
     for backend in backends() {
         let users = printed(&backend, "interpreter", &[], &["/bin/sh", "-c", read]);
@@ -143,9 +143,9 @@ fn a_profile_that_denies_files_has_this_view() {
         let cache = directory.path().join("cache");
         let out = common::cofferdam().env("XDG_CACHE_HOME", cache).args(["run", "-q", "--profile", &file]).output();
         let out = out.unwrap();
-        let told = String::from_utf8_lossy(&out.stderr);
+        let message = String::from_utf8_lossy(&out.stderr);
         let found: Vec<String> =
-            serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{policy}: {e}: {told}"));
+            serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{policy}: {e}: {message}"));
         assert_eq!(found.len(), sees, "{policy}: {found:?}");
     }
 }
@@ -179,9 +179,9 @@ fn nsjail_shows_the_same_by_what_the_library_exports() {
             Command::new(&nsjail)
         };
         let out = command.args(["-C", &config]).current_dir("/").stdin(std::process::Stdio::null()).output().unwrap();
-        let told = String::from_utf8_lossy(&out.stderr);
+        let message = String::from_utf8_lossy(&out.stderr);
         let found: Vec<String> =
-            serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{policy}: {e}: {told}"));
+            serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{policy}: {e}: {message}"));
         assert_eq!(found.len(), sees, "{policy}: {found:?}");
     }
 }

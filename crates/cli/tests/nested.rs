@@ -1,4 +1,4 @@
-//! The command inside a sandbox of its own: what still works there, what it holds, and what it says where it cannot.
+//! The command inside one of its own sandboxes: what works there, what it enforces, and what it reports where it cannot.
 
 mod common;
 
@@ -38,8 +38,8 @@ impl Nest {
     #[track_caller]
     fn printed(&self, outer: &[&str], argv: &[&str]) -> String {
         let output = self.inside(outer, argv);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{outer:?} {argv:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{outer:?} {argv:?}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 }
@@ -81,11 +81,11 @@ fn a_profile_is_evaluated_inside_a_sandbox_as_outside() {
         assert_eq!(nest.printed(outer, &["/programs/cofferdam", "export", "reader.ncl"]), outside, "{outer:?}");
     }
     assert_eq!(nest.printed(&[], &["/programs/cofferdam", "check", "reader.ncl"]), outside);
-    // The walls around it stand: what is no file of the profile's is not read.
+    // The outer sandbox is in force: files outside of the profile's directories are not read.
     fs::write(nest.directory.path().join("thief.ncl"), "{ skill_id = import \"/etc/passwd\" as 'Text }").unwrap();
     let thief = nest.inside(&[], &["/programs/cofferdam", "export", "thief.ncl"]);
-    let told = String::from_utf8_lossy(&thief.stderr);
-    assert!(thief.status.code() == Some(125) && told.contains("outside the directories"), "{told}");
+    let message = String::from_utf8_lossy(&thief.stderr);
+    assert!(thief.status.code() == Some(125) && message.contains("outside the directories"), "{message}");
 }
 
 #[test]
@@ -95,32 +95,32 @@ fn a_sandbox_in_a_sandbox_holds_and_says_what_it_cannot() {
     let run = |options: &[&str], script: &str| {
         let argv = [&inner[..], options, &["--", "/bin/sh", "-c", script]].concat();
         let output = nest.inside(&[], &argv);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"))
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_else(|e| panic!("{e}: {message}"))
     };
     let script = "echo here; /bin/true && echo spawned; : > /work/new || :";
     let free = run(&[], script);
     assert_eq!((&free["outcome"], &free["stdout"]), (&"exited".into(), &"here\nspawned\n".into()), "{free:#}");
     let alone = run(&["--no-spawn"], script);
     assert_eq!((&alone["outcome"], &alone["stdout"]), (&"exited".into(), &"here\n".into()), "{alone:#}");
-    // Nobody is told of refusals, and nobody counts execs: the outcome says so.
+    // Refusals are not reported, and execs are not counted: the outcome says so.
     assert_eq!(alone["violations_complete"], false, "{alone:#}");
     assert_eq!(alone["enforcement"]["process.spawn"]["strength"], "partial", "{alone:#}");
     let traced = run(&["--trace"], "true");
     assert_eq!((&traced["outcome"], &traced["error"]["step"]), (&"setup_failed".into(), &"audit.trace".into()));
     // Without leave nothing weaker runs, and the way on is one that leads somewhere.
     let refused = nest.inside(&[], &["/programs/cofferdam", "run", "--", "/bin/true"]);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(125), "{told}");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(125), "{message}");
     assert!(
-        told.contains("user namespaces cannot be had") && told.contains("outside of the container or sandbox"),
-        "{told}"
+        message.contains("user namespaces cannot be had") && message.contains("outside of the container or sandbox"),
+        "{message}"
     );
-    assert!(!told.contains("sysctl") && !told.contains("--backend jail"), "{told}");
+    assert!(!message.contains("sysctl") && !message.contains("--backend jail"), "{message}");
 }
 
 #[test]
-fn a_program_without_children_runs_under_a_low_limit_of_open_files() {
+fn program_without_children_runs_with_few_open_files() {
     let limited = |limit: &str, rest: &str| {
         let script = format!("ulimit -n {limit} && exec \"$0\" run --no-spawn {rest}");
         Command::new("/bin/sh").args(["-c", &script, env!("CARGO_BIN_EXE_cofferdam")]).output().unwrap()
@@ -130,6 +130,9 @@ fn a_program_without_children_runs_under_a_low_limit_of_open_files() {
     let script = "-- /bin/sh -c 'echo alone; /bin/true && echo spawned'";
     assert_eq!(String::from_utf8_lossy(&limited("1024", script).stdout), "alone\n");
     let low = limited("60", "--open-files 40 -- /bin/echo ran");
-    let told = String::from_utf8_lossy(&low.stderr);
-    assert!(low.status.code() == Some(125) && told.contains("60 open files") && told.contains("hint: "), "{told}");
+    let message = String::from_utf8_lossy(&low.stderr);
+    assert!(
+        low.status.code() == Some(125) && message.contains("60 open files") && message.contains("hint: "),
+        "{message}"
+    );
 }

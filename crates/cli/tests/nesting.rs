@@ -1,6 +1,5 @@
-//! Sandboxes made inside a sandbox, where that is granted: Debian's bubblewrap works there, an artifact that calls it runs in
-//! the environment that grants it and in no other; and what attacks from such a namespace reach, each beside what is allowed
-//! on the same victim.
+//! Nested sandboxes, where they are granted: Debian's bubblewrap works, and an artifact that calls it runs only in the
+//! environment that grants it. Attacks from such a namespace are each beside what is allowed on the same victim.
 
 mod common;
 
@@ -97,8 +96,8 @@ impl Scene {
             ["run", "-q", "--root", "minimal", "--nested-sandboxes", "-v", &victims, "--deny", "/victims/secret"];
         let program = format!("{PRELUDE}\n{code}");
         let output = self.command(&granted).args(options).args(["--", PYTHON, "-c", &program]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{message}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -121,7 +120,7 @@ fn has_bubblewrap() -> bool {
     there
 }
 
-fn told(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -132,7 +131,7 @@ const WRAPPED: &str = "code=$(cat); exec bwrap --unshare-user --unshare-pid --un
                        --chdir /tmp sh -c \"$code\"";
 
 #[test]
-fn an_artifact_that_calls_bubblewrap_runs_where_that_is_granted_and_nowhere_else() {
+fn artifact_with_bubblewrap_runs_only_where_nesting_is_granted() {
     if !has_bubblewrap() {
         return;
     }
@@ -148,10 +147,10 @@ fn an_artifact_that_calls_bubblewrap_runs_where_that_is_granted_and_nowhere_else
     );
     let code = "hostname; id -u; echo written > file && cat file; ls -d /home /victims 2>&1 | grep -c cannot; echo $$";
     let output = scene.command(&["eval", "granted", code]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "inner\n1000\nwritten\n2\n2\n", "{}", told(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "inner\n1000\nwritten\n2\n2\n", "{}", text_of(&output));
     // The same program without the word: it is listed as what it is, and says what would grant it.
     let output = scene.command(&["eval", "plain", code]).output().unwrap();
-    let plain = told(&output);
+    let plain = text_of(&output);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{plain}");
     let fix = format!(
         "[environments.plain] with sandbox = {:?} and nesting = true",
@@ -165,10 +164,10 @@ fn an_artifact_that_calls_bubblewrap_runs_where_that_is_granted_and_nowhere_else
     assert_eq!((available("granted"), available("plain")), (json!(true), json!(false)));
     // By its path, the caller grants it by an option.
     let path = format!("./{registry}/plain");
-    let refused = told(&scene.command(&["eval", &path, code]).output().unwrap());
+    let refused = text_of(&scene.command(&["eval", &path, code]).output().unwrap());
     assert!(refused.contains("or grant them: --nested-sandboxes"), "{refused}");
     let output = scene.command(&["eval", "--nested-sandboxes", &path, "echo ran"]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{}", told(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{}", text_of(&output));
     // An artifact grants itself nothing.
     scene.write(&format!("{registry}/plain/metadata.json"), r#"{"name": "plain", "backend": "jail", "nesting": true}"#);
     assert_eq!(scene.command(&["eval", "plain", code]).output().unwrap().status.code(), Some(125));
@@ -183,22 +182,22 @@ fn everything_unshared_works_where_no_cgroup_is_the_users_own() {
     let wrap = ["--", "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "sh", "-c"];
     let granted = ["run", "-q", "--root", "minimal", "--nested-sandboxes"];
     let output = scene.command(&granted).args(wrap).arg("echo ran; ls /proc | grep -c '^[0-9]'").output().unwrap();
-    if told(&output).contains("max_*_namespaces exceeded") && !common::is_root() {
+    if text_of(&output).contains("max_*_namespaces exceeded") && !common::is_root() {
         eprintln!("skipped: this user's own cgroup could be mounted and written");
         return;
     }
     let ran = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(ran.starts_with("ran\n"), "{ran}{}", told(&output));
+    assert!(ran.starts_with("ran\n"), "{ran}{}", text_of(&output));
     let count: u32 = ran.lines().nth(1).unwrap().parse().unwrap();
     assert!((2..=5).contains(&count), "processes of the inner sandbox alone: {ran}");
     // Without the word the very same is refused by the filter.
     let output = scene.command(&["run", "--root", "minimal"]).args(wrap).arg("echo ran").output().unwrap();
-    let told = told(&output);
-    assert!(output.stdout.is_empty() && told.contains("refused: clone flags"), "{told}");
+    let message = text_of(&output);
+    assert!(output.stdout.is_empty() && message.contains("refused: clone flags"), "{message}");
 }
 
 #[test]
-fn what_mounts_hide_stays_hidden_in_a_mount_namespace_of_ones_own() {
+fn hidden_paths_stay_hidden_in_a_nested_mount_namespace() {
     let scene = Scene::new();
     let printed = scene.inside(
         &[],
@@ -234,7 +233,7 @@ attempt('overlay on what holds no mask', lambda: (mount('o', '/tmp/top', 'overla
 }
 
 #[test]
-fn what_is_read_only_stays_so_and_what_is_of_ones_own_can_be_written() {
+fn read_only_stays_read_only_in_a_nested_namespace() {
     let scene = Scene::new();
     let printed = scene.inside(
         &[],
@@ -557,14 +556,14 @@ print('ended', os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 }
 
 #[test]
-fn what_a_nested_sandbox_could_take_apart_is_refused_beforehand() {
+fn policy_that_nested_sandboxes_could_undo_is_refused() {
     let scene = Scene::new();
     let tree = scene.text("victims");
     let policy = |process: Value, filesystem: Value| {
         let policy = json!({"version": 1, "command": {"argv": ["/bin/echo", "ran"]}, "process": process, "filesystem": filesystem});
         scene.write("policy.json", &policy.to_string());
         let output = scene.command(&["run", "--policy", "policy.json"]).output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned() + &told(&output))
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned() + &text_of(&output))
     };
     let nested = || json!({"nested_sandboxes": true});
     let bind = |access: &str| json!({"type": "bind", "source": tree, "target": "/w", "access": access});
@@ -583,7 +582,7 @@ fn what_a_nested_sandbox_could_take_apart_is_refused_beforehand() {
     let below = json!([bind("read_write"), {"type": "bind", "source": format!("{tree}/below"), "target": "/w/below"}]);
     let (code, text) = policy(nested(), json!({"mounts": below, "protected": []}));
     assert!(code == 125 && text.contains("/w/below is held where /w can be written"), "{text}");
-    // The twins: without the grant, without the names, without the writing.
+    // Controls: without the grant, without the names, without the writing.
     let (code, text) = policy(json!({}), json!({"mounts": mounts("read_write"), "deny": ["/w/secret"]}));
     assert_eq!((code, text.as_str()), (0, "ran\n"));
     let (code, text) = policy(nested(), json!({"mounts": mounts("read_write"), "protected": []}));
@@ -613,7 +612,7 @@ fn what_a_nested_sandbox_could_take_apart_is_refused_beforehand() {
         .command(&["run", "--nested-sandboxes", "--root", "minimal", "--backend", "landlock", "--", "true"])
         .output()
         .unwrap();
-    assert!(told(&refused).contains("process.nested_sandboxes"), "{}", told(&refused));
+    assert!(text_of(&refused).contains("process.nested_sandboxes"), "{}", text_of(&refused));
 }
 
 #[test]

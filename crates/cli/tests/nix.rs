@@ -115,8 +115,8 @@ fn copy(from: &Path, to: &Path) {
 /// What it printed; it must have succeeded.
 #[track_caller]
 fn said(output: &Output) -> String {
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {told}", output.status);
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr_text}", output.status);
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
@@ -137,14 +137,14 @@ fn the_flake_holds_its_own_checks() {
     said(&nix.nix(&["flake", "check", "--no-build", &nix.flake("")]));
     let system = said(&nix.nix(&["eval", "--impure", "--raw", "--expr", "builtins.currentSystem"]));
     nix.build(&format!("#checks.{system}.artifacts"));
-    // What the checks look at is what they say: a field that is not as they have it is told.
+    // The checks really compare the fields: a different field is reported.
     let lib = nix.path("flake/nix/lib/mkSandbox.nix");
     let text = fs::read_to_string(&lib).unwrap();
     assert!(text.contains("memory_mb ? 512"));
     fs::write(&lib, text.replace("memory_mb ? 512", "memory_mb ? 513")).unwrap();
     let failed = nix.nix(&["build", "--no-link", "-L", &nix.flake(&format!("#checks.{system}.artifacts"))]);
-    let told = String::from_utf8_lossy(&failed.stderr);
-    assert!(!failed.status.success() && told.contains("\"memory_mb\":513"), "{told}");
+    let stderr_text = String::from_utf8_lossy(&failed.stderr);
+    assert!(!failed.status.success() && stderr_text.contains("\"memory_mb\":513"), "{stderr_text}");
 }
 
 #[test]
@@ -163,18 +163,21 @@ fn an_artifact_of_nix_has_the_layout_and_runs_without_a_server() {
     // It is walled in: what its caller can read, it cannot.
     nix.write("secret", "secret");
     let read = format!("print(open({:?}).read())", nix.text("secret"));
-    let told = fed(&mut nix.around(&run), read.as_bytes());
-    assert!(String::from_utf8_lossy(&told.stderr).contains("FileNotFoundError"), "{told:?}");
+    let stderr_text = fed(&mut nix.around(&run), read.as_bytes());
+    assert!(String::from_utf8_lossy(&stderr_text.stderr).contains("FileNotFoundError"), "{stderr_text:?}");
     // The project is shown where the environment says, when its caller names one.
     let project = read.replace(&nix.text(""), "/project/");
     let shown = fed(nix.around(&run).env("PROJECT_DIR", nix.path("")), project.as_bytes());
     assert_eq!(said(&shown), "secret\n");
     // What makes the sandbox is missing: it says so, and runs nothing.
     let alone = fed(nix.around(&run).env("PATH", "/usr/bin:/bin"), b"print(\"hello\")");
-    let told = String::from_utf8_lossy(&alone.stderr);
-    assert_eq!((alone.status.code(), alone.stdout.len()), (Some(125), 0), "{told}");
-    assert!(told.contains("no sandbox around this program") && told.contains("hint: install cofferdam"), "{told}");
-    // Code arrives as it is, with its last lines, and code that no argument can hold is told.
+    let stderr_text = String::from_utf8_lossy(&alone.stderr);
+    assert_eq!((alone.status.code(), alone.stdout.len()), (Some(125), 0), "{stderr_text}");
+    assert!(
+        stderr_text.contains("no sandbox around this program") && stderr_text.contains("hint: install cofferdam"),
+        "{stderr_text}"
+    );
+    // Code arrives unchanged, with its last lines, and code too long for an argument is refused.
     let exact = "import sys\nprint(repr('''a\n\n'''), end='')\n\n";
     assert_eq!(said(&fed(&mut nix.around(&run), exact.as_bytes())), "'a\\n\\n'");
     let nul = fed(&mut nix.around(&run), b"print(1)\0print(2)");
@@ -269,7 +272,7 @@ fn environments_of_nix_keep_the_state_of_sessions() {
 }
 
 #[test]
-fn an_artifact_of_another_name_is_a_mistake_wherever_it_is_looked_at() {
+fn artifact_with_another_name_is_reported_as_a_mistake() {
     let Some(nix) = Nix::new() else { return };
     let flake = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
     let stand_in = format!("path:{}", nix.text("flake/nix/tests/stand-in"));
@@ -302,7 +305,7 @@ fn an_artifact_of_another_name_is_a_mistake_wherever_it_is_looked_at() {
 }
 
 #[test]
-fn what_mksandbox_does_not_know_it_throws() {
+fn mksandbox_throws_on_unknown_attributes() {
     let Some(nix) = Nix::new() else { return };
     let evaluated = |arguments: &str| {
         let expression = format!(
@@ -321,8 +324,8 @@ fn what_mksandbox_does_not_know_it_throws() {
     assert!(flake.contains(input));
     nix.write("flake/flake.nix", &flake.replace(input, &format!("path:{stand_in}")));
     said(&nix.around("nix").args(["flake", "lock"]).current_dir(nix.path("flake")).output().unwrap());
-    let (fine, told) = evaluated("{ backend = \"jail\"; }");
-    assert!(fine, "{told}");
+    let (fine, stderr_text) = evaluated("{ backend = \"jail\"; }");
+    assert!(fine, "{stderr_text}");
     for (arguments, expected) in [
         ("{ backend = \"jails\"; }", "Unknown backend: jails"),
         ("{ backend = \"microvm\"; }", "microvm is not there yet"),
@@ -334,8 +337,8 @@ fn what_mksandbox_does_not_know_it_throws() {
         ("{ backendOptions = { unknown = 1; }; }", "unknown"),
         ("{ unknown = 1; }", "unknown"),
     ] {
-        let (fine, told) = evaluated(arguments);
-        assert!(!fine && told.contains(expected), "{arguments}: {told}");
+        let (fine, stderr_text) = evaluated(arguments);
+        assert!(!fine && stderr_text.contains(expected), "{arguments}: {stderr_text}");
     }
 }
 
@@ -426,8 +429,8 @@ fn a_reference_is_built_by_nix_when_it_is_first_used() {
         let output = nix.cofferdam(&["eval", name, code]);
         let printed = said(&output);
         assert!(printed.starts_with(&format!("built {}", nix.text("store"))), "{printed}");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(told.contains("building the environment"), noted, "{told}");
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr_text.contains("building the environment"), noted, "{stderr_text}");
     }
 }
 
@@ -448,7 +451,7 @@ const SHELL: &str = r#"{
 }"#;
 
 #[test]
-fn the_development_shell_of_a_project_is_there_for_its_environments() {
+fn development_shell_of_a_project_is_in_its_environments() {
     let Some(nix) = Nix::new() else { return };
     let system = said(&nix.nix(&["eval", "--impure", "--raw", "--expr", "builtins.currentSystem"]));
     let flake = |given: &str| {
@@ -523,12 +526,12 @@ fn the_development_shell_of_a_project_is_there_for_its_environments() {
     // It is evaluated without the files of this host.
     flake("builtins.readFile \"/etc/hostname\"");
     let refused = run(true);
-    let told = String::from_utf8_lossy(&refused.stderr);
+    let stderr_text = String::from_utf8_lossy(&refused.stderr);
     assert!(
         refused.status.code() == Some(125)
-            && told.contains("cannot be used")
-            && told.contains("hint: where its inputs are not locked: nix flake lock "),
-        "{told}"
+            && stderr_text.contains("cannot be used")
+            && stderr_text.contains("hint: where its inputs are not locked: nix flake lock "),
+        "{stderr_text}"
     );
     // Nor with an input that no lock holds: it could be any file of the caller's.
     nix.write("secret/id", "KEY");

@@ -1,10 +1,10 @@
-//! What is told on standard error after a run: one line each, in words that a user can act on. Never about the outcome.
+//! The notes on standard error after a run: one line each, on which a user can act. They never affect the outcome.
 
 mod common;
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use common::{cofferdam, open_directory, told};
+use common::{code_and_stderr, cofferdam, open_directory};
 
 #[test]
 fn few_changed_files_are_named_and_many_are_counted() {
@@ -32,12 +32,12 @@ fn few_changed_files_are_named_and_many_are_counted() {
 }
 
 #[test]
-fn a_limit_that_was_run_into_is_told_with_its_option() {
+fn reached_limit_gets_a_note_with_its_option() {
     let script = "import os, time\nfor i in range(9):\n  try:\n    if os.fork() == 0: time.sleep(1); os._exit(0)\n  \
                   except OSError: pass";
-    let (code, text) = told(&["run", "--best-effort", "--pids", "4", "--", common::PYTHON, "-c", script]);
+    let (code, text) = code_and_stderr(&["run", "--best-effort", "--pids", "4", "--", common::PYTHON, "-c", script]);
     assert_eq!(code, 0, "{text}");
-    // Without a cgroup the kernel tells nobody.
+    // Without a cgroup the kernel reports nothing.
     if common::has("cgroup pids") {
         assert!(
             text.starts_with("cofferdam: ran into the limit limits.processes (4 processes and threads), "),
@@ -48,19 +48,19 @@ fn a_limit_that_was_run_into_is_told_with_its_option() {
 }
 
 #[test]
-fn code_that_names_a_file_and_a_file_that_is_not_there_are_explained() {
+fn code_that_is_a_file_name_and_missing_files_get_hints() {
     let directory = open_directory();
     std::fs::write(directory.path().join("job.py"), "print(6 * 7)").unwrap();
-    let told = |arguments: &[&str]| {
+    let code_and_stderr = |arguments: &[&str]| {
         let output = cofferdam().current_dir(directory.path()).arg("eval").args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, _, text) = told(&["python", "job.py"]);
+    let (code, _, text) = code_and_stderr(&["python", "job.py"]);
     assert_eq!(code, Some(1));
     let note = "cofferdam: job.py is a file here, and was run as code; hint: --file job.py\n";
     assert!(text.ends_with(note), "{text}");
-    assert_eq!(told(&["python", "--file", "job.py"]), (Some(0), "42\n".into(), String::new()));
-    let (code, _, text) = told(&["python", "--file", "nope.py"]);
+    assert_eq!(code_and_stderr(&["python", "--file", "job.py"]), (Some(0), "42\n".into(), String::new()));
+    let (code, _, text) = code_and_stderr(&["python", "--file", "nope.py"]);
     assert_eq!(code, Some(125));
     assert!(text.starts_with("cofferdam: error: cannot read the code file nope.py: "), "{text}");
 }
@@ -76,14 +76,14 @@ fn output_that_finds_no_room_is_no_success() {
 
 #[test]
 fn changes_that_nothing_can_make_are_not_waited_for() {
-    let (code, text) = told(&["run", "--keep-changes", "/tmp/never-made", "--", "true"]);
+    let (code, text) = code_and_stderr(&["run", "--keep-changes", "/tmp/never-made", "--", "true"]);
     assert_eq!((code, text.lines().count()), (0, 1), "{text}");
     assert!(text.contains("no volume is copy-on-write"), "{text}");
     assert!(!std::path::Path::new("/tmp/never-made").exists());
 }
 
 #[test]
-fn a_directory_as_the_root_needs_no_place_for_where_the_caller_is() {
+fn root_directory_needs_no_mount_point_for_the_cwd() {
     if !common::needs("user namespaces") {
         return;
     }
@@ -131,7 +131,7 @@ fn a_script_without_the_right_to_execute_says_what_to_do() {
 }
 
 #[test]
-fn a_link_to_a_program_that_is_out_of_reach_says_which_directory_is_closed() {
+fn unreachable_link_target_names_the_unsearchable_directory() {
     // Of this user the sandbox is not let into the directory only where it has another id.
     if !common::is_root() {
         return eprintln!("skipped: the sandbox's user is this one, who may enter what it owns");
@@ -156,7 +156,7 @@ fn a_link_to_a_program_that_is_out_of_reach_says_which_directory_is_closed() {
 }
 
 #[test]
-fn a_denied_program_is_named_as_denied_by_its_path_and_by_a_link() {
+fn denied_program_is_reported_by_its_path_and_by_a_link() {
     let place = open_directory();
     let (denied, plain) = (place.path().join("denied"), place.path().join("plain"));
     for directory in [&denied, &plain] {
@@ -197,7 +197,7 @@ fn a_denied_program_is_named_as_denied_by_its_path_and_by_a_link() {
 
 /// Hosts that no rule has are refused before anything is resolved or leaves, so none of these is ever reached.
 #[test]
-fn each_refused_host_is_told_once_with_what_would_allow_it() {
+fn each_refused_host_gets_one_note_with_an_allow_hint() {
     if !common::needs("captured network") {
         return;
     }
@@ -212,13 +212,13 @@ tcp('203.0.113.7', 443); tcp('203.0.113.7', 80); tcp('203.0.113.8', 2222); tcp('
 p = socket.create_connection(('127.0.0.1', 3128), 5)
 p.sendall(b'CONNECT two.example:8443 HTTP/1.1\\r\\nHost: two.example:8443\\r\\n\\r\\n'); p.recv(99)
 tcp('listed.example', 2222)";
-    let told = |more: &[&str]| {
+    let code_and_stderr = |more: &[&str]| {
         let mut arguments = vec!["run", "--allow", "listed.example:80,443"];
         arguments.extend(more);
         arguments.extend(["--", common::PYTHON, "-c", program]);
-        common::told(&arguments)
+        common::code_and_stderr(&arguments)
     };
-    let (code, text) = told(&[]);
+    let (code, text) = code_and_stderr(&[]);
     assert_eq!(code, 0, "{text}");
     for (what, hint) in [
         ("one.example", "one.example"),
@@ -234,18 +234,18 @@ tcp('listed.example', 2222)";
         let [line] = about[..] else { panic!("{what}: {text}") };
         assert!(line.ends_with(&format!("; hint: --allow {hint}")), "{line}");
         // What is said is a rule: with it the policy is read, and says nothing else.
-        let (code, text) = common::told(&["run", "--dry-run", "--allow", hint, "--", "true"]);
+        let (code, text) = common::code_and_stderr(&["run", "--dry-run", "--allow", hint, "--", "true"]);
         assert_eq!(code, 0, "{hint}: {text}");
     }
     assert_eq!(text.lines().count(), 7, "{text}");
-    // Who wants no refusals recorded is told none.
-    let (_, text) = told(&["--audit", "error"]);
+    // Where no refusals are to be recorded, none is reported.
+    let (_, text) = code_and_stderr(&["--audit", "error"]);
     assert!(!text.contains("refused"), "{text}");
 }
 
 /// What gives out a machine's credentials is not offered as if it were any host, whichever way it was asked for.
 #[test]
-fn no_hint_names_what_hands_out_credentials() {
+fn no_hint_allows_a_metadata_service() {
     if !common::needs("captured network") {
         return;
     }
@@ -259,7 +259,7 @@ for to in ('169.254.169.254', '169.254.7.7', '168.63.129.16', 'fd00:ec2::254', '
 tcp('10.1.2.3', 5432); tcp('203.0.113.7', 443)
 p = socket.create_connection(('127.0.0.1', 3128), 5)
 p.sendall(b'CONNECT [::ffff:169.254.170.2]:80 HTTP/1.1\\r\\nHost: [::ffff:169.254.170.2]:80\\r\\n\\r\\n'); print(p.recv(999))";
-    let told = |rules: &[&str]| {
+    let code_and_stderr = |rules: &[&str]| {
         let arguments =
             [&["run", "--allow", "allowed.example"], rules, &["--", common::PYTHON, "-c", program]].concat();
         let output = common::output(&arguments);
@@ -267,7 +267,7 @@ p.sendall(b'CONNECT [::ffff:169.254.170.2]:80 HTTP/1.1\\r\\nHost: [::ffff:169.25
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (text(&output.stdout), text(&output.stderr))
     };
-    let (inside, text) = told(&[]);
+    let (inside, text) = code_and_stderr(&[]);
     let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}: {text}"));
     for (what, why) in [
         ("refused: 169.254.169.254:80", "169.254.169.254 is a cloud's metadata service"),
@@ -281,11 +281,11 @@ p.sendall(b'CONNECT [::ffff:169.254.170.2]:80 HTTP/1.1\\r\\nHost: [::ffff:169.25
     }
     assert!(inside.contains("metadata service") && !inside.contains("--allow"), "{inside}");
     assert!(!text.contains("--allow 169.") && !text.contains("--allow fe80"), "{text}");
-    // What is nobody's to give away is offered as ever, and what it is stands there too.
+    // For other special addresses the option is offered, with the kind of the address.
     assert!(line("10.1.2.3:5432").ends_with(": 10.1.2.3 is private; hint: --allow 10.1.2.3:5432"), "{text}");
     assert!(line("203.0.113.7:443").ends_with("refused: 203.0.113.7:443; hint: --allow 203.0.113.7"), "{text}");
     // An address of a range that is allowed, and that the range does not name, is offered no more.
-    let (_, text) = told(&["--allow", "169.0.0.0/8"]);
+    let (_, text) = code_and_stderr(&["--allow", "169.0.0.0/8"]);
     let about: Vec<&str> = text.lines().filter(|line| line.contains("169.254.")).collect();
     assert!(about.len() >= 2 && about.iter().all(|line| !line.contains("hint")), "{text}");
 }
@@ -311,7 +311,7 @@ for name in (None, 'other.example'):
     // A way out that never answers: the greeting is read before anything can fail there.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", silent.local_addr().unwrap());
-    let (code, text) = common::told(&[
+    let (code, text) = common::code_and_stderr(&[
         "run",
         "--upstream-proxy",
         &proxy,
@@ -334,7 +334,7 @@ for name in (None, 'other.example'):
         line(" 10.1.2.3:443 "),
         "cofferdam: refused: connect 10.1.2.3:443 ($.network.allow): 10.1.2.3 is private; hint: --allow 10.1.2.3:443"
     );
-    let (code, dry) = common::told(&["run", "--dry-run", "--allow", "10.1.2.3:443", "--", "true"]);
+    let (code, dry) = common::code_and_stderr(&["run", "--dry-run", "--allow", "10.1.2.3:443", "--", "true"]);
     assert_eq!(code, 0, "{dry}");
     let own = line(" 127.0.0.1:443 ");
     assert!(
@@ -349,7 +349,7 @@ for name in (None, 'other.example'):
 }
 
 #[test]
-fn what_was_allowed_and_could_not_be_is_told() {
+fn failed_allowed_connections_get_notes() {
     if !common::needs("captured network") {
         return;
     }
@@ -358,27 +358,27 @@ import socket
 for _ in range(2):
     try: c = socket.socket(); c.connect(('a.example', 22)); c.sendall(b'SSH-2.0-x\\r\\n'); c.recv(1)
     except OSError: pass";
-    let told = |more: &[&str]| {
-        // Nobody listens on this host's port 1.
+    let code_and_stderr = |more: &[&str]| {
+        // Port 1 of this host has no listener.
         let mut arguments = vec!["run", "--allow", "a.example:22", "--upstream-proxy", "http://127.0.0.1:1"];
         arguments.extend(["--best-effort=network.upstream_proxy"]);
         arguments.extend(more);
         arguments.extend(["--", common::PYTHON, "-c", program]);
-        common::told(&arguments)
+        common::code_and_stderr(&arguments)
     };
-    let (code, text) = told(&[]);
+    let (code, text) = code_and_stderr(&[]);
     assert_eq!(code, 0, "{text}");
     let line = text.lines().find(|line| line.starts_with("cofferdam: failed: ")).unwrap_or_else(|| panic!("{text}"));
     let begin = "cofferdam: failed: a.example:22: upstream cannot be reached: the host's proxy: Connection refused";
     assert!(line.starts_with(begin) && line.ends_with(", 2 times"), "{line}");
     assert_eq!(text.lines().count(), 1, "{text}");
-    let (_, text) = told(&["--audit", "error"]);
+    let (_, text) = code_and_stderr(&["--audit", "error"]);
     assert_eq!(text, "");
 }
 
 /// A server on the host's loopback is out of reach under every spelling, and the option that serves it is named.
 #[test]
-fn a_server_of_the_hosts_loopback_is_offered_by_the_option_that_serves_it() {
+fn host_loopback_server_gets_a_hint_for_api() {
     if !common::needs("captured network") {
         return;
     }
@@ -395,7 +395,7 @@ try: c = socket.create_connection(('127.0.0.1', {port}), 5); c.send(b'x'); c.rec
 except OSError: pass"
     );
     let own = format!("127.0.0.1:{port}");
-    let (code, text) = common::told(&["run", "--allow", &own, "--", common::PYTHON, "-c", &program]);
+    let (code, text) = common::code_and_stderr(&["run", "--allow", &own, "--", common::PYTHON, "-c", &program]);
     assert_eq!(code, 0, "{text}");
     // Who goes past the proxy connects to one of the addresses of `localhost`.
     for host in ["host.docker.internal", "127.0.0.1"] {

@@ -1,5 +1,5 @@
-//! What nsjail's configuration is refused for, and what it is written with a warning: the policy library, which
-//! `cofferdam export` asks, and the engine give the same answer for every field. The engine's is the table of docs/backends.md.
+//! Which fields an nsjail configuration cannot express, and which get a warning: the policy library, by way of
+//! `cofferdam export`, and the engine agree about every field. The engine's answer is the table of docs/backends.md.
 
 mod common;
 
@@ -15,12 +15,12 @@ use cofferdam_profiles::{Ask, Compiler};
 use common::evaluator;
 use serde_json::{Value, json};
 
-/// Which fields are refused, and which are told of in what is written all the same.
+/// The fields that are refused, and the fields that are exported with a warning.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     refused: BTreeSet<Field>,
     /// Only where something is written: what is refused has no warnings.
-    told: BTreeSet<Field>,
+    warned: BTreeSet<Field>,
 }
 
 /// The fields that a text speaks of, each by its name and a colon.
@@ -51,9 +51,9 @@ fn of_library(policies: &[Value], helper: &Path) -> Vec<Answer> {
         match &compiled.outputs[0] {
             Ok(_) => Answer {
                 refused: BTreeSet::new(),
-                told: fields_in(compiled.warnings.iter().filter_map(|text| text.strip_prefix("nsjail: "))),
+                warned: fields_in(compiled.warnings.iter().filter_map(|text| text.strip_prefix("nsjail: "))),
             },
-            Err(why) => Answer { refused: fields_in([why.as_str()]), told: BTreeSet::new() },
+            Err(why) => Answer { refused: fields_in([why.as_str()]), warned: BTreeSet::new() },
         }
     };
     policies.iter().zip(answers).map(answer).collect()
@@ -65,7 +65,7 @@ fn of_engine(policy: &Value, host: &dyn Facts) -> Answer {
     match export(&policy, Format::Nsjail, host) {
         Ok(written) => {
             let short = written.enforcement.iter().filter(|(_, applied)| applied.strength != Strength::Full);
-            Answer { refused: BTreeSet::new(), told: short.map(|(field, _)| *field).collect() }
+            Answer { refused: BTreeSet::new(), warned: short.map(|(field, _)| *field).collect() }
         }
         Err(refusal) => {
             // Of a refusal for several fields, the hint names them all; of what cannot be laid out at all, the step does.
@@ -73,7 +73,7 @@ fn of_engine(policy: &Value, host: &dyn Facts) -> Answer {
             let all = hint.strip_prefix("--best-effort=").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
             let first = refusal.step.as_str().split('[').next().unwrap_or_default();
             let fields = all.split(',').chain([first]).filter_map(Field::from_name);
-            Answer { refused: fields.collect(), told: BTreeSet::new() }
+            Answer { refused: fields.collect(), warned: BTreeSet::new() }
         }
     }
 }
@@ -189,7 +189,7 @@ fn the_library_and_the_engine_refuse_and_warn_alike() {
     let mut wrong = Vec::new();
     for ((field, _, policy), library) in policies.iter().zip(of_library(&texts, &helper)) {
         let engine = of_engine(policy, &host);
-        // Copying is no field that can be held in part: nobody can lay that out, whatever is best effort.
+        // Copy-on-write cannot be enforced in part, so best effort does not help.
         let copies = policy.to_string().contains("copy_on_write");
         let agree = if copies { engine.refused == BTreeSet::from([Field::Mounts]) } else { engine == library };
         if !agree {
@@ -200,16 +200,16 @@ fn the_library_and_the_engine_refuse_and_warn_alike() {
 }
 
 #[test]
-fn each_field_that_nsjail_cannot_hold_is_refused_when_required_and_told_of_when_not() {
+fn field_nsjail_cannot_enforce_is_an_error_or_a_warning() {
     let host = host();
-    let (mut refused, mut told, mut held) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut refused, mut warned, mut held) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (field, required, policy) in policies() {
         let answer = of_engine(&policy, &host);
         if answer.refused.contains(&field) {
             assert!(required || field == Field::Mounts, "{field} is refused though it is best effort: {policy}");
             refused.insert(field);
-        } else if required && answer.told.contains(&field) && !answer.refused.contains(&field) {
-            told.insert(field);
+        } else if required && answer.warned.contains(&field) && !answer.refused.contains(&field) {
+            warned.insert(field);
         } else if required && answer.refused.is_empty() {
             held.insert(field);
         }
@@ -231,8 +231,8 @@ fn each_field_that_nsjail_cannot_hold_is_refused_when_required_and_told_of_when_
         Field::Output,
     ];
     assert_eq!(refused, BTreeSet::from(cannot));
-    // The one that is told of though it is required: docs/backends.md says why.
-    assert_eq!(told, BTreeSet::from([Field::Spawn]));
+    // The only required field that gets a warning: docs/backends.md says why.
+    assert_eq!(warned, BTreeSet::from([Field::Spawn]));
     // What is asked for in a way that can be held is held, also of fields that can be asked for in another.
     let network = [Field::Api, Field::UpstreamProxy, Field::NetworkLimits];
     let never = [Field::Methods, Field::NestedSandboxes, Field::Output];
@@ -242,7 +242,7 @@ fn each_field_that_nsjail_cannot_hold_is_refused_when_required_and_told_of_when_
 }
 
 #[test]
-fn a_denied_name_that_is_there_is_masked_by_the_engine_and_refused_by_the_library_which_sees_no_files() {
+fn existing_denied_name_is_masked_by_engine_refused_by_export() {
     let Some(helper) = evaluator() else { return };
     let policy = json!({
         "version": 1,

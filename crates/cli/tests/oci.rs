@@ -1,5 +1,5 @@
-//! Containers of the OCI runtimes that are installed: each runs a program from start to end, holds what the policy says beside
-//! what it allows on the same victim, and leaves nothing, whoever is killed.
+//! Containers of the installed OCI runtimes: each runs a program from start to end, enforces the policy beside what it allows
+//! on the same victim, and leaves nothing, whichever process is killed.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn a_program_runs_from_start_to_end_and_leaves_nothing() {
 }
 
 #[test]
-fn what_it_may_not_change_it_cannot_and_what_it_may_it_can() {
+fn only_permitted_files_can_be_changed() {
     for runtime in runtimes() {
         let place = Place::new();
         let at = |name: &str| place.directory.path().join(name);
@@ -179,7 +179,7 @@ fn it_has_no_power_and_sees_its_own_namespaces_alone() {
         let rest: Vec<&str> =
             out.lines().filter(|line| !line.starts_with("Cap") && !line.starts_with("NoNew")).collect();
         let as_whom: u32 = rest[0].parse().unwrap();
-        // As root the program is nobody of the host's; a user's maps that user alone.
+        // Called by root, the program has no user of the host; called by a user, only that user is mapped.
         assert_eq!(as_whom == 0, !is_root(), "{runtime}: {out}");
         assert_eq!(rest[1], "box", "{runtime}: {out}");
         assert!(rest[2].parse::<u32>().unwrap() <= 6, "it sees processes of others: {runtime}: {out}");
@@ -211,7 +211,7 @@ fn gvisors_program_cannot_reach_init() {
 }
 
 #[test]
-fn a_device_in_what_is_bound_into_gvisor_is_refused() {
+fn device_in_a_bind_mount_of_gvisor_is_refused() {
     if !is_root() {
         return; // devices are root's to make
     }
@@ -239,7 +239,7 @@ fn a_device_in_what_is_bound_into_gvisor_is_refused() {
 }
 
 #[test]
-fn what_is_swapped_in_before_the_runtime_mounts_it_is_shown_to_no_program() {
+fn source_swapped_before_the_runtime_mounts_is_not_shown() {
     for runtime in runtimes() {
         let place = Place::new();
         let at = |name: &str| place.directory.path().join(name);
@@ -277,7 +277,7 @@ fn what_is_swapped_in_before_the_runtime_mounts_it_is_shown_to_no_program() {
             let script = format!("cat {}", at("bound/file").display());
             outcome_of(&mut command, &["--", "sh", "-c", &script]).1
         };
-        // The twin: the same file again, under the same name.
+        // Control: the same file again, under the same name.
         let o = run("mv -f {aside} {bound}; :"
             .replace("{aside}", at("aside").to_str().unwrap())
             .replace("{bound}", at("bound").to_str().unwrap())
@@ -311,7 +311,7 @@ sys.stdin.read()
 "#;
 
 #[test]
-fn what_the_hosts_sockets_hold_is_not_the_containers_memory() {
+fn socket_buffers_of_the_host_are_not_container_memory() {
     let mut queues = Command::new("python3");
     let mut queues = queues.args(["-c", QUEUES]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -400,7 +400,7 @@ fn a_directory_and_a_tarball_are_roots_and_stay_as_they_are() {
 }
 
 #[test]
-fn a_working_directory_that_cannot_be_shown_is_told_with_the_way_round_it() {
+fn unshowable_working_directory_gets_a_hint() {
     let Some(runtime) = runtimes().first().copied() else { return };
     let place = Place::new();
     for number in 0..20_001 {
@@ -415,7 +415,7 @@ fn a_working_directory_that_cannot_be_shown_is_told_with_the_way_round_it() {
 }
 
 #[test]
-fn a_list_of_users_that_never_answers_is_refused_and_a_file_is_not() {
+fn fifo_as_etc_passwd_is_refused_and_a_file_is_not() {
     if !has_busybox() {
         return; // which has been said
     }
@@ -440,7 +440,7 @@ fn a_list_of_users_that_never_answers_is_refused_and_a_file_is_not() {
 }
 
 #[test]
-fn a_link_of_a_tarballs_changes_nothing_on_the_host_and_is_told() {
+fn link_in_a_tarball_changes_nothing_on_the_host() {
     if !has_busybox() {
         return; // which has been said
     }
@@ -468,7 +468,7 @@ fn a_link_of_a_tarballs_changes_nothing_on_the_host_and_is_told() {
 }
 
 #[test]
-fn a_runtime_that_waits_for_ever_is_ended_by_the_next_start_of_another_owner() {
+fn hanging_runtime_is_killed_by_the_next_owner() {
     if !runtimes().contains(&"runc") {
         return; // which has been said
     }
@@ -519,7 +519,7 @@ fn a_root_with_a_device_is_refused_and_without_it_is_not() {
 }
 
 #[test]
-fn what_a_killed_owner_leaves_is_gone_with_the_next_run() {
+fn next_run_removes_the_leftovers_of_a_killed_owner() {
     for runtime in runtimes() {
         let place = Place::new();
         let mark = marker();
@@ -556,7 +556,7 @@ fn what_a_killed_owner_leaves_is_gone_with_the_next_run() {
 }
 
 #[test]
-fn whenever_the_owner_is_killed_nothing_runs_on_and_the_next_run_cleans_up() {
+fn killed_owner_leaves_no_process_and_next_run_cleans_up() {
     for runtime in runtimes() {
         let place = Place::new();
         let state = place.state.path().display().to_string();
@@ -596,7 +596,7 @@ fn whenever_the_owner_is_killed_nothing_runs_on_and_the_next_run_cleans_up() {
 }
 
 #[test]
-fn a_runtime_that_refuses_is_heard_and_leaves_nothing() {
+fn error_of_a_runtime_is_reported_and_leaves_nothing() {
     let place = Place::new();
     let fake = place.directory.path().join("runc");
     let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'runc version 1.2.3' && exit\n\
@@ -612,7 +612,7 @@ fn a_runtime_that_refuses_is_heard_and_leaves_nothing() {
 }
 
 #[test]
-fn what_a_runtime_says_before_it_gives_up_is_no_programs_output() {
+fn error_output_of_the_runtime_is_not_the_programs() {
     let place = Place::new();
     let fake = place.directory.path().join("runc");
     // It gives up only after the plan is there, as a mount that is refused does, and says so on what would be the program's.
@@ -629,7 +629,7 @@ fn what_a_runtime_says_before_it_gives_up_is_no_programs_output() {
 }
 
 #[test]
-fn a_bind_of_what_is_mounted_with_more_attributes_keeps_them() {
+fn bind_keeps_stricter_mount_attributes_of_its_source() {
     for runtime in runtimes() {
         // In a mount namespace of its own; a user's is in a user namespace, and what is mounted there stays as it is in those below.
         let place = Place::new();
@@ -656,7 +656,7 @@ fn a_bind_of_what_is_mounted_with_more_attributes_keeps_them() {
 }
 
 #[test]
-fn what_is_kept_is_this_users_alone() {
+fn kept_files_belong_to_this_user_alone() {
     let Some(runtime) = runtimes().first().copied() else { return };
     let place = Place::new();
     place.run(runtime, &["--root", "minimal"], "true");

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cofferdam::args::option::Takes;
+use cofferdam::args::table::POLICY_OPTIONS;
 use cofferdam::call::{self, Call};
 use cofferdam::caller::Caller;
-use cofferdam::command::{Extent, build};
+use cofferdam::commands::{Extent, build};
 use cofferdam::discover::HostTree;
-use cofferdam::options::{POLICY_OPTIONS, Takes};
 use cofferdam::{Refusal, cli_command};
 use cofferdam_policy::*;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ fn call_as(caller: &Caller, arguments: &[&str]) -> Result<Call, Refusal> {
     let all = ["cofferdam"].iter().chain(arguments);
     let matches = build(Extent::All).try_get_matches_from(all).expect("the arguments parse");
     let (name, matches) = matches.subcommand().unwrap();
-    call::make(matches, name == "eval", caller, &HostTree)
+    call::from_arguments(matches, name == "eval", caller, &HostTree)
 }
 
 fn run(arguments: &[&str]) -> Result<Policy, Refusal> {
@@ -106,8 +107,8 @@ fn every_leaf_of_the_policy_has_an_option() {
 #[test]
 fn every_field_that_can_be_named_becomes_required_by_its_option() {
     let required: BTreeSet<Field> = POLICY_OPTIONS.iter().flat_map(|option| option.requires).copied().collect();
-    // Promises without a value of their own: nobody can name them, and they are required anyway.
-    // And who names a proxy accepts what it cannot promise.
+    // Fields without a value of their own: no option names them, and they are always required.
+    // And naming a proxy accepts what it cannot enforce.
     let nameless = [Field::Metadata, Field::Isolation, Field::TreeKill, Field::UpstreamProxy];
     for field in Field::ALL {
         assert_eq!(required.contains(field), !nameless.contains(field), "{field}");
@@ -210,7 +211,7 @@ fn each_option_changes_its_leaf() {
 }
 
 #[test]
-fn the_hosts_own_proxy_is_gone_through_unless_it_is_told_otherwise() {
+fn proxy_of_the_host_is_used_unless_an_option_overrides_it() {
     let with = |variables: &[(&str, &str)], arguments: &[&str]| {
         let mut caller = caller();
         caller.variables.extend(variables.iter().map(|(k, v)| ((*k).into(), (*v).into())));
@@ -271,7 +272,7 @@ fn the_working_directory_is_readable_and_options_replace_that() {
 }
 
 #[test]
-fn what_is_named_is_required_and_best_effort_takes_it_back() {
+fn named_fields_are_required_unless_best_effort() {
     let required = |arguments: &[&str], field| run(arguments).unwrap().is_required(field);
     assert!(!required(&[], Field::Memory) && required(&[], Field::Network));
     assert!(required(&["--memory", "64m"], Field::Memory));
@@ -286,7 +287,7 @@ fn what_is_named_is_required_and_best_effort_takes_it_back() {
 }
 
 #[test]
-fn a_policy_file_is_the_base_and_goes_through_the_same_validation() {
+fn policy_file_is_the_base_and_is_validated_like_options() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p.json");
     let file = path.to_str().unwrap();
@@ -350,7 +351,7 @@ fn refusals_say_what_would_be_accepted() {
 }
 
 #[test]
-fn a_denied_working_directory_is_refused_unless_another_is_named() {
+fn denied_working_directory_is_refused_without_workdir() {
     let caller = Caller { cwd: "/home/u/.ssh/deep".into(), ..caller() };
     let refusal = call_as(&caller, &["run", "--", "ls"]).unwrap_err();
     assert!(refusal.message.contains("working directory that is denied"), "{}", refusal.message);
@@ -374,7 +375,7 @@ fn eval_needs_code_and_takes_it_once() {
 }
 
 #[test]
-fn short_help_fits_a_screen_and_the_long_form_knows_every_option() {
+fn short_help_fits_a_screen_and_long_help_has_every_option() {
     let mut command = cli_command();
     let top = command.render_long_help().to_string();
     assert!(top.lines().count() <= 40, "{top}");
@@ -398,7 +399,7 @@ fn short_help_fits_a_screen_and_the_long_form_knows_every_option() {
 }
 
 #[test]
-fn an_image_shows_the_working_directory_unless_the_program_starts_elsewhere() {
+fn image_shows_working_directory_unless_workdir_is_elsewhere() {
     let mounts = |options: &[&str]| {
         let all = [&["run", "--backend", "docker", "--image", "alpine"], options, &["--", "true"]].concat();
         call_as(&caller(), &all).unwrap().policy.filesystem.mounts.len()
@@ -407,7 +408,7 @@ fn an_image_shows_the_working_directory_unless_the_program_starts_elsewhere() {
 }
 
 #[test]
-fn a_container_shows_the_working_directory_unless_the_program_starts_outside_of_it() {
+fn container_shows_cwd_unless_workdir_is_outside_of_it() {
     let mounts = |backend: &str, options: &[&str]| {
         let all = [&["run", "--backend", backend, "--root", "minimal"], options, &["--", "true"]].concat();
         call_as(&caller(), &all).unwrap().policy.filesystem.mounts.len()

@@ -1,4 +1,4 @@
-//! No sandbox reaches what Cofferdam keeps for itself: the audit trail, its locks, configuration, profiles, skills, caches.
+//! No sandbox reaches Cofferdam's own state: the audit trail, its locks, configuration, profiles, skills, caches.
 
 mod common;
 
@@ -64,8 +64,8 @@ fn a_run_cannot_remove_change_or_read_its_trail() {
         ])
         .output()
         .unwrap();
-    let told = said(&ran);
-    assert!(told.contains("here") && !told.contains("hunter2secret") && !told.contains("locked"), "{told}");
+    let message = said(&ran);
+    assert!(message.contains("here") && !message.contains("hunter2secret") && !message.contains("locked"), "{message}");
     verified(home, 7);
     // Its lock is free while the program runs, and the program cannot take it.
     let script = "flock -n beside echo beside was locked; flock -n audit/lock echo the lock was taken; \
@@ -95,8 +95,11 @@ fn a_later_run_that_does_not_name_a_trail_cannot_reach_it() {
     let volume = format!("{0}:{0}:rw", home.display());
     for options in [&["--"][..], &["-v", &volume, "--"]] {
         let ran = run(home, &[options, &["sh", "-c", attack]].concat());
-        let told = said(&ran);
-        assert!(told.contains("here") && !told.contains("hunter2secret") && !told.contains("locked"), "{told}");
+        let message = said(&ran);
+        assert!(
+            message.contains("here") && !message.contains("hunter2secret") && !message.contains("locked"),
+            "{message}"
+        );
         verified(home, 3);
     }
     assert_eq!(std::fs::read_to_string(home.join("beside")).unwrap(), "after\n", "the control: a file beside it");
@@ -175,7 +178,7 @@ fn a_trail_that_vanished_while_the_run_went_on_fails_the_run() {
 }
 
 #[test]
-fn what_decides_over_later_sandboxes_is_not_written() {
+fn files_that_control_later_sandboxes_are_not_writable() {
     let root = open_directory();
     let home = root.path();
     let places = [

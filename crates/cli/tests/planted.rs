@@ -1,5 +1,5 @@
-//! Directories for state, caches and temporary files that another local user made first, or put a link into: refused with
-//! the reason, never used, and nothing is made where the link leads. Each beside the same with a directory of one's own.
+//! Directories for state, caches and temporary files that another local user created first, or replaced by a link: refused
+//! with the reason, never used, and nothing is created at the link's target. Each beside a directory of this user, which works.
 
 mod common;
 

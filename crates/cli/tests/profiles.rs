@@ -61,8 +61,8 @@ impl Scene {
     #[track_caller]
     fn printed(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {message}");
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -75,10 +75,10 @@ impl Scene {
     #[track_caller]
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {message}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
-        told
+        message
     }
 
     fn entries(&self) -> Vec<PathBuf> {
@@ -105,8 +105,8 @@ fn each_format_is_exported() {
     assert_eq!(scene.json(&["export", "--format", "raw", "reader.ncl"])["skill_id"], "reader");
     assert!(scene.printed(&["export", "--encoding", "yaml", "reader.ncl"]).contains("id: reader\n"));
     assert!(scene.printed(&["export", "--encoding", "toml", "reader.ncl"]).contains("id = \"reader\"\n"));
-    let told = scene.refused(&["export", "--format", "seatbelt", "--encoding", "yaml", "reader.ncl"]);
-    assert!(told.contains("--encoding is for data"), "{told}");
+    let message = scene.refused(&["export", "--format", "seatbelt", "--encoding", "yaml", "reader.ncl"]);
+    assert!(message.contains("--encoding is for data"), "{message}");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn a_run_starts_from_a_profile() {
     // An option of the command line comes after, through the same validation as over a policy file.
     let both = ["run", "--profile", "reader.ncl", "--set", "timeout_seconds=77", "--timeout", "78s", "--dry-run"];
     assert_eq!(scene.json(&both)["policy"]["limits"]["wall_ms"], 78_000);
-    let told = scene.refused(&["run", "--profile", "reader.ncl", "--set", "resources.max_memory_mb=many"]);
-    assert!(told.contains("max_memory_mb") && told.contains("many"), "{told}");
+    let message = scene.refused(&["run", "--profile", "reader.ncl", "--set", "resources.max_memory_mb=many"]);
+    assert!(message.contains("max_memory_mb") && message.contains("many"), "{message}");
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn python_is_python3_where_the_sandbox_has_only_that() {
     assert_eq!(scene.printed(&stored), "42\n");
     assert_eq!(scene.printed(&[&stored[..], &["--", "python", "-c", "print(7)"]].concat()), "7\n");
     // What the caller names without a profile is what is looked for.
-    let told = scene.json(&["run", "--dry-run", "--", "python", "-c", "print(6 * 7)"]);
-    assert_eq!(told["policy"]["command"]["argv"][0], "python");
+    let message = scene.json(&["run", "--dry-run", "--", "python", "-c", "print(6 * 7)"]);
+    assert_eq!(message["policy"]["command"]["argv"][0], "python");
 }
 
 #[test]
@@ -167,18 +167,21 @@ fn a_stored_profile_runs_without_its_source() {
     assert_eq!(scene.printed(&["run", "--profile", "reader"]), "own\n");
     assert_eq!(scene.json(&["export", "reader"])["id"], "reader");
     assert!(scene.printed(&["export", "--format", "seatbelt", "reader"]).contains("\n(version 1)\n"));
-    let told = scene.refused(&["run", "--profile", "reader", "--set", "a=1"]);
-    assert!(told.contains("--set needs the source"), "{told}");
-    let told = scene.refused(&["run", "--profile", "nobody"]);
-    assert!(told.contains("nobody") && told.contains("hint: cofferdam export FILE.ncl --store --id nobody"), "{told}");
+    let message = scene.refused(&["run", "--profile", "reader", "--set", "a=1"]);
+    assert!(message.contains("--set needs the source"), "{message}");
+    let message = scene.refused(&["run", "--profile", "nobody"]);
+    assert!(
+        message.contains("nobody") && message.contains("hint: cofferdam export FILE.ncl --store --id nobody"),
+        "{message}"
+    );
 }
 
 #[test]
 fn an_id_cannot_leave_the_store() {
     let scene = scene!();
     for id in ["../x", "a/b", "..", ".x", ""] {
-        let told = scene.refused(&["export", "--store", "--id", id, "reader.ncl"]);
-        assert!(told.contains("is no profile id"), "{told}");
+        let message = scene.refused(&["export", "--store", "--id", id, "reader.ncl"]);
+        assert!(message.contains("is no profile id"), "{message}");
     }
     assert!(!scene.path("store").exists() && !scene.path("x").exists());
     scene.printed(&["export", "--store", "--id", "x..y".replace("..", ".").as_str(), "reader.ncl"]);
@@ -186,7 +189,7 @@ fn an_id_cannot_leave_the_store() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_told_and_holds_nothing() {
+fn unwritable_store_is_an_error_and_stays_empty() {
     let scene = scene!();
     let place = if common::is_root() {
         // Permissions do not hold the superuser; sysfs does.
@@ -196,8 +199,8 @@ fn a_store_that_cannot_be_written_is_told_and_holds_nothing() {
         fs::set_permissions(scene.path("closed"), fs::Permissions::from_mode(0o500)).unwrap();
         scene.path("closed/store").display().to_string()
     };
-    let told = scene.refused(&["export", "--store", "--profiles", &place, "reader.ncl"]);
-    assert!(told.contains(&place) && told.contains("--profiles DIR"), "{told}");
+    let message = scene.refused(&["export", "--store", "--profiles", &place, "reader.ncl"]);
+    assert!(message.contains(&place) && message.contains("--profiles DIR"), "{message}");
     assert!(!Path::new(&place).exists());
 }
 
@@ -208,30 +211,30 @@ fn several_profiles_are_stored_together_or_not_at_all() {
         scene.write(&format!("{name}.ncl"), &READER.replace("reader", name));
     }
     let bad = scene.write("bad.ncl", "{ skill_id = ");
-    let told = scene.refused(&["export", "--store", "one.ncl", &bad, "two.ncl"]);
-    assert!(told.contains("bad.ncl:1:"), "{told}");
+    let message = scene.refused(&["export", "--store", "one.ncl", &bad, "two.ncl"]);
+    assert!(message.contains("bad.ncl:1:"), "{message}");
     assert!(!scene.path("store").exists());
     scene.printed(&["export", "--store", "one.ncl", "two.ncl"]);
     assert!(scene.path("store/one/policy.json").exists() && scene.path("store/two/policy.json").exists());
-    let told = scene.refused(&["export", "--store", "one.ncl", "./one.ncl"]);
-    assert!(told.contains("two of the profiles have the id `one`"), "{told}");
+    let message = scene.refused(&["export", "--store", "one.ncl", "./one.ncl"]);
+    assert!(message.contains("two of the profiles have the id `one`"), "{message}");
 }
 
 #[test]
-fn a_target_that_cannot_hold_a_profile_refuses_it_and_the_others_have_it() {
+fn format_that_cannot_express_a_profile_refuses_only_itself() {
     let scene = scene!();
     let text = "(import \"sandbox\").make_default_config \"net\" \
                 & { network_policy = \"whitelist\", allowed_domains = [\"a.example\"], readonly_mounts = [] }";
     scene.write("net.ncl", text);
-    let told = scene.refused(&["export", "--format", "nsjail", "net.ncl"]);
-    assert!(told.contains("cannot be exported for nsjail: network.mode") && told.contains("hint: "), "{told}");
+    let message = scene.refused(&["export", "--format", "nsjail", "net.ncl"]);
+    assert!(message.contains("cannot be exported for nsjail: network.mode") && message.contains("hint: "), "{message}");
     assert_eq!(scene.json(&["export", "net.ncl"])["network"]["mode"], "allowlist");
     // Of an earlier version of the profile nothing is left that would be another policy.
     scene.printed(&["export", "--store", "--id", "net", "reader.ncl"]);
     assert!(scene.path("store/net/nsjail.json").exists());
     let output = scene.output(&["export", "--store", "net.ncl"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("no nsjail.json is stored: "), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.contains("no nsjail.json is stored: "), "{message}");
     assert!(scene.path("store/net/policy.json").exists() && !scene.path("store/net/nsjail.json").exists());
 }
 
@@ -250,8 +253,8 @@ fn many_profiles_are_answered_in_their_order_and_warned_of_once() {
     let all: Vec<Value> = serde_json::Deserializer::from_str(&text).into_iter().map(|value| value.unwrap()).collect();
     let expected: Vec<String> = (0..60).map(|n| format!("p{n}")).collect();
     assert_eq!(all.iter().map(|value| value["name"].as_str().unwrap()).collect::<Vec<_>>(), expected);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.lines().count() < 10 && told.contains("(p0.ncl and 59 more)"), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.lines().count() < 10 && message.contains("(p0.ncl and 59 more)"), "{message}");
 }
 
 #[test]
@@ -263,14 +266,14 @@ fn several_profiles_stay_apart_in_every_encoding() {
     let documents: Vec<&str> = yaml.split("---\n").skip(1).collect();
     let single = both.map(|file| scene.printed(&["export", "--encoding", "yaml", file]));
     assert_eq!(documents, single);
-    let told = scene.refused(&[&["export", "--encoding", "toml"][..], &both].concat());
-    assert!(told.contains("TOML holds one document") && told.contains("hint: call it for each"), "{told}");
-    let told = scene.refused(&["export", "reader.ncl", "other.ncl", "--store", "--id", "one"]);
-    assert!(told.contains("hint: leave it out: each is stored under its own id"), "{told}");
+    let message = scene.refused(&[&["export", "--encoding", "toml"][..], &both].concat());
+    assert!(message.contains("TOML holds one document") && message.contains("hint: call it for each"), "{message}");
+    let message = scene.refused(&["export", "reader.ncl", "other.ncl", "--store", "--id", "one"]);
+    assert!(message.contains("hint: leave it out: each is stored under its own id"), "{message}");
     assert!(scene.printed(&["export", "reader.ncl", "other.ncl", "--store"]).contains("/other\n"));
     // An id is no file; what looks at it is named.
-    let told = scene.refused(&["check", "other"]);
-    assert!(told.contains("hint: a stored profile is looked at with: cofferdam export other"), "{told}");
+    let message = scene.refused(&["check", "other"]);
+    assert!(message.contains("hint: a stored profile is looked at with: cofferdam export other"), "{message}");
     assert!(!scene.refused(&["check", "./other"]).contains("hint: a stored profile"));
 }
 
@@ -313,7 +316,7 @@ fn a_second_run_does_not_evaluate_again() {
 }
 
 #[test]
-fn what_is_known_is_answered_without_an_evaluation() {
+fn cached_profile_is_not_evaluated_again() {
     let scene = scene!();
     scene.printed(&["run", "--profile", "reader.ncl"]);
     let best = |arguments: &[&str]| {
@@ -338,10 +341,10 @@ fn imports_stay_in_the_directory_of_the_profile() {
     fs::create_dir(scene.path("shared")).unwrap();
     scene.write("shared/name.txt", "shared");
     scene.write("profiles/p.ncl", "{ skill_id = import \"../shared/name.txt\" }");
-    let told = scene.refused(&["export", "profiles/p.ncl"]);
+    let message = scene.refused(&["export", "profiles/p.ncl"]);
     let shared = fs::canonicalize(scene.path("shared")).unwrap();
-    assert!(told.contains("p.ncl:1:14") && told.contains("outside the directories"), "{told}");
-    assert!(told.contains(&format!("hint: --allow-import {}", shared.display())), "{told}");
+    assert!(message.contains("p.ncl:1:14") && message.contains("outside the directories"), "{message}");
+    assert!(message.contains(&format!("hint: --allow-import {}", shared.display())), "{message}");
     let allowed = ["export", "--allow-import", "shared", "profiles/p.ncl"];
     assert_eq!(scene.json(&allowed)["id"], "shared");
     let trusted = ["export", "--trust-profile", "profiles/p.ncl"];
@@ -376,26 +379,29 @@ fn evaluations_that_do_not_end_are_ended() {
                 continue; // the same limits, by other means: one shows it
             }
             let begun = Instant::now();
-            let told =
+            let message =
                 scene.refused(&[&["export", &file][..], if trusted { &["--trust-profile"] } else { &[] }].concat());
             assert!(begun.elapsed() < Duration::from_secs(30), "{name}: {:?}", begun.elapsed());
             let ends = ["takes longer than", "of memory", "nests too deeply"];
-            assert!(ends.iter().any(|end| told.contains(end)), "{name}: {told}");
-            assert!(told.contains(name) && told.contains("hint: "), "{name}: {told}");
-            let hint = told.split("hint: ").nth(1).unwrap_or_default();
-            assert!(hint.contains(name) && hint.contains("a function that calls itself without end"), "{name}: {told}");
+            assert!(ends.iter().any(|end| message.contains(end)), "{name}: {message}");
+            assert!(message.contains(name) && message.contains("hint: "), "{name}: {message}");
+            let hint = message.split("hint: ").nth(1).unwrap_or_default();
+            assert!(
+                hint.contains(name) && hint.contains("a function that calls itself without end"),
+                "{name}: {message}"
+            );
             // Time also runs out without an endless function.
-            let slow = told.contains("takes longer than");
-            assert!(!slow || hint.contains("or many entries"), "{name}: {told}");
+            let slow = message.contains("takes longer than");
+            assert!(!slow || hint.contains("or many entries"), "{name}: {message}");
         }
     }
     // The others of the same call get their answer from another evaluator; the refusal names the one.
-    let told = scene.refused(&["export", "reader.ncl", "grow.ncl"]);
-    assert!(told.contains("grow.ncl") && !told.contains("reader.ncl"), "{told}");
+    let message = scene.refused(&["export", "reader.ncl", "grow.ncl"]);
+    assert!(message.contains("grow.ncl") && !message.contains("reader.ncl"), "{message}");
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_file_line_and_fix() {
+fn unreadable_profile_is_reported_with_file_line_and_fix() {
     let scene = scene!();
     let big = fs::File::create(scene.path("big.ncl")).unwrap();
     big.set_len(50_000_000).unwrap();
@@ -414,9 +420,9 @@ fn what_cannot_be_read_is_told_with_file_line_and_fix() {
         ("/", &["is no file", "hint: "]),
         ("/tmp", &["/tmp is a directory", "hint: "]),
     ] {
-        let told = scene.refused(&["run", "--profile", file]);
+        let message = scene.refused(&["run", "--profile", file]);
         for word in words {
-            assert!(told.contains(word), "{file}: {told}");
+            assert!(message.contains(word), "{file}: {message}");
         }
     }
 }
@@ -425,28 +431,28 @@ fn what_cannot_be_read_is_told_with_file_line_and_fix() {
 fn without_an_evaluator_the_error_says_how_to_get_it() {
     let scene = scene!();
     let output = scene.command().env("COFFERDAM_LIBEXEC", "/nowhere").args(["export", "reader.ncl"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125));
-    assert!(told.contains("/nowhere/cofferdam-compile"), "{told}");
-    assert!(told.contains("hint: cargo build --release -p cofferdam-compile"), "{told}");
+    assert!(message.contains("/nowhere/cofferdam-compile"), "{message}");
+    assert!(message.contains("hint: cargo build --release -p cofferdam-compile"), "{message}");
 }
 
 #[test]
 fn options_about_profiles_need_one() {
     let scene = scene!();
     for option in [&["--set", "a=1"][..], &["--trust-profile"], &["--allow-import", "."], &["--profiles", "."]] {
-        let told = scene.refused(&[&["run"], option, &["--", "/bin/true"]].concat());
-        assert!(told.contains("none is given") && told.contains("--profile"), "{told}");
+        let message = scene.refused(&[&["run"], option, &["--", "/bin/true"]].concat());
+        assert!(message.contains("none is given") && message.contains("--profile"), "{message}");
     }
     let policy = scene.write("policy.json", "{\"version\": 1}");
-    let told = scene.refused(&["run", "--policy", &policy, "--profile", "reader.ncl", "--", "/bin/true"]);
-    assert!(told.contains("cannot be used with"), "{told}");
-    let told = scene.refused(&["export", "--set", "a", "reader.ncl"]);
-    assert!(told.contains("--set") && told.contains("a.b=value"), "{told}");
+    let message = scene.refused(&["run", "--policy", &policy, "--profile", "reader.ncl", "--", "/bin/true"]);
+    assert!(message.contains("cannot be used with"), "{message}");
+    let message = scene.refused(&["export", "--set", "a", "reader.ncl"]);
+    assert!(message.contains("--set") && message.contains("a.b=value"), "{message}");
 }
 
 #[test]
-fn a_terminal_obeys_nothing_that_a_profile_says() {
+fn profile_text_does_not_control_the_terminal() {
     let scene = scene!();
     let hostile = r#"{ version = 1, description = "\u{9b}2J\u{1b}]0;x\u{7}\u{202e}" }"#;
     let file = scene.write("hostile.ncl", hostile);
@@ -454,18 +460,18 @@ fn a_terminal_obeys_nothing_that_a_profile_says() {
         let (ours, theirs) = common::pty();
         let arguments = ["export", "--format", format, &file];
         let mut child = scene.command().args(arguments).stdout(theirs).spawn().unwrap();
-        let mut told = Vec::new();
+        let mut message = Vec::new();
         // EIO is how a terminal without another side ends.
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = rustix::io::read(&ours, &mut bytes) {
-            told.extend_from_slice(&bytes[..read]);
+            message.extend_from_slice(&bytes[..read]);
         }
         assert!(child.wait().unwrap().success());
-        let told = String::from_utf8(told).unwrap().replace("\r\n", "\n");
-        assert!(told.chars().all(|c| !c.is_control() || c == '\n') && !told.contains('\u{202e}'), "{told:?}");
+        let message = String::from_utf8(message).unwrap().replace("\r\n", "\n");
+        assert!(message.chars().all(|c| !c.is_control() || c == '\n') && !message.contains('\u{202e}'), "{message:?}");
         let whole = scene.printed(&arguments);
-        assert_eq!(told.lines().count(), whole.lines().count(), "{format}");
-        if let ("policy", Ok(policy)) = (format, serde_json::from_str::<Value>(&told)) {
+        assert_eq!(message.lines().count(), whole.lines().count(), "{format}");
+        if let ("policy", Ok(policy)) = (format, serde_json::from_str::<Value>(&message)) {
             assert_eq!(policy, serde_json::from_str::<Value>(&whole).unwrap(), "it is the same policy");
             assert!(whole.contains('\u{9b}'), "a pipe gets every byte");
         }
@@ -473,7 +479,7 @@ fn a_terminal_obeys_nothing_that_a_profile_says() {
 }
 
 #[test]
-fn a_profile_that_gives_itself_the_id_of_another_one_is_told_of() {
+fn profile_with_the_id_of_another_gets_a_warning() {
     let scene = scene!();
     let replaced = |file: &str, more: &[&str]| {
         let output = scene.output(&[&["export", "--store", file], more].concat());

@@ -53,7 +53,7 @@ fn venv(at: &Path) {
 }
 
 #[test]
-fn a_venv_of_a_project_that_leads_elsewhere_shows_nothing_of_the_host() {
+fn project_venv_that_links_elsewhere_shows_nothing_there() {
     let home = home_with_a_key();
     let project = home.path().join("project");
     let (at, key) = (project.join(".venv"), home.path().join(".ssh/id_rsa"));
@@ -80,7 +80,7 @@ fn a_venv_of_a_project_that_leads_elsewhere_shows_nothing_of_the_host() {
         let code = reading(&[through, format!("{}/.ssh/id_rsa", path(&link)), path(&key).to_owned()]);
         assert_eq!(eval_in_project(home.path(), &first, &code), "refused\nrefused\nrefused\nran\n");
     }
-    // The twin: a venv, and one that a link leads to, bring their packages.
+    // Control: a venv, and a linked one, bring their packages.
     fs::remove_dir_all(&at).unwrap();
     let elsewhere = home.path().join("venvs/p");
     for (made, link) in [(at.clone(), None), (elsewhere.clone(), Some(&elsewhere))] {
@@ -110,7 +110,7 @@ fn a_tool_versions_file_of_a_project_shows_nothing_of_the_host() {
     fs::write(project.join(".tool-versions"), format!("python {}\n", path(&evil))).unwrap();
     let code = reading(&[format!("{}{}", path(&evil), path(&key)), path(&key).to_owned()]);
     assert_eq!(eval_in_project(home.path(), path(&shims), &code), "refused\nrefused\nran\n");
-    // The twin: an installed version, which brings its library.
+    // Control: an installed version brings its library.
     let installed = home.path().join(".asdf/installs/python/3.11.7");
     venv(&installed);
     fs::write(project.join(".tool-versions"), "python 3.11.7\n").unwrap();
@@ -120,7 +120,7 @@ fn a_tool_versions_file_of_a_project_shows_nothing_of_the_host() {
 }
 
 #[test]
-fn what_a_venv_brings_goes_without_credentials() {
+fn venv_is_shown_without_credentials() {
     // Credentials in a project that is a venv itself: the caller's homes, and the files that are named in them.
     let home = home_with_a_key();
     let project = home.path().join("project");

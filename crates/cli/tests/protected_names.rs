@@ -1,5 +1,5 @@
-//! Every name of the built-in list, as a file, as a directory and missing: nothing of it is changed, created, replaced or
-//! removed in a writable volume, and an ordinary name beside it is. Without the list, the same program changes all of them.
+//! Every name of the built-in list, as a file, as a directory and missing: a program cannot change, create, replace or remove
+//! it in a writable volume, and can do so with an ordinary name. Without the list, the same program changes all of them.
 
 mod common;
 

@@ -27,7 +27,7 @@ fn tour(name: &str) -> Vec<(String, String)> {
     for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with("```")) {
         match (line.strip_prefix("$ "), steps.last_mut()) {
             (Some(command), _) => steps.push((command.to_owned(), String::new())),
-            (None, Some((_, told))) => told.push_str(&format!("{line}\n")),
+            (None, Some((_, message))) => message.push_str(&format!("{line}\n")),
             (None, None) => panic!("the tour begins with something else than a command: {line}"),
         }
     }
@@ -46,9 +46,11 @@ fn holds(parts: &[&str]) {
     let here = std::fs::canonicalize(directory.path()).unwrap();
     let bin = Path::new(env!("CARGO_BIN_EXE_cofferdam")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    for (part, (command, told)) in parts.iter().flat_map(|part| tour(part).into_iter().map(move |step| (*part, step))) {
+    for (part, (command, message)) in
+        parts.iter().flat_map(|part| tour(part).into_iter().map(move |step| (*part, step)))
+    {
         if let Some(file) = command.strip_prefix("cat ").filter(|file| !file.contains([' ', '/'])) {
-            std::fs::write(here.join(file), &told).unwrap();
+            std::fs::write(here.join(file), &message).unwrap();
             continue;
         }
         if part != parts[parts.len() - 1] {
@@ -65,7 +67,7 @@ fn holds(parts: &[&str]) {
         // Nothing of an earlier evaluation, and nothing left of this one.
         shell.env("XDG_CACHE_HOME", here.join(".cache"));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
-        assert_eq!(printed.replace(here.to_str().unwrap(), PLACE), told, "$ {command}");
+        assert_eq!(printed.replace(here.to_str().unwrap(), PLACE), message, "$ {command}");
     }
 }
 
@@ -130,7 +132,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("cat notes.txt", "of the notes"),
 ];
 
-/// Runs a line in a shell with a terminal, at which somebody types `exit`. The exit code and what was printed.
+/// Runs a line in a shell with a terminal, and types `exit`. Returns the exit code and the output.
 fn typed(line: &str, here: &Path, path: &str) -> (Option<i32>, String) {
     let (ours, theirs) = common::pty();
     let mut shell = Command::new("setsid");

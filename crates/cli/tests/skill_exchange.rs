@@ -1,5 +1,5 @@
-//! What a skill is given for one run and gives back: input files, standard input, returned files, and its own loopback; each
-//! only by the leave of the command line or the operator, and of the manifest.
+//! What a skill exchanges in one run: input files, standard input, returned files, and its own loopback. Each needs the
+//! permission of the command line or the operator, and of the manifest.
 
 mod common;
 
@@ -217,7 +217,7 @@ fn a_document_goes_into_an_image_and_another_comes_back() {
 }
 
 #[test]
-fn processes_of_a_skill_have_unix_sockets_by_the_operators_leave() {
+fn unix_sockets_of_a_skill_need_the_operators_permission() {
     let bench = Bench::new();
     let program = "import socket\ntry:\n    s = socket.socket(socket.AF_UNIX)\nexcept OSError:\n    raise SystemExit('refused')\n\
                    s.bind('/tmp/s'); s.listen()\nc = socket.socket(socket.AF_UNIX); c.connect('/tmp/s'); print('connected')\n\
@@ -239,7 +239,7 @@ fn processes_of_a_skill_have_unix_sockets_by_the_operators_leave() {
 }
 
 #[test]
-fn a_plan_and_the_record_name_the_files_and_who_set_the_limits() {
+fn plan_and_record_name_files_and_the_source_of_limits() {
     if !needs("user namespaces") || !needs("overlayfs") {
         return;
     }

@@ -1,4 +1,4 @@
-//! `cofferdam skill`: signed, registered, run and revoked; what is wrong with one keeps it out; and all of it is on record.
+//! `cofferdam skill`: skills are signed, registered, run and revoked; a faulty one is refused; and everything is recorded.
 
 mod common;
 
@@ -206,7 +206,7 @@ fn a_skill_sees_its_files_and_nothing_of_the_callers() {
 }
 
 #[test]
-fn no_process_where_the_manifest_has_none_and_threads_all_the_same() {
+fn manifest_without_spawn_forbids_processes_and_not_threads() {
     if !needs("user namespaces") || !needs("seccomp notification") {
         return;
     }
@@ -264,7 +264,7 @@ print('all is queued')
 ";
 
 #[test]
-fn what_a_skill_leaves_unread_in_the_kernel_counts_as_its_memory() {
+fn unread_kernel_buffers_count_as_memory_of_the_skill() {
     if !needs("user namespaces") || !needs_python() {
         return;
     }
@@ -280,7 +280,7 @@ fn what_a_skill_leaves_unread_in_the_kernel_counts_as_its_memory() {
 }
 
 #[test]
-fn what_is_wrong_with_a_skill_has_a_name_and_is_on_record() {
+fn faults_of_a_skill_have_codes_and_are_recorded() {
     let bench = Bench::new();
     let change = |name: &str, from: &str, to: &str| {
         let path = bench.path(name).join("manifest.json");
@@ -354,13 +354,13 @@ fn what_is_wrong_with_a_skill_has_a_name_and_is_on_record() {
     let mut list = cofferdam();
     list.args(["skill", "list", "--json"]).env("COFFERDAM_SKILLS", bench.path("skills"));
     assert_eq!(parse(&list.output().unwrap()), json!({}));
-    // A pipe in place of a file, which nobody writes to.
+    // A pipe in place of a file, without a writer.
     let directory = bench.signed("pipe", false, files);
     fs::remove_file(bench.path("pipe/main.sh")).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(bench.path("pipe/main.sh")).status().unwrap().success());
     let refused = bench.skill(&["register", "--json", &directory]);
     assert_eq!((code(&refused), &parse(&refused)["errors"][0]["code"]), (1, &"file_hash_mismatch".into()));
-    // Somebody else's key.
+    // The key of another publisher.
     let directory = bench.signed("foreign", false, files);
     let other = bench.path("other.key");
     cofferdam().args(["skill", "keygen"]).arg(&other).output().unwrap();
@@ -372,7 +372,7 @@ fn what_is_wrong_with_a_skill_has_a_name_and_is_on_record() {
 }
 
 #[test]
-fn what_was_changed_in_the_registry_does_not_run() {
+fn content_modified_in_the_registry_does_not_run() {
     let bench = Bench::new();
     bench.registered("kept", false, &[("main.sh", "echo right\n")]);
     let files = parse(&bench.skill(&["show", "--json", "kept"]))["files"].as_str().unwrap().to_owned();
@@ -402,7 +402,7 @@ fn what_was_changed_in_the_registry_does_not_run() {
 }
 
 #[test]
-fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
+fn skill_reaches_only_its_api() {
     if !needs("captured network") || !needs_python() {
         return;
     }
@@ -434,8 +434,8 @@ fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
     ] {
         fs::write(&config, text.to_string()).unwrap();
         let refused = bench.skill(&["run", "--config", config.to_str().unwrap(), "asks"]);
-        let told = said(&refused);
-        assert!(code(&refused) == 125 && told.contains(word) && !told.contains("hunter2"), "{told}");
+        let message = said(&refused);
+        assert!(code(&refused) == 125 && message.contains(word) && !message.contains("hunter2"), "{message}");
     }
 }
 
@@ -470,7 +470,7 @@ fn no_root_of_a_skills_has_the_hosts_secrets_in_it() {
 }
 
 #[test]
-fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
+fn ungranted_connection_ends_the_run_and_is_recorded() {
     if !needs("captured network") || !needs("seccomp notification") {
         return;
     }
@@ -503,7 +503,7 @@ fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
 }
 
 #[test]
-fn a_secret_of_the_callers_that_is_named_stands_nowhere_in_the_record() {
+fn named_secret_of_the_caller_is_not_in_the_record() {
     let bench = Bench::new();
     bench.registered("told", false, &[("main.sh", "echo got $1\n")]);
     // The caller of these tests has CALLERS_SECRET=hunter2.
@@ -536,7 +536,7 @@ fn a_secret_of_the_callers_that_is_named_stands_nowhere_in_the_record() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_neither_registered_nor_run() {
+fn unrecordable_action_neither_registers_nor_runs() {
     let bench = Bench::new();
     bench.registered("kept", false, &[("main.sh", "echo ran\n")]);
     let other = bench.signed("other", false, &[("main.sh", "echo ran\n")]);
@@ -558,7 +558,7 @@ fn what_cannot_be_recorded_is_neither_registered_nor_run() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_would_work() {
+fn mistakes_get_hints_that_work() {
     let bench = Bench::new();
     for (arguments, word) in [
         (&["run"][..], "skill run NAME"),
@@ -582,13 +582,16 @@ fn mistakes_are_told_with_what_would_work() {
             |word: &&str| if *word == "publisher.key" { key.to_str().unwrap().to_owned() } else { (*word).into() };
         let words: Vec<String> = action.iter().map(with_key).chain([empty.to_str().unwrap().to_owned()]).collect();
         let output = bench.skill(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        let told = said(&output);
-        assert!(code(&output) == 1 && told.contains("schema_validation_failed: manifest.json in"), "{told}");
-        assert!(told.contains("hint: ") && told.contains("cofferdam skill sign --files --key FILE DIR"), "{told}");
+        let message = said(&output);
+        assert!(code(&output) == 1 && message.contains("schema_validation_failed: manifest.json in"), "{message}");
+        assert!(
+            message.contains("hint: ") && message.contains("cofferdam skill sign --files --key FILE DIR"),
+            "{message}"
+        );
     }
     fs::write(empty.join("manifest.json"), "{}").unwrap();
-    let told = said(&bench.skill(&["verify", empty.to_str().unwrap()]));
-    assert!(told.contains("schema_validation_failed") && !told.contains("skill sign --files"), "{told}");
+    let message = said(&bench.skill(&["verify", empty.to_str().unwrap()]));
+    assert!(message.contains("schema_validation_failed") && !message.contains("skill sign --files"), "{message}");
     let default = cofferdam().args(["skill", "list"]).env("COFFERDAM_SKILLS", bench.path("skills")).output().unwrap();
     assert_eq!((code(&default), default.stdout.len()), (0, 0), "none is registered yet");
     let none = said(&default);
@@ -606,9 +609,9 @@ fn mistakes_are_told_with_what_would_work() {
         (&["show", "--json", "../x"], 125, "arguments"),
     ] {
         let output = bench.skill(arguments);
-        let told = parse(&output);
-        assert_eq!((code(&output), output.stderr.len(), &told["ok"]), (wanted, 0, &false.into()), "{arguments:?}");
-        assert_eq!(told["errors"][0]["code"], fault, "{arguments:?}: {told}");
+        let message = parse(&output);
+        assert_eq!((code(&output), output.stderr.len(), &message["ok"]), (wanted, 0, &false.into()), "{arguments:?}");
+        assert_eq!(message["errors"][0]["code"], fault, "{arguments:?}: {message}");
     }
     assert_eq!(parse(&bench.skill(&["show", "--json", "kept"]))["name"], "kept");
 }
@@ -634,7 +637,7 @@ fn verify_finds_what_the_registry_would_refuse() {
 }
 
 #[test]
-fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
+fn unusable_root_image_is_refused_with_the_needed_option() {
     let bench = Bench::new();
     bench.registered("kept", false, &[("main.sh", "echo ran\n")]);
     let config = bench.path("operator.toml");
@@ -646,8 +649,8 @@ fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
     };
     for absent in ["not-there", "not-there.tar"] {
         let path = bench.path(absent).display().to_string();
-        let told = run(&path);
-        assert!(told.contains(&path) && told.contains("hint: --config FILE: image = "), "{told}");
+        let message = run(&path);
+        assert!(message.contains(&path) && message.contains("hint: --config FILE: image = "), "{message}");
     }
     let tarball = bench.path("root.tar");
     fs::write(&tarball, "").unwrap();
@@ -657,16 +660,19 @@ fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
         assert!(text.contains(image) && text.contains("hint: "), "{text}");
         assert!(["docker", "podman", "oci"].iter().any(|backend| text.contains(backend)), "{text}");
     }
-    let told = run("./root.tar");
-    assert!(told.contains("$.image") && told.contains("the absolute path of a tarball or a directory"), "{told}");
-    assert!(!told.contains("cofferdam skill run NAME"), "{told}");
+    let message = run("./root.tar");
+    assert!(
+        message.contains("$.image") && message.contains("the absolute path of a tarball or a directory"),
+        "{message}"
+    );
+    assert!(!message.contains("cofferdam skill run NAME"), "{message}");
     // A directory with nothing in it: what it lacks is named, and no option that `skill run` has not.
     let bare = common::open_directory();
     for name in ["dev", "proc", "sys", "tmp", "bin"] {
         fs::create_dir(bare.path().join(name)).unwrap();
     }
-    let told = run(bare.path().to_str().unwrap());
-    assert!(told.contains("/skill") && told.contains("hint: --config FILE: `image` with /skill"), "{told}");
-    assert!(!told.contains("-w /") && !told.contains("--root"), "{told}");
+    let message = run(bare.path().to_str().unwrap());
+    assert!(message.contains("/skill") && message.contains("hint: --config FILE: `image` with /skill"), "{message}");
+    assert!(!message.contains("-w /") && !message.contains("--root"), "{message}");
     assert_eq!(code(&bench.skill(&["run", "kept"])), 0, "the twin: without an image");
 }

@@ -1,6 +1,6 @@
-//! Limits, streams and ends of a run: what stops a program that does not want to stop, and what is left of it.
+//! Limits, streams and ends of a run: what stops a program that does not stop by itself, and what is left of it.
 //!
-//! Every bomb here runs inside a limit that another test holds, and inside a wall limit as well.
+//! Every fork or memory bomb here runs inside a limit that another test covers, and inside a wall limit as well.
 
 mod common;
 
@@ -113,12 +113,12 @@ fn cpu_time_counts_for_the_whole_tree() {
     let used = o["cpu_time_seconds"].as_f64().unwrap();
     assert!((0.9..3.0).contains(&used), "{used}");
     assert!(start.elapsed() < Duration::from_secs(20));
-    // Its twin uses little.
+    // Control: the same program uses little.
     ended(&run(&["--cpu-time", "1s", "--best-effort"], "for i in 1 2 3 4; do true & done; wait"), "exited", None);
 }
 
 #[test]
-fn cpu_time_of_one_process_is_told_however_busy_the_machine_is() {
+fn cpu_time_of_one_process_is_exact_on_a_busy_machine() {
     // More of them than there are CPUs: the kernel's per-process limit counts ticks, and is early there.
     let runs: Vec<_> = (0..4)
         .map(|_| {
@@ -182,7 +182,7 @@ fn a_memory_bomb_ends_at_once_and_takes_no_more_than_its_limit() {
 }
 
 #[test]
-fn what_the_kernel_keeps_and_counts_for_nobody_is_bounded() {
+fn uncharged_kernel_memory_is_bounded() {
     // Access control lists of 100 entries and of 20; a NUMA policy for a page of memory.
     let code = "
 import ctypes, mmap, os, struct
@@ -211,7 +211,7 @@ print('mbind', libc.syscall(number, ctypes.c_void_p(at), 4096, 2, ctypes.byref(m
 }
 
 #[test]
-fn processes_are_bounded_and_the_program_is_told_by_fork() {
+fn process_limit_makes_fork_fail() {
     let forks = "
 import os, time
 made = 0
@@ -304,7 +304,7 @@ fn scratch_space_is_bounded_as_a_whole() {
 }
 
 #[test]
-fn output_beyond_its_cap_is_drained_and_neither_blocks_nor_fills_memory() {
+fn output_beyond_the_limit_is_drained_without_blocking() {
     let start = Instant::now();
     let mut child = cofferdam()
         .args([
@@ -387,7 +387,7 @@ fn an_endless_input_does_not_outlive_the_program() {
     let zero = std::fs::File::open("/dev/zero").unwrap();
     let status = cofferdam().args(["run", "-i", "--", "sh", "-c", "exit 6"]).stdin(zero).status().unwrap();
     assert_eq!(status.code(), Some(6));
-    // A pipe that nobody writes to and nobody closes.
+    // A pipe that is neither written to nor closed.
     let (_open, idle) = rustix::pipe::pipe().map(|(r, w)| (w, r)).unwrap();
     let status = cofferdam().args(["run", "-i", "--", "sh", "-c", "exit 7"]).stdin(idle).status().unwrap();
     assert_eq!(status.code(), Some(7));
@@ -419,17 +419,17 @@ fn a_slow_reader_slows_the_program_down_and_loses_nothing() {
         out.read_to_string(&mut text).unwrap();
         text
     });
-    let told = child.wait_with_output().unwrap().stderr;
+    let message = child.wait_with_output().unwrap().stderr;
     let lines: Vec<String> = output.unwrap().lines().map(|l| l[..6].to_owned()).collect();
     assert_eq!(lines.len(), 40000);
     assert!(lines.iter().enumerate().all(|(i, l)| *l == format!("{i:06}")));
-    let told = String::from_utf8(told).unwrap();
-    let waited: f64 = told.lines().next().unwrap().parse().unwrap();
+    let message = String::from_utf8(message).unwrap();
+    let waited: f64 = message.lines().next().unwrap().parse().unwrap();
     assert!(waited > 0.5, "the program was held up for {waited} s");
 }
 
 #[test]
-fn exit_codes_tell_who_ended_it() {
+fn exit_codes_distinguish_how_a_run_ended() {
     let code = |options: &[&str], argv: &[&str]| {
         let mut command = cofferdam();
         command.arg("run").arg("-q").args(options).arg("--").args(argv);
@@ -571,7 +571,7 @@ fn the_wall_limit_holds_when_somebody_stops_init() {
         let init = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let init = Pid::from_raw(init.trim().parse().unwrap()).unwrap();
         let start = Instant::now();
-        // The sandbox's user is another one, or init is not to be signalled by us: then nobody else can, either.
+        // Where this user may not signal init, no other unprivileged user may either.
         if kill_process(init, Signal::STOP).is_err() {
             eprintln!("skipped: init takes no signal of this user's");
         }
@@ -596,7 +596,7 @@ fn a_run_with_a_terminal_keeps_its_limits() {
         .stderr(end())
         .spawn()
         .unwrap();
-    // Nobody reads for a while; then everything that there is.
+    // The reader pauses, and then reads everything.
     std::thread::sleep(Duration::from_millis(300));
     let mut ours = std::fs::File::from(ours);
     rustix::io::ioctl_fionbio(&ours, true).unwrap();

@@ -1,4 +1,4 @@
-//! What Unix sockets a program reaches that may make them: its own and those that it was given, and no other program's.
+//! Which Unix sockets a program reaches that may create them: its own and granted ones, and no other program's.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn reaches(at: &Path, socket: &Path, options: &[&str]) -> bool {
 }
 
 #[test]
-fn a_program_reaches_the_sockets_that_it_was_given_and_no_agent_of_the_hosts() {
+fn granted_sockets_are_reachable_and_agents_of_the_host_not() {
     let Some(place) = shown_directory("sockets") else { return };
     let agent = place.0.join("agent");
     std::fs::create_dir(&agent).unwrap();

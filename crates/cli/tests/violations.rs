@@ -1,10 +1,10 @@
-//! What the answer says was refused, per mechanism, and how it is known. docs/evidence.md is the table of these.
+//! The violations in an outcome, for each mechanism, and their evidence. docs/evidence.md is the table of these.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PYTHON, cofferdam, open_directory, outcome, outcome_of, told, violations};
+use common::{PYTHON, code_and_stderr, cofferdam, open_directory, outcome, outcome_of, violations};
 use serde_json::Value;
 
 /// Tries one dangerous thing per line and prints the errno.
@@ -38,7 +38,7 @@ fn expect(found: &[(String, String, String, String)], operation: &str, object: &
 }
 
 #[test]
-fn what_the_filter_refuses_is_told_with_evidence_of_the_kernels() {
+fn seccomp_refusals_are_reported_with_kernel_evidence() {
     let always: &[(&str, &str)] = &[
         ("chmod", "/tmp"),
         ("mknodat", "/tmp/device"),
@@ -95,7 +95,7 @@ fn each_part_of_the_policy_that_refuses_a_call_is_named() {
 }
 
 #[test]
-fn a_killing_rule_and_a_forged_signal_look_alike_and_are_told_as_a_guess() {
+fn kill_rule_and_forged_signal_are_reported_as_inferred() {
     let killed = outcome(&[
         "run",
         "--json",
@@ -119,7 +119,7 @@ fn a_killing_rule_and_a_forged_signal_look_alike_and_are_told_as_a_guess() {
 }
 
 #[test]
-fn a_trace_tells_denied_reads_and_writes_with_their_paths() {
+fn trace_reports_denied_reads_and_writes_with_paths() {
     let directory = open_directory();
     let file = directory.path().join("secret");
     std::fs::write(&file, "x").unwrap();
@@ -157,7 +157,7 @@ fn a_trace_tells_denied_reads_and_writes_with_their_paths() {
 
     let untraced = arguments.iter().copied().filter(|a| *a != "--trace").collect::<Vec<_>>();
     let o = outcome(&untraced).1;
-    assert!(violations(&o).iter().all(|v| v.3 != "argument_as_read"), "paths are told only by a trace");
+    assert!(violations(&o).iter().all(|v| v.3 != "argument_as_read"), "paths are reported only by a trace");
     assert_eq!(o["violations_complete"], false);
 }
 
@@ -220,7 +220,7 @@ fn a_trace_follows_links_to_what_they_name() {
 }
 
 #[test]
-fn protected_names_are_told() {
+fn refused_writes_to_protected_names_are_reported() {
     let directory = open_directory();
     std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let path = directory.path().to_str().unwrap();
@@ -232,7 +232,7 @@ fn protected_names_are_told() {
 }
 
 #[test]
-fn a_guarded_name_is_told_by_the_line_that_holds_it() {
+fn guarded_name_is_reported_with_its_policy_line() {
     let directory = open_directory();
     std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let code = r#"
@@ -260,8 +260,8 @@ os.remove('allowed'); os.rmdir('also'); os.remove('link')
         for (object, field) in [(&deny, "$.filesystem.deny"), (&protect, "$.filesystem.protected")] {
             let rename = if x86 { "rename" } else { "renameat" };
             for operation in ["openat", "mkdir", "symlink", rename, "link", "mknod"] {
-                let told = found.iter().any(|v| v.0.starts_with(operation) && v.1 == *object && v.2 == field);
-                assert!(told, "{operation} {object}: {found:#?}");
+                let message = found.iter().any(|v| v.0.starts_with(operation) && v.1 == *object && v.2 == field);
+                assert!(message, "{operation} {object}: {found:#?}");
             }
         }
         let wrong = |v: &&(String, String, String, String)| {
@@ -312,7 +312,7 @@ a.sendmsg([b'pair']); assert b.recv(9) == b'pair'
 "#;
 
 #[test]
-fn a_trace_tells_of_addresses_that_the_network_refuses() {
+fn trace_reports_addresses_that_the_network_refuses() {
     let trace = ["run", "--json", "--trace", "--", PYTHON, "-c", SENDS];
     let field = "$.network.mode";
     for (mode, address, refused) in [
@@ -326,7 +326,7 @@ fn a_trace_tells_of_addresses_that_the_network_refuses() {
         let o = outcome_of(&mut command, &[&trace[1..], &[address, "4443"]].concat()).1;
         assert_eq!((&o["exit_code"], &o["violations_complete"]), (&0.into(), &true.into()), "{o:#}");
         let (out, found) = (o["stdout"].as_str().unwrap(), violations(&o));
-        let told = |operation: &str, object: &str| {
+        let count_of = |operation: &str, object: &str| {
             let same = |v: &&(String, String, String, String)| v.0 == operation && v.1 == object && v.2 == field;
             let list = o["violations"].as_array().unwrap();
             let at = found.iter().position(|v| same(&v))?;
@@ -336,16 +336,16 @@ fn a_trace_tells_of_addresses_that_the_network_refuses() {
         let object = format!("{address}:4443");
         // Twice by stream and datagram, once each; on the loopback itself nothing is refused.
         let count = |n| refused.then_some(n);
-        assert_eq!(told("connect", &object), count(2), "{mode} {out} {found:#?}");
-        assert_eq!(told("sendto", &object), count(2), "{mode} {out} {found:#?}");
-        assert_eq!(told("sendmsg", &object), count(1), "{mode} {out} {found:#?}");
-        assert_eq!(told("sendmmsg", &object), count(1), "{mode} {out} {found:#?}");
-        assert_eq!(told("bind", &object).is_some(), out.contains("bind E"), "{mode} {out} {found:#?}");
-        assert_eq!(told("bind", "[2001:db8::1]:9"), Some(1), "{mode} {out} {found:#?}");
-        assert_eq!(told("sendto", "[2001:db8::1]:9"), Some(1), "{mode} {out} {found:#?}");
-        assert_eq!(told("connect", "[2001:db8::2]:9"), Some(1), "{mode} {out} {found:#?}");
-        assert_eq!(told("bind", "0.0.0.0:0").is_some(), !out.contains("listen ok"), "{mode} {out} {found:#?}");
-        // What is told was refused, and what was not refused is not told.
+        assert_eq!(count_of("connect", &object), count(2), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("sendto", &object), count(2), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("sendmsg", &object), count(1), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("sendmmsg", &object), count(1), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("bind", &object).is_some(), out.contains("bind E"), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("bind", "[2001:db8::1]:9"), Some(1), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("sendto", "[2001:db8::1]:9"), Some(1), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("connect", "[2001:db8::2]:9"), Some(1), "{mode} {out} {found:#?}");
+        assert_eq!(count_of("bind", "0.0.0.0:0").is_some(), !out.contains("listen ok"), "{mode} {out} {found:#?}");
+        // What is reported was refused, and what was not refused is not reported.
         for way in ["connect", "datagram", "sendto", "sendmsg", "sendmmsg", "fastopen"] {
             let reached = out.contains(&format!("{way} ok")) || out.contains(&format!("{way} ECONNREFUSED"));
             assert_eq!(reached, !refused, "{mode} {address} {way}: {out}");
@@ -355,7 +355,7 @@ fn a_trace_tells_of_addresses_that_the_network_refuses() {
         let binds = usize::from(out.contains("bind E")) + usize::from(out.contains("listen E"));
         assert_eq!(about_network, if refused { 7 } else { 3 } + binds, "{out} {found:#?}");
     }
-    // Without a trace nobody looks.
+    // Without a trace, paths are not examined.
     let o = outcome(&["run", "--json", "--", PYTHON, "-c", SENDS, "192.0.2.1", "4443"]).1;
     assert_eq!((violations(&o), &o["violations_complete"]), (Vec::new(), &false.into()), "{o:#}");
     // Where names are guarded, init binds for the program: the same holds.
@@ -374,7 +374,7 @@ fn a_trace_tells_of_addresses_that_the_network_refuses() {
 }
 
 #[test]
-fn a_traced_run_ends_at_a_refused_connection_and_not_at_what_libc_asks_by_itself() {
+fn traced_run_ends_at_refused_connection_not_at_libc_probes() {
     let terminate = ["run", "--json", "--trace", "--on-violation", "terminate"];
     let python = |options: &[&str], code| outcome(&[&terminate[..], options, &["--", PYTHON, "-c", code]].concat());
     let connect = r#"
@@ -470,12 +470,15 @@ fn terminate_ends_the_run_at_the_first_violation() {
     let code = "import ctypes, os, time\nif os.fork() == 0: ctypes.CDLL(None).ptrace(16, 1, 0, 0)\ntime.sleep(50)";
     let (exit, o) = outcome(&["run", "--json", "--on-violation", "terminate", "--", PYTHON, "-c", code]);
     assert_eq!((exit, &o["outcome"]), (137, &"violation".into()));
-    let (code, told) = told(&["run", "--on-violation", "terminate", "--", "unshare", "-U", "true"]);
-    assert!(code == 137 && told.contains("stopped at a violation") && told.contains("unshare"), "{code} {told}");
+    let (code, message) = code_and_stderr(&["run", "--on-violation", "terminate", "--", "unshare", "-U", "true"]);
+    assert!(
+        code == 137 && message.contains("stopped at a violation") && message.contains("unshare"),
+        "{code} {message}"
+    );
 }
 
 #[test]
-fn what_libc_does_by_itself_is_no_violation() {
+fn calls_that_libc_makes_by_itself_are_no_violations() {
     let code = "import pwd, grp, socket, subprocess, tempfile, threading, asyncio\npwd.getpwuid(0); grp.getgrgid(0)\n\
                 try: socket.getaddrinfo('localhost', 80)\nexcept OSError: pass\n\
                 threading.Thread(target=print).start()\nsubprocess.run(['true'])\nasyncio.run(asyncio.sleep(0))\ntempfile.TemporaryFile().close()";
@@ -515,10 +518,10 @@ fn names_of_the_programs_carry_no_escapes_out() {
     let code = "import os\nfor name in (b'/etc/\\x1b]0;x\\x07', b'/etc/\\xff\\xfe', '/etc/\\u202eabc'.encode(), b'/etc/a\\nb', b'/etc/' + b'l' * 2000):\n\
                 \x20 try: os.open(name, os.O_WRONLY | os.O_CREAT)\n  except OSError: pass";
     let options = ["run", "--trace", "-w", "/", "--", PYTHON, "-c", code];
-    let (_, told) = told(&options);
-    assert!(told.contains("/etc/\\u{1b}]0;x\\u{7}"), "{told}");
+    let (_, message) = code_and_stderr(&options);
+    assert!(message.contains("/etc/\\u{1b}]0;x\\u{7}"), "{message}");
     let harmless = |c: char| !(c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c));
-    assert!(told.chars().all(harmless), "{told:?}");
+    assert!(message.chars().all(harmless), "{message:?}");
     let mut command = cofferdam();
     let o = outcome_of(&mut command, &[&["run", "--json"], &options[1..]].concat()).1;
     let found = violations(&o);

@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, reading its outcome, and asking what this host has.
+//! Shared by the tests of the command: running it, reading its outcome, and finding out what this host has.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ pub fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
 }
 
 /// The exit code and what was said on standard error.
-pub fn told<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, String) {
+pub fn code_and_stderr<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, String) {
     let output = output(arguments);
     (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -56,8 +56,8 @@ pub fn outcome_of<S: AsRef<OsStr>>(command: &mut Command, arguments: &[S]) -> (i
 /// The outcome in an output.
 #[track_caller]
 pub fn parse(output: &Output) -> Value {
-    let (text, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{told}"))
+    let (text, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{message}"))
 }
 
 /// The violations of an outcome as `(operation, object, field, evidence)`.

@@ -1,4 +1,4 @@
-//! Images: what they say of themselves does nothing, and what they lack is told.
+//! Images: their own settings have no effect, and what they lack is reported.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -23,9 +23,9 @@ pub const TESTS: &[Test] = &[
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
     ("images::one_of_a_private_registry_takes_what_docker_login_kept", private_registry),
-    ("images::what_is_too_large_is_refused_unread", too_large),
+    ("images::oversized_image_is_refused_unread", too_large),
     ("images::the_plan_names_the_image", the_plan_names_the_image),
-    ("images::doctor_tells_who_makes_containers_and_where", doctor),
+    ("images::doctor_lists_container_runtimes_and_their_paths", doctor),
     ("images::eval_runs_the_images_own_interpreter", eval_runs_the_images_own_interpreter),
     ("images::an_image_without_the_program", an_image_without_the_program),
     ("images::an_engine_that_is_not_running", an_engine_that_is_not_running),
@@ -77,7 +77,7 @@ fn an_images_own_settings_do_nothing(world: &World) {
 
 fn an_images_annotations_do_nothing(world: &World) {
     // Podman alone hands them on to the runtime.
-    let Some(engine) = world.engine().filter(|_| world.maker.backend == "podman") else { return };
+    let Some(engine) = world.engine().filter(|_| world.runtime.backend == "podman") else { return };
     let run = |name: &str, annotations: serde_json::Value| {
         let (archive, reference) = (world.path(name), format!("localhost/cofferdam-test-annotations:{name}"));
         image::layout(&world.root, &archive, &reference, &annotations).unwrap();
@@ -135,7 +135,7 @@ fn a_device_in_an_image(world: &World) {
     }
     let bind = ["-w", "/", "-v", &format!("{}:/data", data.display()), "--image", world.image.to_str().unwrap()];
     let effort = ["--best-effort=filesystem.mounts"];
-    let strict = world.maker.backend == "oci:runsc";
+    let strict = world.runtime.backend == "oci:runsc";
     let run = world.run_in(&[&bind[..], &effort].concat(), &script);
     assert!(strict || (run.code, run.text("stdout")) == (0, "ran\n"), "{run:?}");
     node(&console, 5, 1);
@@ -149,7 +149,7 @@ fn a_device_in_an_image(world: &World) {
     let run = world.run_in(&[&bind[..], &effort].concat(), &script);
     let refused =
         run.code == 125 && run.outcome["error"].to_string().contains(" is a device, and the program could open it");
-    let nodev = !strict && world.maker.backend != "docker" && run.text("stdout") == "ran\n";
+    let nodev = !strict && world.runtime.backend != "docker" && run.text("stdout") == "ran\n";
     assert!(refused || nodev, "{run:?}");
 }
 
@@ -166,7 +166,7 @@ fn volumes_of_an_image(world: &World) {
     let begun = seconds();
     let run = world.run_in(&["--image", &image("some", 3)], &["/bin/sh", "-c", "touch /data/2/x || echo covered"]);
     assert_eq!((run.code, run.text("stdout")), (0, "covered\n"), "{run:?}");
-    if world.maker.backend == "docker" {
+    if world.runtime.backend == "docker" {
         // Also none that is removed again: its owner may be killed before that.
         let until = seconds() + 1;
         let path = format!("/events?since={begun}&until={until}&filters=%7B%22type%22%3A%5B%22volume%22%5D%7D");
@@ -197,14 +197,14 @@ fn scratch_space_where_the_image_has_a_closed_directory(world: &World) {
     }
     for image in &images {
         for options in [&[][..], &["--network", "loopback"], &["--allow", "a.example"], &["--tmpfs", "/var/tmp"]] {
-            if world.maker.backend == "oci:runsc" && options.contains(&"--allow") {
+            if world.runtime.backend == "oci:runsc" && options.contains(&"--allow") {
                 continue; // its network has no way to hosts
             }
             let options = [&["--image", image], options].concat();
             let script = "id -u; stat -c %a /tmp; echo x >/tmp/x && cat /tmp/x";
             let run = world.run_in(&options, &["/bin/sh", "-c", script]);
             // These cannot be given an owner: Podman's file systems in memory, and those in the place of Docker's volumes.
-            let by_mode = world.maker.backend == "podman" || (world.engine().is_some() && image == &images[1]);
+            let by_mode = world.runtime.backend == "podman" || (world.engine().is_some() && image == &images[1]);
             if by_mode && run.code == 125 {
                 let hint = run.outcome["error"]["hint"].as_str().unwrap_or_default();
                 assert!(hint.contains("chmod 1777 /tmp in the image"), "{options:?} {run:?}");
@@ -244,7 +244,7 @@ fn no_such_tarball(world: &World) {
             assert!(["image", "filesystem.root"].contains(&run.step()), "{name}: {run:?}");
             continue;
         }
-        // What is not there is told before anything is planned.
+        // What does not exist is reported before anything is planned.
         let error = &run.outcome["error"];
         assert!(error["message"].to_string().contains("none.tar") && error["hint"].is_string(), "{run:?}");
         let shown = world.command().args(["--dry-run", "--image", "./none.tar", "--", "/bin/true"]).output().unwrap();
@@ -257,7 +257,7 @@ fn no_such_tarball(world: &World) {
 }
 
 fn private_registry(world: &World) {
-    if world.maker.backend != "docker" {
+    if world.runtime.backend != "docker" {
         return; // Podman looks for credentials itself, and a runtime has no store of its own
     }
     let once = world.path("once");
@@ -277,10 +277,10 @@ fn private_registry(world: &World) {
         let mut command = world.command();
         command.env("DOCKER_CONFIG", &config).args(["--json", "-w", "/", "--image", &registry.tagged("1")]);
         let output = command.args(["--", "/bin/cat", "/etc/of-the-image"]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
         let outcome: serde_json::Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"));
-        for said in [&told, &outcome.to_string()] {
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {message}"));
+        for said in [&message, &outcome.to_string()] {
             assert!(!said.contains(secret) && !said.contains(packed), "a credential is shown: {said}");
         }
         Run { code: output.status.code().unwrap_or(-1), outcome }
@@ -324,13 +324,13 @@ fn the_plan_names_the_image(world: &World) {
 }
 
 fn doctor(world: &World) {
-    let told = |json: bool| {
+    let doctor_output = |json: bool| {
         let mut command = world.cofferdam();
         command.arg("doctor").args(json.then_some("--json"));
         command.output().unwrap().stdout
     };
-    let report: serde_json::Value = serde_json::from_slice(&told(true)).unwrap();
-    let mine = |row: &&serde_json::Value| row["backend"] == world.maker.backend;
+    let report: serde_json::Value = serde_json::from_slice(&doctor_output(true)).unwrap();
+    let mine = |row: &&serde_json::Value| row["backend"] == world.runtime.backend;
     let row = report["containers"].as_array().unwrap().iter().find(mine).unwrap_or_else(|| panic!("{report}"));
     let (version, place) = (row["version"].as_str().unwrap(), row["place"].as_str().unwrap());
     assert!(version.contains(|c: char| c.is_ascii_digit()), "{row}");
@@ -338,8 +338,8 @@ fn doctor(world: &World) {
         Some(engine) => assert!(engine.environment().1.ends_with(place), "{row}"),
         None => assert!(place.starts_with('/') && std::path::Path::new(place).is_file(), "{row}"),
     }
-    let text = String::from_utf8(told(false)).unwrap();
-    let line = format!("  {}: version {version}, {place}", world.maker.backend);
+    let text = String::from_utf8(doctor_output(false)).unwrap();
+    let line = format!("  {}: version {version}, {place}", world.runtime.backend);
     assert!(text.contains(&line), "{line}: {text}");
 }
 
@@ -358,7 +358,7 @@ fn eval_runs_the_images_own_interpreter(world: &World) {
 
 fn eval_in(world: &World, image: &Path, environment: &str, code: &str) -> Run {
     let mut command = world.cofferdam();
-    command.args(["eval", "--json", "--backend", world.maker.backend, "--image"]).arg(image);
+    command.args(["eval", "--json", "--backend", world.runtime.backend, "--image"]).arg(image);
     let output = command.args([environment, code]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let outcome = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));

@@ -1,5 +1,5 @@
-//! Limits: each is met and told as that limit, and does not stand in the way of what stays below it. Where a maker cannot
-//! hold one here, naming it is refused.
+//! Limits: each is enforced and reported as that limit, and does not affect a program that stays below it. A limit that a
+//! runtime cannot enforce here is refused when it is named.
 
 use crate::Test;
 use crate::world::{WITH_CGROUPS, World};
@@ -35,7 +35,7 @@ fn cpu_share(world: &World) {
     if !world.holds("limits.cpu_millis", WITH_CGROUPS, &["--cpus", "0.2"]) {
         return;
     }
-    // What the kernel counts: a program in gVisor is told another time. How much it got without a limit depends on what
+    // CPU time as the kernel counts it: a program in gVisor sees another time. How much it got without a limit depends on what
     // else the machine does, so that one of several runs will do.
     let share = |cpus: &str| {
         let run = world.run(&["--cpus", cpus], &["/bin/probe", "burn", "0.4"]);
@@ -43,7 +43,7 @@ fn cpu_share(world: &World) {
         run.outcome["cpu_time_seconds"].as_f64().unwrap() / run.outcome["execution_time_ms"].as_f64().unwrap() * 1e3
     };
     let limited = share("0.1");
-    if world.maker.backend == "oci:runsc" {
+    if world.runtime.backend == "oci:runsc" {
         return; // its kernel's own start counts, and so short a run is little besides
     }
     assert!(limited < 0.25, "{limited} of a processor");
@@ -57,9 +57,9 @@ fn cpu_time(world: &World) {
         assert!(over.outcome["error"].to_string().contains("limits.cpu_seconds"), "{over:?}");
         let effort = ["--cpu-time", "1s", "--best-effort=limits.cpu_seconds"];
         let over = world.run(&effort, &["/bin/probe", "burn", "30"]);
-        let by_signal = world.maker.backend == "oci:runsc" && over.outcome["signal"] == 24;
+        let by_signal = world.runtime.backend == "oci:runsc" && over.outcome["signal"] == 24;
         assert!(by_signal || (over.code, over.text("limit")) == (137, "limits.cpu_seconds"), "{over:?}");
-    } else if world.maker.backend == "oci:runsc" && over.text("outcome") == "signalled" {
+    } else if world.runtime.backend == "oci:runsc" && over.text("outcome") == "signalled" {
         // gVisor's own count runs ahead of the kernel's, and ends it first.
         assert_eq!(over.outcome["signal"], 24, "{over:?}");
     } else {
@@ -72,7 +72,7 @@ fn cpu_time(world: &World) {
 
 fn processes(world: &World) {
     // gVisor's own threads count where its sandbox is held by a cgroup.
-    let gvisor = world.maker.backend == "oci:runsc";
+    let gvisor = world.runtime.backend == "oci:runsc";
     let must: &[&str] = if gvisor { &[] } else { &["docker", "podman", "oci:crun", "oci:runc"] };
     if !world.holds("limits.processes", must, &["--pids", "64"]) {
         return;
@@ -99,8 +99,8 @@ fn empty_files(world: &World) {
         return;
     }
     let over = world.run(&options, &["/bin/probe", "empty", "100000000"]);
-    if ["podman", "oci:runsc"].contains(&world.maker.backend) {
-        // They can be told no number of files: what is limited is what files take.
+    if ["podman", "oci:runsc"].contains(&world.runtime.backend) {
+        // They have no limit on the number of files: the memory of the files is limited.
         let seen = (over.text("outcome"), over.text("limit"));
         assert_eq!(seen, ("limit_exceeded", "limits.memory_mb"), "{over:?}");
     } else {
@@ -120,7 +120,7 @@ fn scratch_space(world: &World) {
 
 fn terminals(world: &World) {
     // An engine mounts them without a bound, and gVisor has its own.
-    if !["oci:crun", "oci:runc"].contains(&world.maker.backend) {
+    if !["oci:crun", "oci:runc"].contains(&world.runtime.backend) {
         return;
     }
     // Descriptors of the shell's own: as many as have room.

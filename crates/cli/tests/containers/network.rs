@@ -1,4 +1,4 @@
-//! The network: none, a namespace of its own, what the egress gateway lets through, and the host's.
+//! The network modes: none, a namespace of its own, the egress gateway, and the host's network.
 
 use std::io::Write as _;
 use std::net::{IpAddr, TcpListener, UdpSocket};
@@ -8,12 +8,12 @@ use crate::Test;
 use crate::world::World;
 
 pub const TESTS: &[Test] = &[
-    ("network::none_reaches_nobody", none_reaches_nobody),
+    ("network::none_reaches_no_address", none_reaches_no_address),
     ("network::an_allowed_address_is_reached_and_no_other", an_allowed_address),
     ("network::an_api_is_passed_through", an_api),
 ];
 
-/// A server that greets whoever connects, on every address of the host.
+/// A server that greets its clients, on every address of the host.
 fn greeter(words: &'static str) -> u16 {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -36,7 +36,7 @@ fn own_address() -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
-fn none_reaches_nobody(world: &World) {
+fn none_reaches_no_address(world: &World) {
     let port = greeter("hello").to_string();
     for address in ["127.0.0.1".to_owned(), own_address().map_or("127.0.0.1".into(), |ip| ip.to_string())] {
         let run = world.run(&["--network", "loopback"], &["/bin/probe", "reach", &address, &port]);
@@ -44,7 +44,7 @@ fn none_reaches_nobody(world: &World) {
         let none = world.run(&[], &["/bin/probe", "reach", &address, &port]);
         assert_eq!(none.code, 10, "{address}: {none:?}");
     }
-    if world.maker.backend == "oci:runsc" {
+    if world.runtime.backend == "oci:runsc" {
         return; // what gVisor's own network code makes of the host's is its own matter
     }
     let host = world.run(&["--network", "host"], &["/bin/probe", "reach", "127.0.0.1", &port]);
@@ -63,16 +63,16 @@ fn an_allowed_address(world: &World) {
     let (allowed, forbidden) = (greeter("allowed"), greeter("forbidden"));
     let allow = format!("{address}:{allowed}");
     let (to, by_port) = (address.to_string(), |port: u16| port.to_string());
-    // A refusal is told by the gateway, which a program that ends at once does not wait for.
-    let script = format!("probe reach {to} $0; told=$?; sleep 0.5; exit $told");
+    // The gateway reports a refusal, and a program that ends at once does not wait for that.
+    let script = format!("probe reach {to} $0; code=$?; sleep 0.5; exit $code");
     let get = |port: u16| world.run(&["--allow", &allow], &["/bin/sh", "-c", &script, &by_port(port)]);
     let yes = get(allowed);
     if yes.code == 125 {
         assert!(yes.outcome["error"].to_string().contains("network"), "{yes:?}");
         assert!(
-            cofferdam_test_containers::engine::uid() != 0 || world.maker.backend == "oci:runsc",
+            cofferdam_test_containers::engine::uid() != 0 || world.runtime.backend == "oci:runsc",
             "no gateway for {}: {yes:?}",
-            world.maker.backend
+            world.runtime.backend
         );
         return;
     }
@@ -90,9 +90,9 @@ fn an_api(world: &World) {
     if run.code == 125 {
         assert!(run.outcome["error"].to_string().contains("network"), "{run:?}");
         assert!(
-            cofferdam_test_containers::engine::uid() != 0 || world.maker.backend == "oci:runsc",
+            cofferdam_test_containers::engine::uid() != 0 || world.runtime.backend == "oci:runsc",
             "no API for {}: {run:?}",
-            world.maker.backend
+            world.runtime.backend
         );
         return;
     }

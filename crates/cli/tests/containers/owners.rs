@@ -1,4 +1,4 @@
-//! Owners that die, engines that end: nothing runs on, and the next start removes what is left.
+//! Owners that are killed and engines that stop: no container runs on, and the next start removes what is left.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn a_killed_owner(world: &World) {
     let mark = marker();
     let mut child = world.holding(&[], &mark);
     let owner = child.id();
-    if world.maker.backend != "oci:runsc" {
+    if world.runtime.backend != "oci:runsc" {
         assert!(!carrying(&mark).is_empty(), "the program cannot be found on the host");
     }
     if world.engine().is_some() {
@@ -35,7 +35,7 @@ fn a_killed_owner(world: &World) {
     eventually("a container is left", SOON, || world.containers_of(owner).is_empty());
 }
 
-/// Processes of a runtime whose container this owner made, told by what they have in their arguments.
+/// Processes of a runtime whose container this owner created, found by their arguments.
 fn runtime_processes(owner: u32) -> Vec<i32> {
     let part = format!("-{owner}-");
     let mut found = Vec::new();
@@ -72,16 +72,16 @@ fn an_engine_that_is_stopped(world: &World) {
     if world.engine().is_none() {
         return;
     }
-    let own = World::with_own_engine(world.maker).unwrap();
+    let own = World::with_own_engine(world.runtime).unwrap();
     let mark = marker();
     let child = own.holding(&["--timeout", "20s"], &mark);
     let daemon = own.engine().unwrap().daemon().unwrap();
     assert!(Command::new("kill").args(["-KILL", &daemon.to_string()]).status().unwrap().success());
     // The supervisor of the test's engine ends what the engine has started.
     let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{told}");
-    assert!(told.contains("cofferdam:"), "nothing is said: {told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{message}");
+    assert!(message.contains("cofferdam:"), "nothing is said: {message}");
     eventually("the program runs on", Duration::from_secs(20), || carrying(&mark).is_empty());
     let run = own.run(&[], &["/bin/true"]);
     assert_eq!((run.code, run.step()), (125, "engine"), "{run:?}");

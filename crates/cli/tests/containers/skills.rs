@@ -1,4 +1,4 @@
-//! A registered skill runs in a container as it does in a jail, with all that it requires held.
+//! A registered skill runs in a container as it does in a jail, with everything enforced that it requires.
 
 use std::process::Output;
 
@@ -75,7 +75,7 @@ fn an_image_without_a_backend(world: &World) {
     let bench = Bench::new(world);
     bench.register("plain", ("main.sh", "echo main\n"));
     bench.register("bare", ("SKILL.md", "Instructions.\n"));
-    let backend = world.maker.backend;
+    let backend = world.runtime.backend;
     let Some(engine) = world.engine() else {
         // Of a tarball a container is made by the first of the runtimes that can; it says no command.
         let config = format!("image = {:?}\n", world.image);
@@ -103,7 +103,7 @@ fn an_image_without_a_backend(world: &World) {
             ("1", &["bare"][..], "entry own\n"),
             ("1", &["bare", "--", "given"], "entry given\n"),
             ("2", &["bare", "--", "given"], "cmd given\n"),
-            // The twin: what the skill says comes before what its image does.
+            // Control: the command of the skill takes precedence over its image's.
             ("1", &["plain"], "main\n"),
         ] {
             let ran = run(tag, options, skill);
@@ -117,7 +117,7 @@ fn an_image_without_a_backend(world: &World) {
 fn scratch_space(world: &World) {
     let bench = Bench::new(world);
     bench.register("sizes", ("main.sh", "df -k /tmp | tail -n 1 | { read -r _ size _; echo $size; }\n"));
-    for backend in ["jail", world.maker.backend] {
+    for backend in ["jail", world.runtime.backend] {
         let ran = bench.run("", &["--backend", backend], &["sizes"]);
         assert_eq!(ran["stdout"], "65536\n", "{backend}: {ran}");
     }
@@ -130,14 +130,14 @@ fn no_process(world: &World) {
     bench.register_with("may-spawn", script, true);
     bench.register_with("alone", ("main.sh", "echo before\n"), false);
     for config in ["", &format!("image = {:?}\ncommand = [\"/bin/sh\", \"main.sh\"]\n", world.image)] {
-        let run = |name: &str| bench.run(config, &["--backend", world.maker.backend], &[name]);
+        let run = |name: &str| bench.run(config, &["--backend", world.runtime.backend], &[name]);
         let may = run("may-spawn");
         assert_eq!((&may["stdout"], &may["success"]), (&"before\nchild\nafter\n".into(), &true.into()), "{may:#}");
         let alone = run("alone");
         assert_eq!((&alone["stdout"], &alone["success"]), (&"before\n".into(), &true.into()), "{alone:#}");
         let spawns = run("spawns");
         assert_eq!(spawns["stdout"], "before\n", "{spawns:#}");
-        let (ending, evidence) = if world.maker.backend == "oci:runsc" {
+        let (ending, evidence) = if world.runtime.backend == "oci:runsc" {
             // gVisor's filter kills at once, and which call it was is not known.
             assert_eq!(spawns["signal"], 31, "{spawns:#}");
             ("signalled", "inferred")
@@ -179,26 +179,33 @@ fn one_runs(world: &World) {
         .unwrap();
     for config in [None, Some(operator.to_str().unwrap())] {
         let granted = config.map_or_else(Vec::new, |path| vec!["--config", path]);
-        let run = ["run", "--json", "--backend", world.maker.backend];
+        let run = ["run", "--json", "--backend", world.runtime.backend];
         let ran = skill(&[&run[..], &granted, &["greets", "--", "you"]].concat());
         let outcome: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&ran)));
         if uid() != 0 && ran.status.code() == Some(125) {
-            // Whose limits cannot be held is told so, and nothing else is the matter.
+            // Where limits cannot be enforced, they are the only error.
             assert!(outcome["error"].to_string().contains("limits."), "{outcome}");
-            eprintln!("{} refuses: {}", world.maker.backend, outcome["error"]);
+            eprintln!("{} refuses: {}", world.runtime.backend, outcome["error"]);
             continue;
         }
         let seen = (ran.status.code(), outcome["stdout"].as_str(), outcome["backend"].as_str());
-        assert_eq!(seen, (Some(3), Some("hello you from /skill\n"), Some(world.maker.backend)), "{config:?} {outcome}");
+        assert_eq!(
+            seen,
+            (Some(3), Some("hello you from /skill\n"), Some(world.runtime.backend)),
+            "{config:?} {outcome}"
+        );
     }
-    if world.maker.backend != "oci:runsc" {
+    if world.runtime.backend != "oci:runsc" {
         return;
     }
-    // The way to an API is none of gVisor's: what an operator can change is told, and no option that is not there.
+    // gVisor has no egress gateway: the hint names what an operator can change, and no option that does not exist.
     std::fs::write(&operator, "env = { ISCL_API_URL = \"http://127.0.0.1:9\" }\n").unwrap();
     let refused = skill(&["run", "--backend", "oci:runsc", "--config", operator.to_str().unwrap(), "greets"]);
-    let told = said(&refused);
-    assert!(refused.status.code() == Some(125) && told.contains("network."), "{told}");
-    let hint = told.split("hint: ").nth(1).unwrap_or_default();
-    assert!(hint.contains("networkMode") && hint.contains("--backend") && !hint.contains("effort=network"), "{told}");
+    let message = said(&refused);
+    assert!(refused.status.code() == Some(125) && message.contains("network."), "{message}");
+    let hint = message.split("hint: ").nth(1).unwrap_or_default();
+    assert!(
+        hint.contains("networkMode") && hint.contains("--backend") && !hint.contains("effort=network"),
+        "{message}"
+    );
 }

@@ -1,4 +1,4 @@
-//! One test's world: a maker, its engine where it has one, an image, and the command with all of that.
+//! The fixture of one test: a container runtime, its engine if it has one, an image, and the command with all of them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,30 +8,30 @@ use cofferdam_test_containers::engine::uid;
 use cofferdam_test_containers::{Engine, Kind, image};
 use serde_json::Value;
 
-/// Something that makes containers.
+/// A container runtime.
 #[derive(Debug, Clone, Copy)]
-pub struct Maker {
+pub struct Runtime {
     /// The name of the backend.
     pub backend: &'static str,
     /// The engine behind it.
     pub kind: Option<Kind>,
-    /// The runtime that it is.
+    /// Its program.
     program: &'static str,
     /// The Debian package.
     package: &'static str,
 }
 
 /// All of them.
-pub const MAKERS: &[Maker] = &[
-    Maker { backend: "docker", kind: Some(Kind::Docker), program: "dockerd", package: "docker.io" },
-    Maker { backend: "podman", kind: Some(Kind::Podman), program: "podman", package: "podman" },
-    Maker { backend: "oci:crun", kind: None, program: "crun", package: "crun" },
-    Maker { backend: "oci:runc", kind: None, program: "runc", package: "runc" },
-    Maker { backend: "oci:runsc", kind: None, program: "runsc", package: "runsc" },
+pub const RUNTIMES: &[Runtime] = &[
+    Runtime { backend: "docker", kind: Some(Kind::Docker), program: "dockerd", package: "docker.io" },
+    Runtime { backend: "podman", kind: Some(Kind::Podman), program: "podman", package: "podman" },
+    Runtime { backend: "oci:crun", kind: None, program: "crun", package: "crun" },
+    Runtime { backend: "oci:runc", kind: None, program: "runc", package: "runc" },
+    Runtime { backend: "oci:runsc", kind: None, program: "runsc", package: "runsc" },
 ];
 
-impl Maker {
-    /// Whether whoever runs the tests can have it at all: dockerd is root's.
+impl Runtime {
+    /// Whether this user can use it at all: dockerd needs root.
     pub fn is_this_users(&self) -> bool {
         self.kind != Some(Kind::Docker) || uid() == 0
     }
@@ -50,7 +50,7 @@ impl Maker {
 /// What a test is given.
 pub struct World {
     /// What makes the containers.
-    pub maker: Maker,
+    pub runtime: Runtime,
     engine: Option<Engine>,
     directory: tempfile::TempDir,
     /// The image: a tarball with busybox and the probe.
@@ -104,7 +104,7 @@ impl Run {
 
 impl World {
     /// The world of one test. The image is the same, byte for byte, in all of them, so that an engine imports it once.
-    pub fn new(maker: Maker) -> Result<World, String> {
+    pub fn new(runtime: Runtime) -> Result<World, String> {
         let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
         open(directory.path(), 0o755);
         let (root, image) = (directory.path().join("root"), directory.path().join("image.tar"));
@@ -112,8 +112,8 @@ impl World {
         image::probe(&probe)?;
         image::root(&root, &[(&probe, "/bin/probe")])?;
         image::tarball(&root, &image)?;
-        let engine = maker.kind.map(Engine::shared).transpose()?;
-        Ok(World { maker, engine, directory, image, root })
+        let engine = runtime.kind.map(Engine::shared).transpose()?;
+        Ok(World { runtime, engine, directory, image, root })
     }
 
     /// The engine, where there is one.
@@ -122,9 +122,9 @@ impl World {
     }
 
     /// The same world with an engine that no other test sees.
-    pub fn with_own_engine(maker: Maker) -> Result<World, String> {
-        let kind = maker.kind.ok_or("this maker has no engine")?;
-        Ok(World { engine: Some(Engine::own(kind)?), ..World::new(maker)? })
+    pub fn with_own_engine(runtime: Runtime) -> Result<World, String> {
+        let kind = runtime.kind.ok_or("this runtime has no engine")?;
+        Ok(World { engine: Some(Engine::own(kind)?), ..World::new(runtime)? })
     }
 
     /// A path in the test's own directory.
@@ -135,7 +135,7 @@ impl World {
     /// `cofferdam run` with the backend and nothing else yet.
     pub fn command(&self) -> Command {
         let mut command = self.cofferdam();
-        command.args(["run", "--backend", self.maker.backend]);
+        command.args(["run", "--backend", self.runtime.backend]);
         command
     }
 
@@ -166,8 +166,8 @@ impl World {
     #[track_caller]
     pub fn run_in(&self, options: &[&str], program: &[&str]) -> Run {
         let output = self.command().arg("--json").args(options).arg("--").args(program).output().unwrap();
-        let (text, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let outcome = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{told}"));
+        let (text, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let outcome = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{stderr}"));
         Run { code: output.status.code().unwrap_or(-1), outcome }
     }
 
@@ -198,28 +198,28 @@ impl World {
         names
             .into_iter()
             .filter(|name| {
-                let told = engine.inspect(name).unwrap_or(Value::Null);
-                told["Config"]["Labels"]["cofferdam.owner"].as_str().is_some_and(|label| label.starts_with(&begins))
+                let details = engine.inspect(name).unwrap_or(Value::Null);
+                details["Config"]["Labels"]["cofferdam.owner"].as_str().is_some_and(|label| label.starts_with(&begins))
             })
             .collect()
     }
 
-    /// Whether a field can be held by this maker here; where it must be and is not, the test fails.
+    /// Whether this runtime can enforce a field here; where it must and cannot, the test fails.
     #[track_caller]
     pub fn holds(&self, field: &str, required_of: &[&str], option: &[&str]) -> bool {
-        let told = self.run(&[option, &["--best-effort"]].concat(), &["/bin/true"]);
-        assert!(told.outcome["success"] == true, "{told:?}");
-        if told.strength(field) == "full" {
+        let run = self.run(&[option, &["--best-effort"]].concat(), &["/bin/true"]);
+        assert!(run.outcome["success"] == true, "{run:?}");
+        if run.strength(field) == "full" {
             return true;
         }
         let root = uid() == 0;
-        let why = &told.outcome["enforcement"][field];
-        assert!(!(root && required_of.contains(&self.maker.backend)), "{field} is not held: {why}");
+        let why = &run.outcome["enforcement"][field];
+        assert!(!(root && required_of.contains(&self.runtime.backend)), "{field} is not held: {why}");
         let refused = self.run(option, &["/bin/true"]);
         assert_eq!((refused.code, refused.text("outcome")), (125, "setup_failed"), "{field} named: {refused:?}");
         let said = refused.outcome["error"].to_string();
         assert!(said.contains(field), "the refusal does not name {field}: {said}");
-        eprintln!("{} refuses {field}: {why}", self.maker.backend);
+        eprintln!("{} refuses {field}: {why}", self.runtime.backend);
         false
     }
 }

@@ -1,4 +1,4 @@
-//! What a run plants in repositories, and what then runs it outside.
+//! The attacks: what a run plants in repositories, and which command outside would execute it.
 
 /// One attack on version control outside.
 pub struct Attack {

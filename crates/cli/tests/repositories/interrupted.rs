@@ -1,5 +1,5 @@
-//! What a run records of the repositories in its volumes for the case that it is cut off, what the next run does with it, and
-//! what both say where that fails.
+//! What a run records about the repositories in its volumes in case it is interrupted, what the next run does with the record,
+//! and what both report where that fails.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -51,7 +51,7 @@ impl Scene {
 
     /// Exit code and standard error of a run that does nothing itself.
     fn next(&self) -> (Option<i32>, String) {
-        told(&self.command(&[], "true").output().unwrap())
+        code_and_stderr_of(&self.command(&[], "true").output().unwrap())
     }
 
     /// A run that is killed once it has done this.
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-fn told(output: &Output) -> (Option<i32>, String) {
+fn code_and_stderr_of(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -78,7 +78,7 @@ fn wait_for(path: &Path) {
 const NOTHING: (Option<i32>, String) = (Some(0), String::new());
 
 #[test]
-fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
+fn next_run_finds_index_entries_of_an_interrupted_run() {
     let Some(scene) = Scene::new() else { return };
     scene.killed(&scene.planted);
     assert!(scene.repo.join("x/.git").exists());
@@ -107,11 +107,11 @@ fn every_backend_runs_after_a_run_that_was_cut_off() {
         scene.killed(&scene.planted);
         fs::remove_file(scene.repo.join("ready")).unwrap();
         let output = scene.command(options, "echo ran").output().unwrap();
-        let (code, said) = told(&output);
+        let (code, said) = code_and_stderr_of(&output);
         assert!(code == Some(0) && said.contains("x/.git.disabled"), "{options:?}: {code:?} {said}");
         assert_eq!(output.stdout, b"ran\n", "{options:?}");
         // Once nothing is left to rename, the same run says nothing of it.
-        let (code, said) = told(&scene.command(options, "true").output().unwrap());
+        let (code, said) = code_and_stderr_of(&scene.command(options, "true").output().unwrap());
         assert!(code == Some(0) && !said.contains("disabled"), "{options:?}: {said}");
         fs::remove_dir_all(scene.repo.join("x")).unwrap();
         done(&scene.repo, scene.root.path(), "git rm -q --cached -f x ; rm -rf x");
@@ -119,7 +119,7 @@ fn every_backend_runs_after_a_run_that_was_cut_off() {
 }
 
 #[test]
-fn a_record_that_was_never_written_whole_goes_once_nobody_writes_it() {
+fn partial_record_is_removed_once_its_writer_is_gone() {
     let Some(scene) = Scene::new() else { return };
     assert_eq!(scene.next(), NOTHING);
     fs::create_dir_all(scene.unfinished()).unwrap();
@@ -147,7 +147,7 @@ fn a_run_that_ends_leaves_no_record() {
 }
 
 #[test]
-fn a_record_that_cannot_be_written_is_said_and_the_program_runs() {
+fn unwritable_record_is_reported_and_the_program_runs() {
     let Some(scene) = Scene::new() else { return };
     fs::create_dir_all(scene.unfinished().parent().unwrap()).unwrap();
     // A directory cannot be made there, and root could not be kept out by its mode.
@@ -163,7 +163,7 @@ fn a_record_that_cannot_be_written_is_said_and_the_program_runs() {
     let message = error["message"].as_str().unwrap_or_default();
     assert!(error["step"] == "repositories" && message.contains("could not be recorded"), "{outcome:#}");
     // What it does itself is looked at all the same.
-    let (_, said) = told(&scene.command(&[], &scene.planted).output().unwrap());
+    let (_, said) = code_and_stderr_of(&scene.command(&[], &scene.planted).output().unwrap());
     assert!(said.contains("could not be recorded") && said.contains("x/.git.disabled"), "{said}");
     fs::remove_file(scene.unfinished()).unwrap();
     assert_eq!(scene.next(), NOTHING);
@@ -177,7 +177,7 @@ fn a_volume_without_a_repository_needs_no_record() {
     fs::remove_dir_all(scene.repo.join(".git")).unwrap();
     let (code, said) = scene.next();
     assert!(code == Some(0) && !said.contains("could not be recorded"), "{said}");
-    // The twin: the same volume once it is one.
+    // Control: the same volume once it is a repository.
     done(&scene.repo, scene.root.path(), "git init -q");
     assert!(scene.next().1.contains("could not be recorded"));
 }
@@ -210,11 +210,11 @@ fn a_record_that_cannot_be_read_fails_the_next_run_and_is_named() {
 }
 
 #[test]
-fn where_no_variable_says_where_the_state_is_that_is_said() {
+fn missing_state_directory_is_reported() {
     let Some(scene) = Scene::new() else { return };
     let without = |script: &str| {
         let mut command = scene.command(&[], script);
-        told(&command.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap())
+        code_and_stderr_of(&command.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap())
     };
     let (code, said) = without("true");
     assert!(code == Some(0) && said.contains("could not be recorded") && said.contains("HOME"), "{said}");

@@ -1,8 +1,8 @@
-//! What git, Mercurial and others do outside after a run could write in a work tree: nothing that the run planted is
-//! obeyed, and version control inside works as ever.
+//! What git, Mercurial and others do outside after a run could write in a work tree: they obey nothing that the run planted,
+//! and version control inside works as usual.
 //!
-//! Every attack is carried out once without a sandbox first, where the payload must come to run: so each test shows that
-//! its victim is one.
+//! Every attack runs once without a sandbox first, where its payload must be executed: so each test shows that its victim is
+//! one.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -113,7 +113,7 @@ fn git_outside_obeys_nothing_that_a_run_planted() {
 }
 
 #[test]
-fn a_repository_that_is_mounted_at_another_place_is_protected_as_well() {
+fn repository_mounted_at_another_path_is_protected() {
     if !there("git") {
         return;
     }
@@ -163,7 +163,7 @@ fn a_link_that_was_there_before_and_those_of_the_tools_are_left() {
 
 /// A repository with a directory that is deeper than is looked at does not fail every run, and hides no link.
 #[test]
-fn a_repository_too_deep_to_be_searched_is_no_failure_of_later_runs() {
+fn repository_too_deep_to_search_fails_no_later_run() {
     if !there("git") {
         return;
     }
@@ -195,7 +195,7 @@ fn git_outside_obeys_no_repository_that_a_run_put_in_the_index() {
 }
 
 #[test]
-fn a_push_outside_goes_to_no_repository_whose_hooks_a_run_planted() {
+fn push_outside_runs_no_hooks_that_a_run_planted() {
     if there("git") {
         holds(PUSH);
     }
@@ -210,7 +210,7 @@ fn embedded(at: &Path) -> (std::path::PathBuf, String, std::path::PathBuf) {
 }
 
 #[test]
-fn a_repository_that_is_disabled_is_said_everywhere_and_can_be_had_back() {
+fn disabled_repository_is_reported_and_can_be_restored() {
     if !there("git") {
         return;
     }
@@ -251,7 +251,7 @@ fn a_repository_that_is_disabled_is_said_everywhere_and_can_be_had_back() {
 }
 
 #[test]
-fn a_name_that_the_program_chose_forges_no_line_and_gets_into_no_command() {
+fn name_chosen_by_the_program_forges_no_line_or_command() {
     if !there("git") {
         return;
     }

@@ -1,0 +1,170 @@
+//! Hints for mistyped input: options of docker, podman and bubblewrap, other names of environments, and typing errors.
+//!
+//! Turns a parser error into a refusal. Looks a word up along PATH where it stands in the place of a subcommand, and changes
+//! nothing.
+
+use clap::error::{ContextKind, ErrorKind};
+
+use crate::output::text::quoted;
+use crate::refusal::Refusal;
+
+/// Options of docker, podman and bubblewrap, and the equivalent of each.
+const OTHER_TOOLS: &[(&str, &str)] = &[
+    ("--rm", "leave it out: nothing of a run stays"),
+    ("-p", "nothing outside can reach the program; --network loopback lets its own processes talk to each other"),
+    (
+        "--publish",
+        "nothing outside can reach the program; --network loopback lets its own processes talk to each other",
+    ),
+    ("-u", "leave it out: the program runs as a user without rights; `-v SRC:DST:rw` says what it may write"),
+    ("--user", "leave it out: the program runs as a user without rights; `-v SRC:DST:rw` says what it may write"),
+    ("-m", "--memory SIZE"),
+    ("--memory-swap", "--memory SIZE, which holds for memory and swap together"),
+    ("--mount", "-v SRC:DST[:ro|rw|cow], or --tmpfs DST[:size=64m]"),
+    ("--bind", "-v SRC:DST:rw"),
+    ("--dev-bind", "-v SRC:DST:rw; the sandbox has a /dev of its own"),
+    ("--ro-bind", "-v SRC:DST"),
+    ("--overlay", "-v SRC:DST:cow"),
+    ("--dir", "--tmpfs DST"),
+    ("--dev", "leave it out: the sandbox has a /dev of its own"),
+    ("--proc", "leave it out: the sandbox has a /proc of its own"),
+    ("--privileged", "nothing is privileged here; name what is needed, such as -v SRC:DST:rw or --network host"),
+    ("--cap-add", "nothing is privileged here; name what is needed, such as -v SRC:DST:rw or --network host"),
+    ("--cap-drop", "leave it out: the program has no capabilities"),
+    ("--security-opt", "--seccomp LEVEL, --syscall-rule CALLS:ACTION"),
+    ("--env-file", "-e NAME=VALUE for each variable, or `variables` of a policy: --policy FILE"),
+    ("--setenv", "-e NAME=VALUE"),
+    ("--chdir", "-w DIR"),
+    ("--cwd", "-w DIR"),
+    ("--pids-limit", "--pids N"),
+    ("--ulimit", "--open-files N, --file-size SIZE, --cpu-time TIME, --pids N"),
+    ("--net", "--network MODE"),
+    ("--share-net", "--network host"),
+    ("--unshare-net", "leave it out: there is no network by default"),
+    ("--unshare-all", "leave it out: everything is its own by default"),
+    ("--die-with-parent", "leave it out: the program ends with this command"),
+    ("--name", "--id NAME"),
+    ("-d", "the command stays until the program ends; `&` of the shell puts it into the background"),
+    ("--detach", "the command stays until the program ends; `&` of the shell puts it into the background"),
+    ("--entrypoint", "the program is named behind the options: cofferdam run [OPTIONS] -- PROGRAM"),
+];
+
+/// Other names of environments.
+const ENVIRONMENTS: &[(&str, &str)] = &[
+    ("bash", "shell"),
+    ("sh", "shell"),
+    ("dash", "shell"),
+    ("zsh", "shell"),
+    ("js", "node"),
+    ("javascript", "node"),
+    ("nodejs", "node"),
+    ("py", "python"),
+    ("python3", "python"),
+];
+
+/// A parser error as a refusal. `words` are the arguments behind the command's own name; `subcommands` are the names of the
+/// subcommands.
+pub fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str]) -> Refusal {
+    let text = error.render().to_string();
+    let mut paragraphs = text.trim_start_matches("error: ").split("\n\n");
+    let message = paragraphs.next().unwrap_or_default().trim_end();
+    let tips = || text.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
+    let refusal = Refusal::new("arguments", message);
+    let known = match error.kind() {
+        ErrorKind::UnknownArgument => of(error, ContextKind::InvalidArg).and_then(|name| option(&name)),
+        ErrorKind::InvalidSubcommand => {
+            of(error, ContextKind::InvalidSubcommand).and_then(|name| program(&name, words, subcommands))
+        }
+        _ => None,
+    };
+    // The parser's advice to pass the option as a value is never what was meant here.
+    let close = || tips().find(|tip| !tip.starts_with("to pass")).map(str::to_owned);
+    let unknown = || of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    match known.or_else(close).or_else(|| unknown().map(|name| unknown_option(&name, words, subcommands))) {
+        Some(hint) => refusal.hint(hint),
+        None => refusal,
+    }
+}
+
+/// The lines about usage at the end of a parser error.
+pub fn usage_of(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let about_usage = |p: &&str| p.starts_with("Usage:") || p.starts_with("For more information");
+    let lines: Vec<&str> = text.split("\n\n").filter(about_usage).map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+/// The hint for a name of an environment that is not defined.
+pub fn environment(name: &str) -> Option<String> {
+    ENVIRONMENTS.iter().find(|(other, _)| *other == name).map(|(_, ours)| format!("cofferdam eval {ours}"))
+}
+
+fn of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    error.get(kind).map(ToString::to_string)
+}
+
+fn option(name: &str) -> Option<String> {
+    let name = name.split('=').next().unwrap_or(name);
+    OTHER_TOOLS.iter().find(|(other, _)| *other == name).map(|(_, instead)| (*instead).to_owned())
+}
+
+/// The hint for an option that the subcommand does not have, nor one like it: where an option of the program's belongs.
+fn unknown_option(name: &str, words: &[String], subcommands: &[&str]) -> String {
+    let command = words.first().map_or("", String::as_str);
+    let at = words.iter().position(|word| word == name);
+    let behind = at.and_then(|at| words.get(at + 1));
+    let environment = words.get(1).filter(|word| command == "eval" && !word.starts_with('-'));
+    match (command, environment, behind) {
+        ("eval", Some(environment), Some(code)) if matches!(name, "-c" | "-e" | "-r") => {
+            format!("the code itself is the argument: cofferdam eval {} {}", quoted(environment), quoted(code))
+        }
+        ("eval", Some(environment), _) if words.get(2).is_some_and(|code| std::path::Path::new(code).is_file()) => {
+            let rest: Vec<String> = words[3..].iter().map(|word| quoted(word)).collect();
+            format!("cofferdam eval {} --file {} -- {}", quoted(environment), quoted(&words[2]), rest.join(" "))
+        }
+        ("eval", ..) => format!(
+            "an argument of the code stands behind it: cofferdam eval ENVIRONMENT CODE -- {0}; code that begins with a \
+             dash goes in on standard input: cofferdam eval ENVIRONMENT -",
+            quoted(name)
+        ),
+        ("run", ..) => format!("an option of the program stands behind it: cofferdam run -- PROGRAM {}", quoted(name)),
+        ("skill", ..) if words.get(1).is_some_and(|action| action == "run") => {
+            format!("an argument of the skill stands behind --: cofferdam skill run NAME -- {}", quoted(name))
+        }
+        (command, ..) if subcommands.contains(&command) => format!("cofferdam {command} --help lists the options"),
+        _ => "cofferdam --help lists the commands".to_owned(),
+    }
+}
+
+/// The hint for a word in the place of a subcommand: a program, or a subcommand with another spelling.
+fn program(name: &str, words: &[String], subcommands: &[&str]) -> Option<String> {
+    if matches!(name, "exec" | "shell" | "validate" | "compile") {
+        let ours = match name {
+            "exec" if words.len() > 1 => return Some(run(&words[1..])),
+            "exec" => "cofferdam run -- PROGRAM [ARGS]...",
+            "shell" => "cofferdam eval shell -it",
+            "validate" => "cofferdam check FILE",
+            _ => "cofferdam export FILE.ncl",
+        };
+        return Some(ours.into());
+    }
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    if let Some(ours) = subcommands.iter().find(|ours| letters(ours) == letters(name)) {
+        return Some(format!("a similar subcommand exists: '{ours}'"));
+    }
+    let is_file = |path: &std::path::Path| path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let found = match name.contains('/') {
+        true => is_file(name.as_ref()),
+        false => std::env::split_paths(&std::env::var_os("PATH")?).any(|directory| is_file(&directory.join(name))),
+    };
+    found.then(|| run(words))
+}
+
+fn run(words: &[String]) -> String {
+    let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    format!("cofferdam run -- {}", line.join(" "))
+}

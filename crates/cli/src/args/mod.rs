@@ -1,0 +1,20 @@
+//! The arguments that subcommands have in common: their definition for clap, the table of policy options with the values
+//! that they take, and hints for mistyped input.
+//!
+//! ```text
+//! values ◀─ table (one row for each option) ─▶ draft (the policy under construction)
+//!             ▲
+//!          sandbox (arguments of `run` and `eval`)      config, profile (options of several subcommands)
+//! ```
+//!
+//! Parsing has no side effects: it starts nothing and reads no policy.
+
+pub mod config;
+pub mod draft;
+pub mod help;
+pub mod hints;
+pub mod option;
+pub mod profile;
+pub mod sandbox;
+pub mod table;
+pub mod values;

@@ -1,0 +1,28 @@
+//! Which directory holds the audit trail of a call. Opens nothing.
+
+use std::path::{Path, PathBuf};
+
+use crate::caller::Caller;
+use crate::refusal::Refusal;
+
+/// The default directory of the audit trail.
+///
+/// # Errors
+/// There is no home directory, and no variable names a directory.
+pub fn directory(caller: &Caller) -> Result<PathBuf, Refusal> {
+    if let Some(named) = caller.variable("COFFERDAM_AUDIT") {
+        return Ok(caller.absolute(named).into());
+    }
+    let state = caller.variable("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+    let home = || caller.homes.first().map(|home| Path::new(home).join(".local/state"));
+    state.or_else(home).map(|state| state.join("cofferdam/audit")).ok_or_else(|| {
+        Refusal::new("audit", "there is no home directory for the audit trail").hint("--dir DIR names another place")
+    })
+}
+
+/// The directory of the audit trail in which runs are recorded, absolute: the option's, or else the one of `$COFFERDAM_AUDIT`.
+/// `None` where neither is given: then runs are not recorded.
+pub fn named(option: Option<&String>, caller: &Caller) -> Option<String> {
+    let variable = || caller.variable("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty());
+    option.map(String::as_str).or_else(variable).map(|dir| caller.absolute(dir))
+}

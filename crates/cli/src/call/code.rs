@@ -1,0 +1,108 @@
+//! The code of an `eval`: an argument, standard input, a file, or none for an interactive session.
+//!
+//! Reads only what the arguments name. A code file is shown inside whatever the policy hides, so it may not be a credential.
+
+use std::io::Read as _;
+
+use clap::ArgMatches;
+use cofferdam_config::environments::{Code, credentials, deny_dot_names, deny_moved};
+use cofferdam_policy::Policy;
+use cofferdam_policy::paths::is_within;
+
+use crate::caller::Caller;
+use crate::output::text::quoted;
+use crate::refusal::Refusal;
+
+/// Longest code on standard input, bytes.
+const MAX_CODE_BYTES: u64 = 64 << 20;
+
+/// The code that the arguments name. `code` is the argument CODE; `stdin_open` says whether the program gets the caller's
+/// standard input, so that the call may be a session.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn from_arguments(
+    matches: &ArgMatches,
+    code: Option<&str>,
+    caller: &Caller,
+    stdin_open: bool,
+) -> Result<Code, Refusal> {
+    if let Some(file) = matches.get_one::<String>("file") {
+        let name = matches.get_one::<String>("environment").map_or("python", String::as_str);
+        return code_file(file, name, caller);
+    }
+    match code {
+        Some("-") => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().take(MAX_CODE_BYTES + 1).read_to_end(&mut bytes);
+            read.map_err(|e| Refusal::new("arguments", format!("cannot read the code from standard input: {e}")))?;
+            if bytes.len() as u64 > MAX_CODE_BYTES {
+                return Err(Refusal::new("arguments", "the code on standard input is longer than 64 MiB")
+                    .hint("put it into a file and use --file FILE"));
+            }
+            String::from_utf8(bytes).map(Code::Text).map_err(|e| {
+                let at = e.utf8_error().valid_up_to();
+                Refusal::new("arguments", format!("the code on standard input is not valid UTF-8 at byte {at}"))
+                    .hint("put it into a file and use --file FILE")
+            })
+        }
+        Some(code) => Ok(Code::Text(code.to_owned())),
+        None if stdin_open => Ok(Code::Interactive),
+        None => Err(Refusal::new("arguments", "no code to run")
+            .hint("give it as an argument, as - for standard input, as --file FILE, or start a session with -it")),
+    }
+}
+
+/// A code file. The path may be a symbolic link that a repository chose, so it may not lead to a credential, nor to a dot
+/// name of a home. A dot name that the caller writes itself is accepted.
+fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<Code, Refusal> {
+    let path = caller.absolute(file);
+    std::fs::metadata(file).map_err(|e| {
+        Refusal::new("arguments", format!("cannot read the code file {file}: {e}")).hint(match file {
+            "-" => "code on standard input: cofferdam eval ENVIRONMENT -",
+            _ => "--file takes the path of a file on this host; code itself is written without --file",
+        })
+    })?;
+    // A pipe of the shell (`/dev/fd/63`) has no other path.
+    let real = |path: &str| std::fs::canonicalize(path).ok().and_then(|real| real.to_str().map(str::to_owned));
+    let source = real(file).unwrap_or_else(|| path.clone());
+    let mut hidden = Policy::base();
+    hidden.command.cwd = Some(caller.cwd.clone());
+    hidden.filesystem.deny = credentials(&caller.homes);
+    deny_moved(&mut hidden, &caller.homes, |name| caller.variable(name));
+    let within =
+        |path: &str, entry: &String| is_within(path, entry) || real(entry).is_some_and(|entry| is_within(path, &entry));
+    let is_hidden = |path: &str, hidden: &Policy| hidden.filesystem.deny.iter().any(|entry| within(path, entry));
+    let credential = is_hidden(&source, &hidden);
+    if source != path {
+        deny_dot_names(&mut hidden, caller.around(), &[]);
+    }
+    if credential || (is_hidden(&source, &hidden) && !is_hidden(&path, &hidden)) {
+        let what = if credential { "a place of credentials" } else { "a hidden place of a home" };
+        let leads = if source == path { format!("is {what}") } else { format!("leads to {source}, {what}") };
+        return Err(Refusal::new("arguments", format!("the code file {file} {leads}")).hint(format!(
+            "if it is code: cofferdam eval {} - < {}",
+            quoted(environment),
+            quoted(&source)
+        )));
+    }
+    Ok(Code::File { path, source })
+}
+
+/// The code as text, for a program that is not a preset's interpreter; `None` for a session.
+///
+/// # Errors
+/// The code file cannot be read.
+pub fn text_of(code: Code) -> Result<Option<String>, Refusal> {
+    let path = match code {
+        Code::Text(text) => return Ok(Some(text)),
+        Code::Interactive => return Ok(None),
+        Code::File { source, .. } => source,
+    };
+    let unreadable = |why: String| Refusal::new("arguments", format!("cannot read the code file {path}: {why}"));
+    let metadata = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > MAX_CODE_BYTES {
+        return Err(unreadable("it is no regular file, or longer than 64 MiB".into()));
+    }
+    std::fs::read_to_string(&path).map(Some).map_err(|error| unreadable(error.to_string()))
+}

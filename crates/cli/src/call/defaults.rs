@@ -1,0 +1,55 @@
+//! What `run` allows by default, and the least limit of open files. Pure.
+
+use cofferdam_config::environments::credentials;
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Access, Backend, Mount, Policy, PolicyError, PolicyErrors, Root};
+
+use crate::caller::Caller;
+
+/// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program
+/// starts in another directory, so a denied working directory is left out.
+pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
+    let mut policy = Policy::base();
+    policy.filesystem.root = Root::Host;
+    policy.filesystem.deny = credentials(&caller.homes);
+    let denied = policy.filesystem.deny.iter().any(|path| is_within(&caller.cwd, path));
+    if !(elsewhere && denied) {
+        policy.command.cwd = Some(caller.cwd.clone());
+        // Bound onto itself, because it may lie below /tmp or a home that the host view hides. Not for `/`, nor for /dev,
+        // /proc and /sys, of which the sandbox has its own.
+        let own = caller.cwd == "/" || ["/dev", "/proc", "/sys"].iter().any(|own| is_within(&caller.cwd, own));
+        if !own {
+            policy.filesystem.mounts.push(Mount::Bind {
+                source: caller.cwd.clone(),
+                target: caller.cwd.clone(),
+                access: Access::ReadOnly,
+                exec: true,
+                optional: false,
+            });
+        }
+    }
+    policy
+}
+
+/// Open files that the setup of a sandbox needs under the program's limit: descriptors of its stages, and the seccomp
+/// notification listener. Each copy-on-write layer needs one more.
+const FILES_FOR_SETUP: u64 = 16;
+
+/// Refuses a limit of open files that the setup itself would exceed, for the backends that are set up under it.
+///
+/// # Errors
+/// The limit is too low.
+pub fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
+    let copied = |mount: &&Mount| matches!(mount, Mount::Bind { access: Access::CopyOnWrite, .. });
+    let least = FILES_FOR_SETUP + policy.filesystem.mounts.iter().filter(copied).count() as u64;
+    let given = policy.limits.open_files;
+    if given >= least || !matches!(policy.backend, Backend::Auto | Backend::Jail | Backend::Landlock) {
+        return Ok(());
+    }
+    Err(PolicyErrors(vec![PolicyError {
+        path: "$.limits.open_files".into(),
+        value: given.to_string(),
+        problem: "too few to set the sandbox up".into(),
+        accepted: format!("at least {least} with these volumes"),
+    }]))
+}

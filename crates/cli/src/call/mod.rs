@@ -1,0 +1,274 @@
+//! One call of `run` or `eval`: from parsed arguments to a complete, validated policy.
+//!
+//! ```text
+//! defaults, policy_file or profile ─▶ environment ─▶ options, in their order ─▶ code, preset ─▶ validated ─▶ Call
+//! ```
+//!
+//! Reads what the arguments name (policy file, code on standard input) and nothing else. Starts nothing but the evaluator of
+//! profiles and the builder of environments.
+
+pub mod audit_trail;
+pub mod code;
+pub mod defaults;
+pub mod environment;
+pub mod policy_file;
+pub mod preset;
+pub mod profile;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use cofferdam_config::environments::discover::Tree;
+use cofferdam_config::environments::{Passing, deny_dot_names, deny_moved, dress, eval_base};
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Backend, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
+
+use self::defaults::{require_open_files, run_defaults};
+use self::environment::Resolved;
+use self::policy_file::{Base, refused};
+use self::preset::Code;
+use crate::args::draft::Draft;
+use crate::args::option::{PolicyOption, Takes};
+use crate::args::table::POLICY_OPTIONS;
+use crate::caller::Caller;
+use crate::refusal::Refusal;
+
+/// A call that can be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What the sandbox may do: validated.
+    pub policy: Policy,
+    /// Whether the program gets a terminal.
+    pub tty: bool,
+    /// The directory that gets the changes of copy-on-write mounts, absolute.
+    pub keep_changes: Option<String>,
+    /// The audit trail in which the run is recorded, absolute.
+    pub audit_trail: Option<String>,
+    /// Names of variables whose values are removed from the records.
+    pub audit_secrets: Vec<String>,
+    /// The code of an `eval`, where it is short enough to be the name of a file by mistake.
+    pub perhaps_file: Option<String>,
+}
+
+/// Whether the command line gives this option.
+fn is_given(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
+}
+
+fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
+    matches.get_one::<String>(name).map(String::as_str)
+}
+
+/// The call that the arguments of `run` (`eval` is false) or `eval` describe, without a profile.
+///
+/// # Errors
+/// The arguments contradict each other, name what cannot be read, or do not make a valid policy.
+pub fn from_arguments(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) -> Result<Call, Refusal> {
+    from_base(matches, eval, caller, tree, None, None)
+}
+
+/// The same, starting from the policy of a profile, and in a defined environment.
+///
+/// # Errors
+/// As [`from_arguments`].
+pub fn from_base(
+    matches: &ArgMatches,
+    eval: bool,
+    caller: &Caller,
+    tree: &dyn Tree,
+    profile: Option<Base>,
+    environment: Option<&Resolved>,
+) -> Result<Call, Refusal> {
+    let flag = |name: &str| matches.get_flag(name);
+    let text = |name: &str| text(matches, name);
+    let code = if eval { text("code") } else { None };
+    require_consistent(matches, code)?;
+    // A policy file and a profile state by themselves what is denied.
+    let file = profile.as_ref().map(|profile| profile.origin.clone()).or_else(|| text("policy").map(str::to_owned));
+    let file = file.as_deref();
+    let mut base = base(matches, eval, caller, profile)?;
+    if file.is_none() && starts_outside_cwd(matches, caller) {
+        // The image or the directory rarely has the caller's working directory, a container cannot show every directory, and
+        // the program does not start there.
+        base.filesystem.mounts.clear();
+    }
+    let network_named = is_given(matches, "network");
+    if let Some(environment) = environment {
+        let variable = |name: &str| caller.variable(name).map(str::to_owned);
+        dress(&mut base, &environment.recipe, environment.project.as_ref(), &caller.homes, variable);
+    }
+    let base_mounts = base.filesystem.mounts.len();
+    let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false };
+    let given = apply_options(&mut draft, matches)?;
+    let direct = draft.direct;
+    let volumes: Vec<String> = draft.policy.filesystem.mounts[draft.base_mounts..]
+        .iter()
+        .filter_map(|mount| match mount {
+            Mount::Bind { source, .. } => Some(source.clone()),
+            Mount::Tmpfs { .. } => None,
+        })
+        .collect();
+    let mut policy = draft.policy;
+    if network_named && policy.network.mode != NetworkMode::Allowlist {
+        replace_network(&mut policy, matches);
+    }
+    // The network of a policy file is complete.
+    if text("policy").is_none() && !direct {
+        policy.go_by_hosts_proxy(|name| caller.variable(name).map(str::to_owned));
+    }
+    if flag("tty") {
+        policy.command.stdin = Stdin::Caller;
+        let env_given = given.iter().any(|o| o.long == "env");
+        if let Some(term) = caller.variable("TERM").filter(|_| !env_given) {
+            policy.command.variables.insert("TERM".into(), term.into());
+        }
+    }
+    if eval {
+        let code = code::from_arguments(matches, code, caller, policy.command.stdin == Stdin::Caller)?;
+        apply_code(&mut policy, matches, caller, tree, environment, code)?;
+    } else if let Some(words) = matches.get_many::<String>("program") {
+        policy.command.argv = words.cloned().collect();
+    } else if policy.command.argv.is_empty() {
+        return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
+    }
+    if file.is_none() {
+        if !policy.filesystem.deny.is_empty() {
+            deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
+        }
+        if policy.filesystem.root == Root::Host {
+            deny_dot_names(&mut policy, caller.around(), &volumes);
+        }
+    }
+    policy.validate().and_then(|()| require_open_files(&policy)).map_err(|errors| refused(&errors, &given, file))?;
+    let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
+    Ok(Call {
+        policy,
+        tty: flag("tty"),
+        keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
+        audit_trail: audit_trail::named(matches.get_one::<String>("audit-trail"), caller),
+        audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
+        perhaps_file: perhaps_file.map(str::to_owned),
+    })
+}
+
+/// Refuses two options that read standard input, or two that name the root view.
+fn require_consistent(matches: &ArgMatches, code: Option<&str>) -> Result<(), Refusal> {
+    let flag = |name: &str| matches.get_flag(name);
+    let stdin_users: Vec<&str> = [
+        (text(matches, "policy") == Some("-")).then_some("--policy -"),
+        (code == Some("-")).then_some("code from -"),
+        (flag("interactive") || flag("tty")).then_some("-i or -t"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if stdin_users.len() > 1 {
+        return Err(Refusal::new("arguments", format!("{} would both read standard input", stdin_users.join(" and ")))
+            .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
+    }
+    if is_given(matches, "image") && is_given(matches, "root") {
+        return Err(
+            Refusal::new("arguments", "--image and --root both say what / is inside").hint("leave one of them out")
+        );
+    }
+    Ok(())
+}
+
+/// The policy to which the options are applied: of the profile, of `--policy`, or the defaults.
+fn base(matches: &ArgMatches, eval: bool, caller: &Caller, profile: Option<Base>) -> Result<Policy, Refusal> {
+    Ok(match (profile, text(matches, "policy")) {
+        (Some(profile), _) => profile.policy,
+        (None, Some(path)) => policy_file::read(path)?,
+        (None, None) if eval => {
+            let shows_files = is_given(matches, "volume")
+                || is_given(matches, "root")
+                || text(matches, "image").is_some_and(|image| image.starts_with(['/', '.']));
+            eval_base(shows_files, &caller.homes)
+        }
+        (None, None) => run_defaults(caller, text(matches, "workdir").is_some()),
+    })
+}
+
+/// Whether the root view may lack the caller's working directory, and the program starts outside of it.
+fn starts_outside_cwd(matches: &ArgMatches, caller: &Caller) -> bool {
+    let workdir = text(matches, "workdir");
+    let other_root = text(matches, "root").is_some_and(|root| !matches!(root, "host" | "minimal" | "interpreter"))
+        || is_given(matches, "image");
+    let container = text(matches, "backend").and_then(Backend::from_name).is_some_and(Backend::is_container);
+    let outside = workdir.is_some_and(|dir| !is_within(&caller.absolute_inside(dir), &caller.cwd));
+    other_root && workdir.is_some() || container && outside
+}
+
+/// Drops the network lists of the policy file, because the mode of the command line replaces its mode. The lists of the
+/// command line stay, so that validation refuses them.
+fn replace_network(policy: &mut Policy, matches: &ArgMatches) {
+    let is_given = |name: &str| is_given(matches, name);
+    let before = std::mem::replace(&mut policy.network, Network::none());
+    policy.network = Network {
+        mode: before.mode,
+        allow: if is_given("allow") { before.allow } else { Vec::new() },
+        deny: if is_given("deny-host") { before.deny } else { Vec::new() },
+        methods: before.methods.filter(|_| is_given("methods")),
+        api: before.api.filter(|_| is_given("api")),
+        upstream_proxy: before.upstream_proxy.filter(|_| is_given("upstream-proxy")),
+        limits: if is_given("network-limit") { before.limits } else { NetworkLimits::default() },
+    };
+}
+
+/// Sets the policy's command to the interpreter of the environment with this code.
+fn apply_code(
+    policy: &mut Policy,
+    matches: &ArgMatches,
+    caller: &Caller,
+    tree: &dyn Tree,
+    environment: Option<&Resolved>,
+    code: Code,
+) -> Result<(), Refusal> {
+    let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
+    let image_given = is_given(matches, "image");
+    match environment.map(|environment| (&environment.recipe, &environment.recipe.passing)) {
+        // An image of the command line replaces the definition's root, and a root of the command line its image.
+        Some((_, Passing::Image(name))) if !is_given(matches, "root") => {
+            preset::apply_in_image(policy, name, code, &arguments)
+        }
+        Some((_, Passing::Preset(name))) if image_given => preset::apply_in_image(policy, name, code, &arguments),
+        Some((_, Passing::Preset(name) | Passing::Image(name))) => {
+            preset::apply(policy, caller, tree, name, code, &arguments)
+        }
+        Some((recipe, _)) => {
+            let passed = recipe.pass(policy, code::text_of(code)?, &arguments);
+            passed.map_err(|message| Refusal::new("arguments", message).split_hint())
+        }
+        None => {
+            let name = text(matches, "environment").unwrap_or_default();
+            match image_given {
+                true => preset::apply_in_image(policy, name, code, &arguments),
+                false => preset::apply(policy, caller, tree, name, code, &arguments),
+            }
+        }
+    }
+}
+
+/// Applies the options of the command line in their order, the late ones at the end. Returns those that were given.
+fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'static PolicyOption>, Refusal> {
+    let mut given: Vec<(usize, &'static PolicyOption, &str)> = Vec::new();
+    for option in POLICY_OPTIONS {
+        if matches.value_source(option.long) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let mut indices = matches.indices_of(option.long).into_iter().flatten();
+        if option.takes == Takes::Nothing {
+            given.push((indices.next_back().unwrap_or(0), option, ""));
+        } else {
+            let values = matches.get_many::<String>(option.long).into_iter().flatten();
+            given.extend(indices.zip(values).map(|(index, value)| (index, option, value.as_str())));
+        }
+    }
+    given.sort_by_key(|(index, option, _)| (option.late, *index));
+    for (_, option, value) in &given {
+        (option.apply)(draft, value)
+            .map_err(|message| Refusal::new("arguments", format!("--{}: {message}", option.long)).split_hint())?;
+        // A field that an option names becomes required. `--best-effort` is applied later and may undo that.
+        option.requires.iter().for_each(|field| draft.policy.require(*field));
+    }
+    Ok(given.into_iter().map(|(_, option, _)| option).collect())
+}

@@ -1,0 +1,37 @@
+//! `cofferdam audit keygen` and `checkpoint`: makes a signing key, and signs a trail as it ends now.
+
+use std::path::Path;
+
+use cofferdam_engine::audit::{self, Anchor, Key, Options, Trail};
+
+use super::errors::{refused, unreadable};
+use crate::output::stdout::{print, print_json};
+use crate::refusal::Refusal;
+
+/// Writes a new key into a file and prints its public part.
+pub fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
+    let key = Key::make(file).map_err(|e| refused(&e))?.public().text();
+    if json { print_json(&serde_json::json!({ "key": key })) } else { print(&format!("{key}\n")) }.map(|()| 0)
+}
+
+/// Signs the trail with a key, and reports the checkpoint to the anchor.
+pub fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, Refusal> {
+    let file = key.ok_or_else(|| {
+        Refusal::new("arguments", "a checkpoint needs a key").hint("cofferdam audit checkpoint --key audit.key")
+    })?;
+    let key = Key::read(Path::new(&file)).map_err(|e| refused(&e))?;
+    let anchor = anchor.map(Anchor::parse).transpose().map_err(|e| Refusal::new("arguments", e))?;
+    // Opening the trail would create it.
+    std::fs::metadata(dir).map_err(|e| unreadable(dir, &e))?;
+    let options = Options { key: Some(key), anchor, of_others: true, ..Options::default() };
+    let trail = Trail::open(dir, options).map_err(|e| refused(&e))?;
+    let Some(link) = trail.checkpoint().map_err(|e| refused(&e))? else {
+        return Err(Refusal::new("audit", format!("there is no record in {}", dir.display())));
+    };
+    if json {
+        print_json(&serde_json::json!({ "record": link.seq, "hash": audit::hex(&link.hash) }))
+    } else {
+        print(&format!("record {}: {}\n", link.seq, audit::hex(&link.hash)))
+    }
+    .map(|()| 0)
+}

@@ -1,0 +1,32 @@
+//! `cofferdam environment build`: builds the flake reference of an environment.
+
+use cofferdam_config::environments::{Kind, recipe};
+use cofferdam_engine::{Engine, Expected};
+
+use super::row::{Host, Row};
+use crate::call::environment::{self, Building, surroundings};
+use crate::caller::Caller;
+use crate::output::stdout::print_json;
+use crate::refusal::Refusal;
+
+/// Builds the flake reference of an environment, also if it was built before.
+pub fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+    let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
+    if !matches!(found.kind, Kind::Reference(_) | Kind::Flake { .. }) {
+        if let Some(reason) = found.unavailable() {
+            return Err(environment::unusable(name, &found, &reason, configuration));
+        }
+        return Err(Refusal::new(
+            "arguments",
+            format!("the environment `{name}` is no flake reference: there is nothing to build"),
+        ));
+    }
+    let (one, built) = environment::built(found, caller, Building::Anew, false)?;
+    recipe(&one, built.as_deref()).map_err(|reason| environment::unusable(name, &one, &reason, configuration))?;
+    if json {
+        let engine = Engine::for_own_process(Expected::Anything);
+        let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };
+        print_json(&Row::of(&one, None, &host))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,299 @@
+//! `cofferdam mcp install`: adds the server to the configuration of an MCP client, or removes it.
+//!
+//! ```text
+//! read ─▶ edit (cofferdam_config) ─▶ show the diff ─▶ ask ─▶ check that it is unchanged ─▶ back up ─▶ replace
+//! ```
+//!
+//! Everything else in the file stays; an unchanged file is not written.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_config::clients::{Client, NAMES, Platform, removed, with};
+
+use super::server_program;
+use crate::args::config::config_option;
+use crate::caller::Caller;
+use crate::output::stderr;
+use crate::output::stdout::print;
+use crate::output::text::printable;
+use crate::refusal::Refusal;
+
+/// Longest configuration that is accepted, bytes.
+const LONGEST: u64 = 64 << 20;
+
+/// The arguments of `mcp install`.
+pub fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new("install")
+        .about("Put the server into a client's configuration")
+        .after_help(
+            "What changes is shown first, and asked about. The file before is kept beside it; comments and everything \
+             else in it stay.",
+        )
+        .arg(
+            Arg::new("client")
+                .long("client")
+                .value_name("CLIENT")
+                .required(true)
+                .value_parser(NAMES)
+                .help("Whose configuration"),
+        )
+        .arg(config_option())
+        .arg(
+            Arg::new("name")
+                .long("name")
+                .value_name("NAME")
+                .default_value("cofferdam")
+                .help("What the server is called there"),
+        )
+        .arg(flag("project", "Into the configuration of the project in this directory, for all who share it"))
+        .arg(flag("remove", "Take it out again"))
+        .arg(flag("dry-run", "Show what would change, and write nothing"))
+        .arg(flag("yes", "Do not ask").short('y'))
+}
+
+/// Installs or removes the server, and returns the exit code.
+pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+    let word = matches.get_one::<String>("client").map_or("", String::as_str);
+    let Some(client) = Client::from_name(word) else {
+        return Err(Refusal::new("arguments", format!("no client is called '{word}'")));
+    };
+    let name = matches.get_one::<String>("name").map_or("cofferdam", String::as_str);
+    if !cofferdam_config::environments::is_name(name) {
+        let message = format!("{name:?} is no name of a server");
+        return Err(Refusal::new("arguments", message).hint(cofferdam_config::environments::NAME_ACCEPTED));
+    }
+    let project = matches.get_flag("project");
+    let named = file_of(client, word, project, caller)?;
+    let file = resolve_link(&named)?;
+    let old = read(&file)?;
+    let edited = if matches.get_flag("remove") {
+        removed(&old.text, client.key(), name)
+    } else {
+        let mut arguments = vec!["mcp".to_owned()];
+        if let Some(config) = matches.get_one::<String>("config") {
+            arguments.extend(["--config".to_owned(), caller.absolute(config)]);
+        }
+        with(&old.text, client.key(), name, &client.entry(&program(project)?, &arguments))
+    };
+    let place = file.display();
+    let new = edited.map_err(|error| {
+        Refusal::new("client", format!("{place}: {error}")).hint("correct the file, or put the server into it by hand")
+    })?;
+    if new == old.text {
+        stderr::write(&printable(&format!("{place}: nothing to change\n")));
+        return Ok(0);
+    }
+    let shown = printable(&format!("{place}\n{}", difference(&old.text, &new)));
+    if matches.get_flag("dry-run") {
+        print(&shown)?;
+        return Ok(0);
+    }
+    stderr::write(&shown);
+    if !matches.get_flag("yes") && !confirm()? {
+        stderr::write("nothing was written\n");
+        return Ok(1);
+    }
+    write(&file, &old, &new)?;
+    if !matches.get_flag("remove") {
+        let config = matches.get_one::<String>("config").map(|config| caller.absolute(config));
+        let config = config.filter(|config| !Path::new(config).is_file());
+        let config = config.map(|config| format!("{config} is not there\nhint: config.example.toml has every form"));
+        for missing in config.into_iter().chain(server_program::missing(caller)) {
+            stderr::write(&printable(&format!("the server cannot start yet: {missing}\n")));
+        }
+    }
+    Ok(0)
+}
+
+fn file_of(client: Client, word: &str, project: bool, caller: &Caller) -> Result<PathBuf, Refusal> {
+    if project {
+        let file = client.project_file().ok_or_else(|| {
+            Refusal::new("arguments", format!("{word} has no configuration of a project")).hint("leave out --project")
+        })?;
+        return Ok(Path::new(&caller.cwd).join(file));
+    }
+    let home = caller.homes.first().map(String::as_str);
+    client.user_file(Platform::here(), home, &caller.variables).ok_or_else(|| {
+        Refusal::new("client", format!("without a home directory {word} has no configuration")).hint("set HOME")
+    })
+}
+
+/// How the client starts this program: by its path, because desktop clients do not have a shell's PATH; in a project by its
+/// name, because the configuration is shared with other machines.
+fn program(project: bool) -> Result<String, Refusal> {
+    if project {
+        return Ok("cofferdam".into());
+    }
+    let own = std::env::current_exe()
+        .map_err(|error| Refusal::new("client", format!("this program cannot tell its own path: {error}")))?;
+    own.to_str().map(str::to_owned).ok_or_else(|| Refusal::new("client", "this program's path is not UTF-8"))
+}
+
+fn io_refusal(what: &str, file: &Path, error: &std::io::Error) -> Refusal {
+    Refusal::new("client", format!("cannot {what} {}: {error}", file.display()))
+}
+
+/// The file, or the target of a symbolic link that belongs to the user.
+fn resolve_link(file: &Path) -> Result<PathBuf, Refusal> {
+    match std::fs::symlink_metadata(file) {
+        Ok(found) if found.is_symlink() => {
+            if found.uid() != rustix::process::geteuid().as_raw() {
+                let message = format!("{} is a link that somebody else made", file.display());
+                return Err(Refusal::new("client", message).hint("look at where it leads, and make it your own"));
+            }
+            std::fs::canonicalize(file).map_err(|error| io_refusal("follow", file, &error))
+        }
+        _ => Ok(file.to_owned()),
+    }
+}
+
+/// The file before the edit; without a mode where it does not exist.
+struct Before {
+    text: String,
+    mode: Option<u32>,
+}
+
+fn read(file: &Path) -> Result<Before, Refusal> {
+    let opened = match OpenOptions::new().read(true).custom_flags(nonblocking()).open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Before { text: String::new(), mode: None });
+        }
+        Err(error) => return Err(io_refusal("read", file, &error)),
+    };
+    let found = opened.metadata().map_err(|error| io_refusal("look at", file, &error))?;
+    if !found.is_file() || found.len() > LONGEST {
+        let message = format!("{} is no regular file of at most 64 MiB", file.display());
+        return Err(Refusal::new("client", message));
+    }
+    let mut text = String::new();
+    opened.take(LONGEST).read_to_string(&mut text).map_err(|error| io_refusal("read", file, &error))?;
+    Ok(Before { text, mode: Some(found.permissions().mode() & 0o777) })
+}
+
+/// Opening a FIFO would wait for its other end.
+fn nonblocking() -> i32 {
+    rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
+}
+
+fn confirm() -> Result<bool, Refusal> {
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Refusal::new("arguments", "nobody can be asked here: nothing was written").hint("--yes, or --dry-run")
+        );
+    }
+    stderr::write("write this? [y/N] ");
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| Refusal::new("client", format!("cannot read the answer: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Makes a backup beside the file, and replaces the file atomically.
+fn write(file: &Path, old: &Before, new: &str) -> Result<(), Refusal> {
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(directory).map_err(|error| io_refusal("make", directory, &error))?;
+    // Clients write this file too: what was shown must be what is replaced.
+    let now = read(file)?;
+    if now.text != old.text || now.mode != old.mode {
+        let message = format!("{} was changed meanwhile: nothing was written", file.display());
+        return Err(Refusal::new("client", message).hint("call it again"));
+    }
+    let beside = |end: &str| PathBuf::from(format!("{}{end}", file.display()));
+    let create = |path: &Path, mode: u32, text: &str| -> std::io::Result<()> {
+        let mut created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        created.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        created.write_all(text.as_bytes())?;
+        created.sync_all()
+    };
+    let mode = old.mode.unwrap_or(0o600);
+    if old.mode.is_some() {
+        let backup = (1..1000).map(|number| beside(&format!(".backup-{number}"))).find(|path| !path.exists());
+        let backup = backup.ok_or_else(|| {
+            Refusal::new("client", "there are 999 files kept already").hint("remove some that end in .backup-NUMBER")
+        })?;
+        create(&backup, mode, &old.text).map_err(|error| io_refusal("write", &backup, &error))?;
+        stderr::write(&printable(&format!("what was there is kept in {}\n", backup.display())));
+    }
+    let temporary = beside(&format!(".new-{}", std::process::id()));
+    let done = create(&temporary, mode, new)
+        .and_then(|()| std::fs::rename(&temporary, file))
+        .and_then(|()| File::open(directory)?.sync_all());
+    done.map_err(|error| {
+        let left = std::fs::remove_file(&temporary).is_err() && temporary.exists();
+        let refusal = io_refusal("write", file, &error);
+        if left { refusal.hint(format!("remove {}", temporary.display())) } else { refusal }
+    })?;
+    stderr::write(&printable(&format!("{} is written; clients read it when they start\n", file.display())));
+    Ok(())
+}
+
+/// Longest line that is shown whole, characters: a file without line breaks is one line, and may hold secrets.
+const LONGEST_LINE: usize = 200;
+/// Characters of a longer line that are shown before and behind the change.
+const CONTEXT: usize = 20;
+
+/// `text`, or where it has too long a line, the part in which it differs from `other`.
+fn changed_part(text: &str, other: &str) -> String {
+    if text.lines().all(|line| line.chars().count() <= LONGEST_LINE) {
+        return text.to_owned();
+    }
+    let (text, other): (Vec<char>, Vec<char>) = (text.chars().collect(), other.chars().collect());
+    let same = text.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    let most = text.len().min(other.len()) - same;
+    let behind = text.iter().rev().zip(other.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let (from, to) = (same.saturating_sub(CONTEXT), (text.len() - behind + CONTEXT).min(text.len()));
+    let dots = |cut: bool| if cut { "…" } else { "" };
+    format!("{}{}{}", dots(from > 0), text[from..to].iter().collect::<String>(), dots(to < text.len()))
+}
+
+/// The changed lines, with three lines of context; of long lines, the changed part.
+fn difference(old: &str, new: &str) -> String {
+    const AROUND: usize = 3;
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let most = old.len().min(new.len()) - start;
+    let end = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let mut out = String::new();
+    let mut add = |sign: char, text: &str| {
+        text.lines().for_each(|line| out += &format!("{sign} {}\n", line.replace('\t', "    ")))
+    };
+    let around = |lines: &[&str]| lines.iter().map(|line| changed_part(line, line) + "\n").collect::<String>();
+    let whole = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let (less, more) = (whole(&old[start..old.len() - end]), whole(&new[start..new.len() - end]));
+    add(' ', &around(&old[start.saturating_sub(AROUND)..start]));
+    add('-', &changed_part(&less, &more));
+    add('+', &changed_part(&more, &less));
+    add(' ', &around(&old[old.len() - end..(old.len() - end + AROUND).min(old.len())]));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diff_shows_changed_lines_with_context() {
+        let old = "a\nb\nc\nd\ne\n";
+        assert_eq!(difference(old, "a\nb\nc\nx\nd\ne\n"), "  a\n  b\n  c\n+ x\n  d\n  e\n");
+        assert_eq!(difference(old, "a\nb\nc\nx\ne\n"), "  a\n  b\n  c\n- d\n+ x\n  e\n");
+        assert_eq!(difference("", "a\n"), "+ a\n");
+        assert_eq!(difference("a\na\n", "a\na\na\n"), "  a\n  a\n+ a\n");
+    }
+
+    #[test]
+    fn diff_of_a_one_line_file_shows_only_the_change() {
+        let file = |servers: &str| {
+            format!("{{\"key\":\"secret\",{}\"servers\":{{{servers}}},\"b\":\"secret\"}}", " ".repeat(300))
+        };
+        let shown = difference(&file(""), &file("\"cofferdam\":1"));
+        assert!(shown.contains("+ …") && shown.contains("\"servers\":{\"cofferdam\":1}"), "{shown}");
+        assert!(!shown.contains("\"key\"") && shown.lines().all(|line| line.chars().count() < 80), "{shown}");
+        assert_eq!(difference("a\nb\n", "a\n\nb\n"), "  a\n+ \n  b\n");
+    }
+}

@@ -1,0 +1,110 @@
+//! One call of `cofferdam skill`: its arguments, the caller, the registry, and the audit trail in which it is recorded.
+
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use cofferdam_config::skills::{Registry, SkillError, Spec};
+use cofferdam_engine::audit::{Options, Trail};
+
+use crate::call::audit_trail;
+use crate::caller::Caller;
+use crate::refusal::Refusal;
+
+/// Exit code when a skill is refused.
+pub const SKILL_REFUSED: i32 = 1;
+
+/// A call of `skill`, as all actions need it.
+pub struct Invocation<'m> {
+    pub matches: &'m ArgMatches,
+    pub caller: &'m Caller,
+    pub registry: Registry,
+}
+
+impl Invocation<'_> {
+    /// The call of these arguments.
+    ///
+    /// # Errors
+    /// No registry is named, and there is no home directory.
+    pub fn of<'m>(matches: &'m ArgMatches, caller: &'m Caller) -> Result<Invocation<'m>, Refusal> {
+        let named = matches.get_one::<String>("registry").map(|given| PathBuf::from(caller.absolute(given)));
+        let registry = Registry::at(named.map_or_else(|| default_registry(caller), Ok)?);
+        Ok(Invocation { matches, caller, registry })
+    }
+
+    /// The value of an option or argument.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.matches.get_one::<String>(name).map(String::as_str)
+    }
+
+    /// Whether a flag is given.
+    pub fn flag(&self, name: &str) -> bool {
+        self.matches.get_flag(name)
+    }
+
+    /// The value of an option as an absolute path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(|given| self.caller.absolute(given).into())
+    }
+
+    /// The argument of the action. `form` is its placeholder in the help.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn what(&self, form: &str) -> Result<&str, Refusal> {
+        let action = self.text("action").unwrap_or_default();
+        self.text("what").ok_or_else(|| {
+            Refusal::new("arguments", format!("{action} takes a {form}"))
+                .hint(format!("cofferdam skill {action} {form}"))
+        })
+    }
+
+    /// The skill, and perhaps the version, that the action is about.
+    ///
+    /// # Errors
+    /// It is missing or has the wrong form.
+    pub fn spec(&self) -> Result<Spec, Refusal> {
+        self.what("NAME")?
+            .parse()
+            .map_err(|error: String| Refusal::new("arguments", error).hint("cofferdam skill list"))
+    }
+
+    /// The directory of the audit trail.
+    ///
+    /// # Errors
+    /// None is named, and there is no home directory.
+    pub fn trail_directory(&self) -> Result<PathBuf, Refusal> {
+        self.path("audit-trail").map_or_else(|| audit_trail::directory(self.caller), Ok)
+    }
+
+    /// The audit trail, open: an action that cannot be recorded is not performed.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn trail(&self) -> Result<Trail, Refusal> {
+        let directory = self.trail_directory()?;
+        Trail::open(&directory, Options::default())
+            .map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
+    }
+}
+
+/// The default directory of the registry.
+fn default_registry(caller: &Caller) -> Result<PathBuf, Refusal> {
+    if let Some(named) = caller.variable("COFFERDAM_SKILLS").filter(|named| !named.is_empty()) {
+        return Ok(caller.absolute(named).into());
+    }
+    let data = caller.variable("XDG_DATA_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+    let home = || caller.homes.first().map(|home| Path::new(home).join(".local/share"));
+    data.or_else(home).map(|data| data.join("cofferdam/skills")).ok_or_else(|| {
+        Refusal::new("skill", "there is no home directory for the registry").hint("--registry DIR names another place")
+    })
+}
+
+/// The faults of a skill as a refusal. `code` is its exit code where the skill is refused.
+pub fn refused(error: &SkillError, code: i32) -> Refusal {
+    let mut refusal = Refusal::new("skill", error.to_string());
+    refusal.hint = error.hint();
+    match error {
+        SkillError::Refused(_) => refusal.code(code),
+        _ => refusal,
+    }
+}

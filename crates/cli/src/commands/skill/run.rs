@@ -1,0 +1,287 @@
+//! `cofferdam skill run`: runs the registered content of a skill, under a policy that both its manifest and the operator allow.
+//!
+//! Every run is recorded in the audit trail.
+
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use cofferdam_config::skills::exchange::Exchange;
+use cofferdam_config::skills::operator::SandboxConfig;
+use cofferdam_config::skills::policy::{LimitsFrom, image_program, names_program, policy};
+use cofferdam_config::skills::{Code, SkillError};
+use cofferdam_engine::Engine;
+use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
+use cofferdam_engine::audited_run::About;
+use cofferdam_engine::backends::container::ImageCommand;
+use cofferdam_policy::{Backend, Field, FileIdentity, Policy, PolicyErrors, Root};
+use rustix::fs::{Mode, OFlags};
+use serde_json::{Map, Value};
+
+use super::invocation::{Invocation, refused};
+use super::rootfs;
+use crate::call::Call;
+use crate::call::policy_file::read_text;
+use crate::execute::execute_about;
+use crate::outcome::presentation::Presentation;
+use crate::outcome::refusal_report::print_as_outcome;
+use crate::refusal::{REFUSED, Refusal};
+
+/// Runs a skill and returns the exit code. A call that asks for one JSON value gets one, whatever is refused.
+pub fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, Refusal> {
+    let presentation = Presentation::of_skill(invocation.matches);
+    match execute(invocation, engine, presentation) {
+        Err(refusal) if (presentation.json || presentation.result) && !refusal.is_unwritten() => {
+            print_as_outcome(&refusal, presentation)
+        }
+        done => done,
+    }
+}
+
+fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentation) -> Result<i32, Refusal> {
+    let spec = invocation.spec()?;
+    let mut operator = match invocation.path("config") {
+        None => SandboxConfig::default(),
+        Some(path) => operator(&path)?,
+    };
+    let (versioned, kept) = match invocation.registry.runnable(&spec) {
+        Ok(runnable) => runnable,
+        Err(error) => return Err(record_refused(invocation, &spec.name, &error)),
+    };
+    let files = kept.files.to_str().ok_or_else(|| Refusal::new("skill", "the registry's path is not UTF-8"))?;
+    let arguments: Vec<String> = invocation.matches.get_many("args").into_iter().flatten().cloned().collect();
+    if let Some(image) = operator.image.clone().filter(|image| !image.starts_with('/'))
+        && !names_program(&kept.manifest, &operator)
+    {
+        operator.command = Some(image_command(invocation, engine, &image, &arguments)?);
+    }
+    let mut policy = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
+        Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
+            .hint("correct the fields of --config FILE: docs/skills.md tells each, and cofferdam skill show NAME what the skill asks for")
+    })?;
+    let exchange = exchange_of(invocation, presentation.dry_run)?;
+    exchange.grant(&kept.manifest, &mut policy).map_err(|errors| {
+        let message = format!("the skill is not given these files:\n  {}", indented(&errors));
+        Refusal::new("policy", message).hint("cofferdam skill show NAME says what its manifest asks for")
+    })?;
+    // Whether it is a directory or a tarball is known only on the host.
+    if let Root::Directory(path) = &policy.filesystem.root {
+        let there = std::fs::metadata(path).map_err(|error| {
+            Refusal::new("policy", format!("the image {path} of the operator's configuration cannot be used: {error}"))
+                .hint("--config FILE: image = \"/path/to/rootfs\", a directory or a tarball that is there; or leave image out")
+        })?;
+        if there.is_file() {
+            policy.filesystem.root = Root::Image(path.clone());
+        } else {
+            let kept = [
+                ("the skills' registry", invocation.registry.directory().to_owned()),
+                ("the audit trail", invocation.trail_directory()?),
+            ];
+            rootfs::require_no_secrets(path, &invocation.caller.homes, &kept)?;
+        }
+    }
+    policy.backend = invocation.text("backend").and_then(Backend::from_name).unwrap_or_default();
+    for given in invocation.matches.get_many::<String>("best-effort").into_iter().flatten() {
+        best_effort(&mut policy, given)?;
+    }
+    if let Root::Image(image) = policy.filesystem.root.clone() {
+        match policy.backend {
+            Backend::Auto => policy.backend = container_for(&image, &policy, engine)?,
+            backend if backend.is_container() => {}
+            _ => return Err(needs_container(&image, "").hint(IMAGE_HINT)),
+        }
+    }
+    let limits_from = LimitsFrom::of(&kept.manifest, &operator);
+    let mut facts = exchange_facts(&exchange, &mut policy);
+    facts.insert("limitsFrom".into(), serde_json::to_value(limits_from).unwrap_or_default());
+    facts.insert("skillVersion".into(), versioned.version.into());
+    facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
+    let about = About { skill: Some(spec.name), facts };
+    let call = Call {
+        policy,
+        tty: false,
+        keep_changes: exchange.output,
+        audit_trail: Some(invocation.trail_directory()?.to_string_lossy().into_owned()),
+        audit_secrets: invocation.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
+        perhaps_file: None,
+    };
+    execute_about(engine, call, invocation.caller, presentation, about)
+}
+
+const IMAGE_HINT: &str =
+    "--backend docker, podman or oci; or --config FILE with image = \"/path/to/rootfs\", a directory, or without image";
+
+fn needs_container(image: &str, why: &str) -> Refusal {
+    Refusal::new("policy", format!("the image {image} of the operator's configuration needs a container backend{why}"))
+}
+
+/// The first backend that can run this image here: Docker or Podman for a reference, an OCI runtime for a tarball.
+fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<Backend, Refusal> {
+    let candidates: &[Backend] =
+        if image.starts_with('/') { &[Backend::Oci] } else { &[Backend::Docker, Backend::Podman] };
+    let mut reasons = String::new();
+    for backend in candidates {
+        let mut policy = policy.clone();
+        policy.backend = *backend;
+        match engine.prepare(&policy) {
+            Ok(_) => return Ok(*backend),
+            Err(failure) => reasons.push_str(&format!("\n  {}: {}", backend.name(), failure.message)),
+        }
+    }
+    Err(needs_container(image, &format!(", and none can run it here:{reasons}"))
+        .hint("cofferdam doctor says which backends there are; cofferdam skill run --backend docker NAME asks for one"))
+}
+
+/// The image's own command, with these arguments.
+fn image_command(
+    invocation: &Invocation<'_>,
+    engine: &Engine,
+    image: &str,
+    arguments: &[String],
+) -> Result<Vec<String>, Refusal> {
+    let named = invocation.text("backend").and_then(Backend::from_name).unwrap_or_default();
+    let candidates = match named {
+        Backend::Auto => vec![Backend::Docker, Backend::Podman],
+        backend if backend.is_container() => vec![backend],
+        _ => return Err(needs_container(image, "").hint(IMAGE_HINT)),
+    };
+    let mut reasons = String::new();
+    for backend in candidates {
+        match engine.image_command(backend, image) {
+            Ok(ImageCommand { entry_point, arguments: own }) => {
+                return image_program(entry_point, own, arguments).ok_or_else(|| {
+                    Refusal::new(
+                        "policy",
+                        format!("nothing says what to run: neither the skill, nor its image {image}"),
+                    )
+                    .hint("--config FILE with command = [\"python3\", \"main.py\"], a program inside")
+                });
+            }
+            Err(failure) => reasons.push_str(&format!("\n  {}: {}", backend.name(), failure.message)),
+        }
+    }
+    Err(needs_container(image, &format!(", and none can say what it runs:{reasons}"))
+        .hint("cofferdam doctor says which backends there are; or --config FILE with command, a program inside"))
+}
+
+/// The files that the call exchanges with the skill. Each input must be an existing file, because the sandbox mounts it.
+fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<Exchange, Refusal> {
+    let given = invocation.matches.get_many::<String>("input").into_iter().flatten();
+    let input: Vec<String> = given.map(|file| invocation.caller.absolute(file)).collect();
+    for file in &input {
+        let reason = match std::fs::metadata(file) {
+            Ok(there) if there.is_file() => continue,
+            Ok(_) => "it is not a regular file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        return Err(Refusal::new("arguments", format!("cannot show the skill {file}: {reason}"))
+            .hint("--input FILE, once for each file"));
+    }
+    let output = invocation.text("output").map(|directory| invocation.caller.absolute(directory));
+    // A run creates the directory; a dry run does not.
+    let output_missing = dry_run && output.as_ref().is_some_and(|directory| !Path::new(directory).exists());
+    Ok(Exchange { input, output, output_missing, stdin: invocation.flag("interactive") })
+}
+
+/// Most input files that a record names.
+const MOST_INPUTS: usize = 64;
+/// Longest input file that is hashed for the record, bytes.
+const LONGEST_HASHED: u64 = 16 << 20;
+
+/// The facts about exchanged files in the record of the start: the name inside and the size of each input, its hash unless it
+/// is large, and the directory of the output. Puts the inode of each input into the policy, so that exactly the hashed file
+/// is mounted.
+fn exchange_facts(exchange: &Exchange, policy: &mut Policy) -> Map<String, Value> {
+    let mut facts = Map::new();
+    if !exchange.input.is_empty() {
+        let named = exchange.input.iter().take(MOST_INPUTS).map(|path| input_fact(path, policy)).collect();
+        facts.insert("input".into(), Value::Array(named));
+        facts.insert("inputCount".into(), exchange.input.len().into());
+    }
+    if let Some(directory) = &exchange.output {
+        facts.insert("output".into(), directory.as_str().into());
+    }
+    facts
+}
+
+fn input_fact(path: &str, policy: &mut Policy) -> Value {
+    let mut fact = serde_json::json!({ "name": path.rsplit('/').next().unwrap_or_default() });
+    // Non-blocking, because the file may have been replaced by a FIFO.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(std::fs::File::from) else { return fact };
+    let Some(about) = file.metadata().ok().filter(std::fs::Metadata::is_file) else { return fact };
+    let identity = FileIdentity { device: about.dev(), inode: about.ino() };
+    policy.filesystem.identities.insert(path.to_owned(), identity);
+    let bytes = about.len();
+    fact["bytes"] = bytes.into();
+    let mut content = Vec::new();
+    if bytes <= LONGEST_HASHED
+        && file.take(LONGEST_HASHED + 1).read_to_end(&mut content).is_ok_and(|read| read as u64 == bytes)
+    {
+        fact["sha256"] = hex(&sha256(&content)).into();
+    }
+    fact
+}
+
+/// The refusal of a skill that may not run. Records it.
+fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -> Refusal {
+    let mut refusal = refused(error, REFUSED);
+    let code = error.codes().first().map_or("registry_failed", |code: &Code| code.name());
+    let message: String = error.to_string().chars().take(8000).collect();
+    let entry =
+        Entry::new("sandbox_error").skill(name).with("error", message).with("step", code).with("exitCode", REFUSED);
+    let recorded = invocation.trail().and_then(|trail| {
+        trail.append(entry, Durability::Durable).map_err(|error| Refusal::new("audit", error.to_string()))
+    });
+    if let Err(unrecorded) = recorded {
+        refusal.message = format!("{}\nthis could not be recorded: {}", refusal.message, unrecorded.message);
+    }
+    refusal
+}
+
+fn operator(path: &Path) -> Result<SandboxConfig, Refusal> {
+    let shown = path.display();
+    let text = read_text(&path.to_string_lossy())
+        .map_err(|error| Refusal::new("policy", format!("cannot read the operator's configuration {shown}: {error}")))?
+        .map_err(|_| Refusal::new("policy", format!("the operator's configuration {shown} is too long")))?;
+    SandboxConfig::decode(&text).map_err(|errors| {
+        Refusal::new("policy", format!("the operator's configuration {shown} is refused:\n  {}", indented(&errors)))
+    })
+}
+
+fn indented(errors: &PolicyErrors) -> String {
+    errors.to_string().replace('\n', "\n  ")
+}
+
+/// Applies `--best-effort`, which takes only limits: files and network of a skill are always enforced in full.
+fn best_effort(policy: &mut Policy, given: &str) -> Result<(), Refusal> {
+    for name in given.split(',') {
+        let limits = Field::ALL.iter().filter(|field| field.name().starts_with("limits."));
+        let meant: Vec<Field> = limits.filter(|field| name == "limits" || field.name() == name).copied().collect();
+        if meant.is_empty() {
+            return Err(Refusal::new("arguments", format!("--best-effort: `{name}` is no limit"))
+                .hint("--best-effort=limits.memory_mb, or --best-effort for all of them"));
+        }
+        meant.into_iter().for_each(|field| policy.allow_partial(field));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashed_input_file_is_the_one_that_is_mounted() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("note.txt");
+        std::fs::write(&file, "hello").unwrap();
+        let path = file.to_str().unwrap().to_owned();
+        let mut policy = Policy::base();
+        let facts = exchange_facts(&Exchange { input: vec![path.clone()], ..Exchange::default() }, &mut policy);
+        assert_eq!(facts["input"][0]["sha256"], hex(&sha256(b"hello")));
+        let about = std::fs::metadata(&file).unwrap();
+        let identity = FileIdentity { device: about.dev(), inode: about.ino() };
+        assert_eq!(policy.filesystem.identities.get(&path), Some(&identity));
+    }
+}

@@ -1,0 +1,35 @@
+//! What `--dry-run` prints: everything that is known before a run starts. Data only.
+
+use cofferdam_engine::audited_run::About;
+use cofferdam_engine::{Enforcement, Prepared};
+use cofferdam_policy::Policy;
+use serde::Serialize;
+
+use crate::call::Call;
+
+/// The output of `--dry-run`.
+#[derive(Serialize)]
+pub struct DryRun<'a> {
+    policy: &'a Policy,
+    backend: &'a str,
+    backend_reason: &'a str,
+    enforcement: &'a Enforcement,
+    plan: serde_json::Value,
+    /// Of a skill: the facts that the record of its start adds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skill: Option<&'a serde_json::Map<String, serde_json::Value>>,
+}
+
+impl<'a> DryRun<'a> {
+    /// The output for a prepared call.
+    pub fn of(call: &'a Call, prepared: &'a Prepared, about: &'a About) -> DryRun<'a> {
+        DryRun {
+            policy: &call.policy,
+            backend: prepared.backend(),
+            backend_reason: prepared.backend_reason(),
+            enforcement: prepared.enforcement(),
+            plan: prepared.plan_json(),
+            skill: about.skill.as_ref().map(|_| &about.facts),
+        }
+    }
+}

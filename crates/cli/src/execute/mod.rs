@@ -1,0 +1,199 @@
+//! Executes a call: prepares its policy, runs the sandbox with the command's own streams, signals and terminal, and reports
+//! the outcome.
+//!
+//! Decides nothing about the sandbox. The program's output is copied unchanged; the command's messages go to standard error,
+//! or into the one JSON value on standard output.
+
+mod dry_run;
+mod keep_changes;
+mod recording;
+mod signals;
+
+use std::mem::ManuallyDrop;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use cofferdam_engine::audit::Trail;
+use cofferdam_engine::audited_run::About;
+use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome, Output};
+use cofferdam_policy::Stdin;
+
+use self::dry_run::DryRun;
+use self::keep_changes::ChangesDirectory;
+use self::signals::Signals;
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::failure;
+use crate::outcome::presentation::{Presentation, exit_code};
+use crate::outcome::run_report::{report_failure, report_outcome};
+use crate::outcome::{explain, skill_hints};
+use crate::output::stderr::print_error;
+use crate::output::stdout::print_json;
+use crate::output::{stream, terminal};
+use crate::refusal::{REFUSED, Refusal};
+
+/// What copying the program's output has found.
+#[derive(Default, Clone)]
+struct Copied {
+    /// The errno of a write that failed although the reader is there, 0 for none.
+    lost: Arc<AtomicI32>,
+    /// Whether the output asked a terminal for an answer.
+    asked: Arc<AtomicBool>,
+}
+
+/// Runs the call and returns the exit code.
+///
+/// # Errors
+/// The run cannot be started as the call asks for, or its result cannot be written.
+pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+    execute_about(engine, call, caller, presentation, About::default())
+}
+
+/// The same for a run whose records state more than its policy, such as the run of a skill.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_about(
+    engine: &Engine,
+    mut call: Call,
+    caller: &Caller,
+    presentation: Presentation,
+    about: About,
+) -> Result<i32, Refusal> {
+    let is_skill = about.skill.is_some();
+    let explain = |failure: &mut Failure, call: &Call| {
+        explain::explain(failure, &call.policy, caller);
+        if is_skill {
+            skill_hints::replace_hint(failure);
+        }
+    };
+    require_terminal(&call, presentation)?;
+    if presentation.dry_run {
+        return match engine.prepare(&call.policy) {
+            Ok(prepared) => print_json(&DryRun::of(&call, &prepared, &about)).map(|()| 0),
+            Err(mut failure) => {
+                explain(&mut failure, &call);
+                report_failure(failure, presentation)
+            }
+        };
+    }
+    let trail = recording::open(&call, Some(caller).filter(|_| is_skill))?;
+    let changes = call.keep_changes.as_deref().map(ChangesDirectory::create).transpose().map_err(|refusal| {
+        if is_skill {
+            refusal.hint("name a directory that is empty or does not exist yet: --output DIR")
+        } else {
+            refusal
+        }
+    })?;
+    let signals = Signals::catch(call.tty)?;
+    let copied = Copied::default();
+    let io = io(&call, presentation, &signals, &copied, changes.as_ref())?;
+    let prepared = match engine.prepare(&call.policy) {
+        // The process ends with this call: freeing a large policy before would only take time.
+        Ok(prepared) => ManuallyDrop::new(prepared),
+        Err(mut failure) => {
+            explain(&mut failure, &call);
+            return report_failure(failure, presentation);
+        }
+    };
+    let raw = match call.tty.then(terminal::Raw::enter).transpose() {
+        Ok(raw) => raw,
+        Err(refusal) => {
+            drop(ManuallyDrop::into_inner(prepared));
+            return Err(refusal);
+        }
+    };
+    let (mut outcome, unrecorded) = match &trail {
+        None => (prepared.run(io), None),
+        Some(trail) => recording::run(&prepared, io, &call, trail, about)?,
+    };
+    if copied.asked.load(Ordering::Relaxed) {
+        terminal::discard_answers();
+    }
+    drop(raw);
+    let changes_lost = match (&changes, &mut call.keep_changes) {
+        (Some(changes), Some(named)) => changes.locate(named, &mut outcome),
+        _ => false,
+    };
+    drop(changes);
+    if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
+        explain(failure, &call);
+    }
+    let code = match (signals.caught(), &unrecorded) {
+        (_, Some(refusal)) => refusal.code,
+        (0, None) if (changes_lost || leaves_repository(&outcome)) && exit_code(&outcome) == 0 => REFUSED,
+        (0, None) => exit_code(&outcome),
+        (signal, None) => 128 + signal,
+    };
+    if let Some(refusal) = unrecorded {
+        print_error(&refusal.message, refusal.hint.as_deref());
+    }
+    if let Some(failure) = outcome.error.as_ref().filter(|_| changes_lost) {
+        print_error(&failure.message, failure.hint.as_deref());
+    }
+    let warning = trail.as_ref().and_then(Trail::warning);
+    let code = report_outcome(&outcome, code, &call, presentation, is_skill, warning)?;
+    Ok(if presentation.json || presentation.result { code } else { report_lost_output(&copied, code) })
+}
+
+/// Refuses a terminal where the call cannot have one.
+fn require_terminal(call: &Call, presentation: Presentation) -> Result<(), Refusal> {
+    if call.tty && presentation.json {
+        return Err(Refusal::new("arguments", "-t and --json exclude each other").hint("leave one of them out"));
+    }
+    if call.tty && !presentation.dry_run { terminal::require() } else { Ok(()) }
+}
+
+/// The streams, the terminal and the signals of the run.
+fn io(
+    call: &Call,
+    presentation: Presentation,
+    signals: &Signals,
+    copied: &Copied,
+    changes: Option<&ChangesDirectory>,
+) -> Result<Io, Refusal> {
+    Ok(Io {
+        input: match call.policy.command.stdin {
+            Stdin::Caller => Input::Fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| {
+                Refusal::new("arguments", format!("cannot pass standard input on: {e}")).hint("leave out -i")
+            })?),
+            Stdin::Closed | Stdin::Text(_) => Input::Closed,
+        },
+        output: if presentation.json || presentation.result {
+            Output::Capture
+        } else {
+            let wall = Duration::from_millis(call.policy.limits.wall_ms);
+            let Copied { lost, asked } = copied.clone();
+            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked)))
+        },
+        terminal: call.tty.then(terminal::size),
+        cancel: signals.cancel.clone(),
+        resize: signals.resized.clone().map(|resized| -> Box<dyn FnMut() -> Option<(u16, u16)> + Send> {
+            Box::new(move || {
+                let changed = resized.swap(false, Ordering::Relaxed);
+                changed.then(terminal::size).map(|size| (size.rows, size.columns))
+            })
+        }),
+        keep_changes: changes.zip(call.keep_changes.as_deref()).map(|(changes, named)| changes.path(named)),
+        ..Io::default()
+    })
+}
+
+/// Whether the program left a repository that git outside of the sandbox would obey, which is not a success.
+fn leaves_repository(outcome: &Outcome) -> bool {
+    outcome.error.as_ref().is_some_and(|failure| failure::is_repositories(failure) && failure.code != 0)
+}
+
+/// Reports output that could not be copied, and returns the exit code of the command.
+fn report_lost_output(copied: &Copied, code: i32) -> i32 {
+    let lost = copied.lost.load(Ordering::Relaxed);
+    if lost == 0 {
+        return code;
+    }
+    let error = std::io::Error::from_raw_os_error(lost);
+    print_error(&format!("cannot pass the program's output on: {error}; some of it is lost"), None);
+    // A program may ignore the broken pipe and exit with 0, but its output is not complete.
+    if code == 0 { REFUSED } else { code }
+}

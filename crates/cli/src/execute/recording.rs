@@ -1,0 +1,63 @@
+//! The audit trail of a run: opens it, with the secrets that are removed from records, and runs a sandbox with its records.
+//!
+//! A run whose start cannot be recorded does not start.
+
+use std::path::Path;
+
+use cofferdam_engine::audit::{Options, Secrets, Trail};
+use cofferdam_engine::audited_run::{About, Unrecorded};
+use cofferdam_engine::{Io, Outcome, Prepared};
+
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::refusal::Refusal;
+
+/// The trail in which a run is recorded, if there is one. For a skill, `further` is the caller, whose variables may be secrets
+/// too: the program does not have them, but their values may reach it in other ways.
+///
+/// # Errors
+/// A variable of `--audit-secret` does not exist, or the trail cannot be opened.
+pub fn open(call: &Call, further: Option<&Caller>) -> Result<Option<Trail>, Refusal> {
+    let Some(dir) = &call.audit_trail else { return Ok(None) };
+    let api = call.policy.network.api.as_ref();
+    let value = |name: &String| {
+        let own = call.policy.command.variables.get(name).cloned();
+        let url = || api.filter(|api| api.variable == *name).map(|api| api.url.to_text());
+        let callers = || further.and_then(|caller| caller.variable(name)).map(str::to_owned);
+        own.or_else(url).or_else(callers).map(|value| (name.clone(), value))
+    };
+    if let Some(name) = call.audit_secrets.iter().find(|name| value(name).is_none()) {
+        let (whose, hint) = match further {
+            None => ("of the program's", format!("-e {name}=VALUE, or -e {name}")),
+            Some(_) => ("of yours or the skill's", format!("{name}=VALUE cofferdam skill run …")),
+        };
+        return Err(Refusal::new("arguments", format!("--audit-secret {name} is no variable {whose}")).hint(hint));
+    }
+    let secrets = Secrets::new(call.audit_secrets.iter().filter_map(value));
+    let trail = Trail::open(Path::new(dir), Options { secrets, ..Options::default() });
+    trail.map(Some).map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
+}
+
+/// Runs a sandbox with its records. The refusal beside the outcome is for a run whose end could not be recorded, which is not
+/// a success.
+///
+/// # Errors
+/// The start could not be recorded, and nothing ran.
+pub fn run(
+    prepared: &Prepared,
+    io: Io,
+    call: &Call,
+    trail: &Trail,
+    about: About,
+) -> Result<(Outcome, Option<Refusal>), Refusal> {
+    let refusal = |e: &Unrecorded| Refusal::new("audit", e.to_string()).split_hint();
+    match prepared.run_recorded(io, &call.policy, trail, about) {
+        Ok(outcome) => Ok((outcome, None)),
+        Err(e @ Unrecorded::Start(_)) => Err(refusal(&e)),
+        Err(e) => {
+            let refusal = refusal(&e);
+            let Unrecorded::End(outcome, _) = e else { return Err(refusal) };
+            Ok((*outcome, Some(refusal)))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Explains why a program did not start. Looks at the host, and only after a failure.
+//!
+//! The kernel returns EACCES for a directory, for a file without execute permission, and for every path below a directory
+//! that may not be searched. This distinguishes them where the path inside is one of the host's.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use cofferdam_engine::{Failure, Step};
+use cofferdam_policy::{Access, Field, Mount, Policy, Root, paths::is_within};
+
+use crate::caller::Caller;
+use crate::failure::{is_exec, is_mount_of, is_unexplained_exec};
+use crate::output::text::quoted;
+
+/// Improves the message, the hint and the code of a failure to start the policy's program.
+pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
+    if is_mount_of(failure, &caller.cwd) {
+        explain_cwd(failure, policy, caller);
+    }
+    let Some(program) = policy.command.argv.first().filter(|_| is_exec(failure)) else { return };
+    if failure.code == 126 {
+        explain_eacces(failure, policy, program);
+    }
+    if failure.code == 127
+        && let Some(hint) = not_found(program, policy, caller)
+    {
+        failure.hint = Some(hint);
+    }
+}
+
+/// For a container that cannot show the working directory, which is shown by default.
+fn explain_cwd(failure: &mut Failure, policy: &Policy, caller: &Caller) {
+    let shown = |mount: &Mount| matches!(mount, Mount::Bind { source, target, access: Access::ReadOnly, .. } if *source == caller.cwd && *target == caller.cwd);
+    if policy.backend.is_container() && policy.filesystem.mounts.iter().any(shown) {
+        let further = failure.hint.take().map(|hint| format!("; {hint}")).unwrap_or_default();
+        failure.hint = Some(format!(
+            "that is the working directory, which is shown without -w: start with -w /, or elsewhere{further}"
+        ));
+    }
+}
+
+/// For EACCES. The message stays as it is where no other cause is known.
+fn explain_eacces(failure: &mut Failure, policy: &Policy, program: &str) {
+    if !is_unexplained_exec(failure) {
+        return;
+    }
+    let inside = if program.contains('/') {
+        let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
+        Path::new(policy.command.cwd.as_deref().unwrap_or(home)).join(program)
+    } else {
+        let path = policy.command.variables.get("PATH").map_or("", String::as_str);
+        let named = |directory: &str| format!("{directory}/{program}");
+        let there = |inside: &String| host_path(policy, inside).is_none_or(|shown| shown.path.exists());
+        let Some(first) = path.split(':').filter(|d| d.starts_with('/')).map(named).find(there) else {
+            failure.code = 127;
+            failure.message = format!("{program}: not found on the sandbox's PATH");
+            failure.hint = Some("name its path, set PATH with -e PATH=..., or mount its directory with -v".into());
+            return;
+        };
+        PathBuf::from(first)
+    };
+    let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
+    if let Some((path, entry)) = on_deny_list(policy, &inside, &shown) {
+        let leads = if path == inside { String::new() } else { format!("it leads to {}, which is ", path.display()) };
+        failure.message = format!("{program}: {leads}denied by {entry} in filesystem.deny");
+        failure.hint = Some(format!("run a program that lies elsewhere, or leave out --deny {}", quoted(entry)));
+        return;
+    }
+    let metadata = shown.path.metadata();
+    if metadata.as_ref().is_ok_and(Metadata::is_dir) {
+        failure.message = format!("{program}: is a directory, and no program");
+        failure.hint = None;
+        return;
+    }
+    let above = shown.path.ancestors().skip(1).filter(|above| above.starts_with(&shown.from) && above.is_dir());
+    let closed = above.filter(|above| !is_searchable(above, shown.mounted)).last().map(Path::to_owned);
+    let closed = closed.or_else(|| closed_behind(&shown, policy));
+    let why = match (&metadata, closed) {
+        (Ok(file), None) => {
+            let executable = file.permissions().mode() & 0o111 != 0;
+            failure.hint = match mount_without_exec(policy, &inside) {
+                Some(option) if executable => {
+                    failure.message =
+                        format!("{program}: not executable inside the sandbox: it lies on a writable mount");
+                    Some(format!("let programs on it be executed: {option}"))
+                }
+                Some(option) => Some(format!(
+                    "chmod +x {}, or name its interpreter; and let programs on the mount be executed: {option}",
+                    quoted(&shown.path.to_string_lossy())
+                )),
+                None if executable => Some("name its interpreter, or look at the one that its first line names".into()),
+                None => Some(format!("chmod +x {}, or name its interpreter", quoted(&shown.path.to_string_lossy()))),
+            };
+            return;
+        }
+        (_, Some(closed)) => format!("the sandbox's user may not enter {}", closed.display()),
+        (Err(_), None) => "it does not exist, or is out of reach".to_owned(),
+    };
+    failure.message = format!("{program}: cannot be reached inside the sandbox: {why}");
+    failure.hint = Some("mount its directory where everybody may enter, such as -v DIR:/mnt, and name it there".into());
+}
+
+/// The denied path of a program, and the entry of the policy that denies it. The path is the one that was named, or the one to
+/// which links lead on the host.
+fn on_deny_list<'p>(policy: &'p Policy, inside: &Path, shown: &HostPath) -> Option<(PathBuf, &'p str)> {
+    let named: [PathBuf; 2] = [inside.components().collect(), shown.path.clone()];
+    named.into_iter().chain(std::fs::canonicalize(&shown.path)).find_map(|path| {
+        let entry = policy.filesystem.deny.iter().find(|entry| path.starts_with(entry))?;
+        Some((path, entry.as_str()))
+    })
+}
+
+/// The directory above the target of a link that the sandbox's user may not search.
+fn closed_behind(shown: &HostPath, policy: &Policy) -> Option<PathBuf> {
+    let real = std::fs::canonicalize(&shown.path).ok().filter(|real| *real != shown.path)?;
+    let again = host_path(policy, real.to_str()?)?;
+    let above = again.path.ancestors().skip(1).filter(|above| above.starts_with(&again.from) && above.is_dir());
+    above.filter(|above| !is_searchable(above, again.mounted)).last().map(Path::to_owned)
+}
+
+/// The option that allows programs to be executed on the mount at this path, where it forbids that.
+fn mount_without_exec(policy: &Policy, inside: &Path) -> Option<String> {
+    let inside = inside.to_str()?;
+    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()))?;
+    match mount {
+        Mount::Bind { source, target, access: Access::ReadWrite, exec: false, .. } => {
+            Some(format!("-v {}", quoted(&format!("{source}:{target}:rw,exec"))))
+        }
+        Mount::Bind { source, target, access: Access::CopyOnWrite, exec: false, .. } => {
+            Some(format!("-v {}", quoted(&format!("{source}:{target}:cow,exec"))))
+        }
+        Mount::Tmpfs { target, exec: false, .. } => Some(format!("--tmpfs {}", quoted(&format!("{target}:exec")))),
+        _ => None,
+    }
+}
+
+/// Whether the sandbox's user may search a directory. Called by root, that user is the owner only of what is `mounted`; called
+/// by another user, it is that user.
+fn is_searchable(directory: &Path, mounted: bool) -> bool {
+    let me = rustix::process::geteuid();
+    let is_me = |m: &Metadata| m.uid() == me.as_raw() && (mounted || !me.is_root());
+    directory.metadata().is_ok_and(|m| m.mode() & if is_me(&m) { 0o100 } else { 0o001 } != 0)
+}
+
+/// A path of the host that is visible inside.
+struct HostPath {
+    path: PathBuf,
+    /// The root of the mount or view on the host: directories above it do not matter.
+    from: PathBuf,
+    /// Whether a mount of the policy shows it, and not the root view.
+    mounted: bool,
+}
+
+/// The path of the host at a path inside; `None` where the sandbox has files of its own.
+fn host_path(policy: &Policy, inside: &str) -> Option<HostPath> {
+    let below = |from: &str, at: &str, mounted| {
+        let rest = inside.strip_prefix(at)?.trim_start_matches('/');
+        let path = if rest.is_empty() { PathBuf::from(from) } else { Path::new(from).join(rest) };
+        Some(HostPath { path, from: from.into(), mounted })
+    };
+    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()));
+    match (mount, &policy.filesystem.root) {
+        (Some(Mount::Bind { source, target, .. }), _) => below(source, target, true),
+        (Some(_), _) => None,
+        // The sandbox's own, whatever the host has there.
+        (None, _) if ["/tmp", "/dev", "/proc", "/run"].iter().any(|own| is_within(inside, own)) => None,
+        (None, Root::Host) => below("/", "/", false),
+        (None, Root::Directory(root)) => below(root, "/", false),
+        (None, Root::Minimal | Root::Interpreter | Root::Image(_)) => None,
+    }
+}
+
+fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> {
+    let is_field = |name: &str| {
+        let group = |field: &Field| field.name().split_once('.').is_some_and(|(group, _)| group == name);
+        Field::ALL.iter().any(|field| field.name() == name || group(field))
+    };
+    let fields = program.split(',').all(|name| is_field(name) || name.starts_with("limits."));
+    if fields && !program.is_empty() {
+        return Some(format!("if a field was meant, it stands behind `=`: --best-effort={program}"));
+    }
+    if program.contains(char::is_whitespace) {
+        let line = program.trim();
+        if line.chars().any(char::is_control) {
+            return Some(
+                "that is one word with several lines in it; as a script: cofferdam eval shell --file FILE".into(),
+            );
+        }
+        return Some(format!(
+            "that is one word with spaces in it; without the quotes: cofferdam run -- {line}; as a line of shell: \
+             cofferdam eval shell {}",
+            quoted(line)
+        ));
+    }
+    if let Root::Image(image) = &policy.filesystem.root {
+        // A program of that name on this host says nothing about an image.
+        return Some(format!("{image} has no such program there: name its path in the image, or use another image"));
+    }
+    if program.contains('/') {
+        return None;
+    }
+    let found = caller.variable("PATH")?.split(':').filter(|d| d.starts_with('/')).find_map(|directory| {
+        let path = format!("{directory}/{program}");
+        std::fs::metadata(&path).is_ok_and(|m| m.is_file()).then_some(path)
+    })?;
+    Some(format!("the sandbox has a PATH of its own; name the program as {found}, or give it yours with -e PATH"))
+}

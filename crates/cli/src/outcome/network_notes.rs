@@ -1,0 +1,178 @@
+//! Notes about the network: hosts that no rule allows, why the gateway refused a connection, and connections that failed.
+//! Pure: outcome in, text out.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use cofferdam_engine::network_address::{Special, not_offered, special};
+use cofferdam_engine::network_event::{Event, Kind, Reason};
+use cofferdam_engine::{Evidence, Outcome, Violation};
+
+/// Most reasons, and most options in a hint, for one refusal.
+const MOST_REASONS: usize = 5;
+
+/// Kinds of addresses that are not named in notes: documentation uses them as placeholders.
+const PLACEHOLDERS: [Special; 2] = [Special::Documentation, Special::Benchmark];
+
+/// Names that container engines give to the host, and `localhost`, which is the sandbox itself inside.
+const HOST_NAMES: &[&str] =
+    &["localhost", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
+
+/// A host that the program tried to reach and that no rule allows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnlistedHost {
+    /// Its name, or its address as rules write it.
+    host: String,
+    /// Its address, where the program used no name.
+    address: Option<IpAddr>,
+    /// The ports that the program tried; none where it only resolved the name.
+    ports: BTreeSet<u16>,
+    /// The objects of its violations.
+    objects: BTreeSet<String>,
+    /// The number of attempts.
+    times: u64,
+}
+
+impl UnlistedHost {
+    /// Whether the violation is about this host.
+    pub fn is_object_of(&self, violation: &Violation) -> bool {
+        violation.evidence == Evidence::Gateway && violation.object.as_ref().is_some_and(|o| self.objects.contains(o))
+    }
+
+    /// The note about it.
+    pub fn text(&self) -> String {
+        let times = if self.times > 1 { format!(", {} times", self.times) } else { String::new() };
+        let kind = self.address.and_then(not_offered).or_else(|| {
+            let address = self.address?;
+            let known = special(address).filter(|special| !PLACEHOLDERS.contains(special))?;
+            Some(format!("{address} is {known}"))
+        });
+        let kind = kind.map_or(String::new(), |kind| format!(": {kind}"));
+        format!("refused: {}{}{times}{kind}", self.host, ports(&self.ports))
+    }
+
+    /// The option that allows it. None for the address of a cloud's metadata service, which gives out credentials.
+    pub fn hint(&self) -> Option<String> {
+        if HOST_NAMES.contains(&self.host.as_str()) {
+            return Some(hint_for_host_loopback(self.ports.first().copied()));
+        }
+        let is_offered = self.address.and_then(not_offered).is_none();
+        is_offered.then(|| format!("--allow {}", self.entry()))
+    }
+
+    /// The entry that allows it, with no more ports than the program tried.
+    fn entry(&self) -> String {
+        let is_web = self.ports.iter().all(|port| [80, 443].contains(port));
+        // An IPv6 address is in brackets only before a port.
+        let host = if is_web { self.host.trim_matches(['[', ']']) } else { &self.host };
+        format!("{host}{}", if is_web { String::new() } else { ports(&self.ports) })
+    }
+}
+
+/// The option for a server on the host's loopback, and its address inside.
+fn hint_for_host_loopback(port: Option<u16>) -> String {
+    let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    format!("--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL")
+}
+
+fn ports(ports: &BTreeSet<u16>) -> String {
+    let list: Vec<String> = ports.iter().map(u16::to_string).collect();
+    if list.is_empty() { String::new() } else { format!(":{}", list.join(",")) }
+}
+
+/// The host of an event as rules write it; and the same with its port, as violations name it.
+fn host_and_object(event: &Event) -> Option<(String, String)> {
+    let host = match (&event.host, event.address) {
+        (Some(host), _) => host.clone(),
+        (None, Some(IpAddr::V6(address))) => format!("[{address}]"),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => return None,
+    };
+    let object = event.port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    Some((host, object))
+}
+
+/// The reason of an event and its detail, on one line.
+fn reason(event: &Event) -> Option<String> {
+    let words = event.reason?.words();
+    Some(match event.detail.as_deref().map(|detail| detail.replace('\n', "; ")) {
+        // The detail repeats the reason and adds the address.
+        Some(detail) if event.reason == Some(Reason::AddressNotPublic) => detail,
+        Some(detail) if detail != words => format!("{words}: {detail}"),
+        _ => words.to_owned(),
+    })
+}
+
+/// Why the gateway refused it, behind a colon; and the options that allow it where only the address is refused.
+pub fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>) {
+    let (mut reasons, mut entries): (Vec<String>, Vec<String>) = Default::default();
+    let events = outcome.network.iter().flat_map(|network| &network.events);
+    for event in events.filter(|e| e.kind == Kind::Refused && violation.evidence == Evidence::Gateway) {
+        let is_about = host_and_object(event).is_some_and(|(_, object)| violation.object.as_ref() == Some(&object));
+        // A refusal without a rule belongs to the field that would need one.
+        if !is_about || event.rule.as_ref().is_some_and(|rule| *rule != violation.field) {
+            continue;
+        }
+        reasons.extend(reason(event).filter(|why| !reasons.contains(why)));
+        entries.extend(address_option(event).filter(|entry| !entries.contains(entry)));
+    }
+    reasons.truncate(MOST_REASONS);
+    entries.truncate(MOST_REASONS);
+    let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
+    (why, (!entries.is_empty()).then(|| entries.join(" ")))
+}
+
+/// The option that allows a refused address, which is not public, with its port. None for addresses that no rule makes
+/// reachable, and for those that give out a machine's credentials.
+fn address_option(event: &Event) -> Option<String> {
+    let (address, port) = (event.address?.to_canonical(), event.port?);
+    if event.reason == Some(Reason::AddressNotPublic) && address.is_loopback() {
+        return Some(hint_for_host_loopback(Some(port)));
+    }
+    (event.reason == Some(Reason::AddressNotPublic) && not_offered(address).is_none())
+        .then(|| format!("--allow {}", std::net::SocketAddr::new(address, port)))
+}
+
+/// Allowed connections that failed, each with the number of attempts.
+pub fn failed_connections(outcome: &Outcome) -> Vec<(String, u64)> {
+    let mut list: Vec<(String, u64)> = Vec::new();
+    for event in outcome.network.iter().flat_map(|network| &network.events) {
+        // A server may reset a connection at any time, and its client reports that.
+        let is_reported = event.kind == Kind::Failed && event.reason != Some(Reason::Reset);
+        let Some(((_, object), why)) = host_and_object(event).zip(reason(event)).filter(|_| is_reported) else {
+            continue;
+        };
+        let text = format!("{object}: {why}");
+        match list.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, times)) => *times += event.count,
+            None => list.push((text, event.count)),
+        }
+    }
+    list
+}
+
+/// The hosts that no rule allows and that a violation names, in the order of their first attempts.
+pub fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
+    let mut hosts: Vec<UnlistedHost> = Vec::new();
+    let events = outcome.network.iter().flat_map(|network| &network.events);
+    for event in events.filter(|e| matches!(e.reason, Some(Reason::NotAllowed | Reason::PortNotAllowed))) {
+        let Some((host, object)) = host_and_object(event) else { continue };
+        let is_about = |v: &Violation| v.evidence == Evidence::Gateway && v.object.as_ref() == Some(&object);
+        if !outcome.violations.iter().any(is_about) {
+            continue;
+        }
+        let known = hosts.iter_mut().find(|known| known.host == host);
+        let entry = match known {
+            Some(known) => known,
+            None => {
+                let address = event.address.filter(|_| event.host.is_none()).map(|address| address.to_canonical());
+                hosts.push(UnlistedHost { host, address, ports: BTreeSet::new(), objects: BTreeSet::new(), times: 0 });
+                hosts.last_mut().expect("it was pushed")
+            }
+        };
+        entry.ports.extend(event.port);
+        entry.objects.insert(object);
+        entry.times += event.count;
+    }
+    hosts
+}

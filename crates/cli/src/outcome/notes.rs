@@ -1,0 +1,183 @@
+//! The notes on standard error after a run: limits, refusals, truncated output and changed files. Pure: outcome in, notes out,
+//! but for [`file_for_code`].
+
+use cofferdam_engine::{Ending, Outcome, Violation};
+use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
+
+use super::network_notes::{failed_connections, reasons, unlisted_hosts};
+use crate::args::option::Takes;
+use crate::args::table::POLICY_OPTIONS;
+use crate::call::Call;
+use crate::failure;
+
+/// Most violations, and most changed files, with a note of their own.
+const MOST: usize = 5;
+/// Most refused hosts with a note of their own.
+const MOST_HOSTS: usize = 20;
+
+/// One line about a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What happened.
+    pub text: String,
+    /// The option that changes it.
+    pub hint: Option<String>,
+}
+
+/// The notes for an outcome, the most important first; none for a run without incidents.
+pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |text: String, hint: Option<String>| notes.push(Note { text, hint });
+    if let Some(failure) = &outcome.error {
+        note(failure.message.clone(), failure.hint.clone());
+    }
+    match (outcome.outcome, outcome.limit) {
+        (Ending::TimedOut, _) => {
+            let seconds = call.policy.limits.wall_ms as f64 / 1000.0;
+            note(format!("stopped after {seconds} s, the wall limit"), Some("--timeout TIME".into()));
+        }
+        (Ending::LimitExceeded, limit) => {
+            let limit = limit.unwrap_or(Field::Memory);
+            note(format!("stopped at the limit {}", amount(limit, &call.policy)), option_hint(limit));
+        }
+        (Ending::Violation, _) => note("stopped at a violation, as on_violation says".into(), None),
+        // The program continued, or failed by itself, after it reached the limit.
+        (_, Some(limit)) => note(format!("ran into the limit {}", amount(limit, &call.policy)), option_hint(limit)),
+        _ => {}
+    }
+    // The limit that ended the run has its note already.
+    let ended_by = outcome.limit.map(Field::name);
+    let unlisted = unlisted_hosts(outcome);
+    for host in unlisted.iter().take(MOST_HOSTS) {
+        note(host.text(), host.hint());
+    }
+    if unlisted.len() > MOST_HOSTS {
+        let more = unlisted.len() - MOST_HOSTS;
+        note(format!("{more} more hosts were refused"), Some("--json lists them all".into()));
+    }
+    let is_unlisted = |v: &Violation| unlisted.iter().any(|host| host.is_object_of(v));
+    let others: Vec<_> =
+        outcome.violations.iter().filter(|v| Some(v.operation.as_str()) != ended_by && !is_unlisted(v)).collect();
+    for violation in others.iter().take(MOST) {
+        if let Some(limit) = Field::ALL.iter().copied().find(|f| f.name() == violation.operation) {
+            let times = if violation.count == 1 { "once".into() } else { format!("{} times", violation.count) };
+            note(format!("ran into the limit {}, {times}", amount(limit, &call.policy)), option_hint(limit));
+            continue;
+        }
+        if violation.operation == "SIGXFSZ" {
+            let limit = amount(Field::FileSize, &call.policy);
+            let text = format!("ended by SIGXFSZ: a file at the limit {limit}, or a process that sent it");
+            note(text, option_hint(Field::FileSize));
+            continue;
+        }
+        let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
+        let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
+        let (why, hint) = reasons(outcome, violation);
+        note(format!("refused: {}{object} ({}{times}){why}", violation.operation, violation.field), hint);
+    }
+    if others.len() > MOST {
+        let more = others.len() - MOST;
+        note(format!("{more} more violations"), Some("--json lists them all".into()));
+    }
+    if call.policy.audit.records(AuditLevel::Info) {
+        let failed = failed_connections(outcome);
+        for (text, times) in failed.iter().take(MOST) {
+            let times = if *times > 1 { format!(", {times} times") } else { String::new() };
+            note(format!("failed: {text}{times}"), None);
+        }
+        if failed.len() > MOST {
+            let more = failed.len() - MOST;
+            note(format!("{more} more connections failed"), Some("--json lists them all".into()));
+        }
+    }
+    for Note { text, hint } in truncated_streams(outcome, call) {
+        note(text, hint);
+    }
+    if !outcome.changes.is_empty() {
+        let count = |kind| outcome.changes.iter().filter(|c| c.kind == kind).count();
+        let text = if outcome.changes.len() <= MOST {
+            // The program chose the names, and a note is one line.
+            let names: Vec<String> =
+                outcome.changes.iter().map(|c| format!("{} {}", c.kind, text::one_line(&c.path))).collect();
+            format!("changed: {}", names.join(", "))
+        } else {
+            format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'))
+        };
+        match &call.keep_changes {
+            // The program removed the directory, and the error reports that.
+            Some(_) if outcome.error.as_ref().is_some_and(failure::are_changes_lost) => {}
+            Some(directory) => note(format!("{text}; kept in {directory}"), None),
+            None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),
+        }
+    }
+    let copied = |m: &Mount| matches!(m, Mount::Bind { access: Access::CopyOnWrite, .. });
+    if call.keep_changes.is_some() && !call.policy.filesystem.mounts.iter().any(copied) {
+        note("no volume is copy-on-write, so there are no changes to keep".into(), Some("-v .:.:cow".into()));
+    }
+    notes
+}
+
+/// The notes about truncated output. `-q` does not hide them, because the output looks complete.
+pub fn truncated_streams(outcome: &Outcome, call: &Call) -> Vec<Note> {
+    let limit = call.policy.limits.output_bytes;
+    [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")]
+        .into_iter()
+        .filter(|(truncated, _)| *truncated)
+        .map(|(_, stream)| Note {
+            text: format!("standard {stream} was cut after {limit} bytes"),
+            hint: Some("--output-limit SIZE".into()),
+        })
+        .collect()
+}
+
+/// The note for an `eval` that failed on code which is the name of a file. Looks the name up on the file system.
+pub fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
+    let code = call.perhaps_file.as_deref().filter(|_| outcome.outcome == Ending::Exited && !outcome.success)?;
+    std::fs::metadata(code).is_ok_and(|m| m.is_file()).then(|| Note {
+        text: format!("{code} is a file here, and was run as code"),
+        hint: Some(format!("--file {code}")),
+    })
+}
+
+fn amount(limit: Field, policy: &Policy) -> String {
+    let key = limit.name().strip_prefix("limits.");
+    match policy.limits.iter().find(|(row, _)| Some(row.key) == key) {
+        Some((row, 1)) => format!("{} (1 {})", limit.name(), singular(row.unit)),
+        Some((row, value)) => format!("{} ({value} {})", limit.name(), row.unit),
+        None => limit.name().to_owned(),
+    }
+}
+
+/// The singular of a unit.
+fn singular(unit: &str) -> &str {
+    match unit {
+        "seconds of CPU time" => "second of CPU time",
+        "thousandths of a CPU" => "thousandth of a CPU",
+        "milliseconds" => "millisecond",
+        "open files" => "open file",
+        "processes and threads" => "process or thread",
+        "bytes of each stream" => "byte of each stream",
+        "files and directories" => "file or directory",
+        other => other,
+    }
+}
+
+fn option_hint(limit: Field) -> Option<String> {
+    let option = POLICY_OPTIONS.iter().find(|o| o.leaves == [limit.name()])?;
+    match option.takes {
+        Takes::One(value) => Some(format!("--{} {value}", option.long)),
+        _ => Some(format!("--{}", option.long)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::singular;
+
+    #[test]
+    fn every_unit_has_a_singular() {
+        for (limit, _) in cofferdam_policy::Policy::base().limits.iter() {
+            assert!(singular(limit.unit) != limit.unit || limit.unit == "MiB", "{}", limit.unit);
+        }
+    }
+}

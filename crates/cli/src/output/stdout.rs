@@ -1,0 +1,38 @@
+//! The command's own results on standard output: text, or one JSON value.
+//!
+//! A result that cannot be written is an error, because the caller did not get what it asked for.
+
+use std::borrow::Cow;
+use std::io::{IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use super::text::printable_json;
+use crate::refusal::{CLOSED, Refusal};
+
+/// Prints one JSON value.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
+    let mut text = serde_json::to_string_pretty(value).expect("reports have text keys, so nothing can fail");
+    text.push('\n');
+    print(&text)
+}
+
+/// Prints text. On a terminal, control characters are escaped, because the text quotes data from elsewhere.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(text: &str) -> Result<(), Refusal> {
+    let mut out = std::io::stdout().lock();
+    let text = if out.is_terminal() { Cow::Owned(printable_json(text)) } else { Cow::Borrowed(text) };
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(&e))
+}
+
+/// The refusal for a failed write to standard output. Its code is [`CLOSED`] where the reader went away: a command that
+/// only reads then ends without an error message.
+pub fn unwritten(error: &std::io::Error) -> Refusal {
+    let refusal = Refusal::new("output", format!("cannot write to standard output: {error}"));
+    if error.kind() == std::io::ErrorKind::BrokenPipe { refusal.code(CLOSED) } else { refusal }
+}

@@ -1,0 +1,116 @@
+//! Recognises terminal queries in the program's output: control sequences to which a terminal answers.
+//!
+//! A terminal answers on its input, where the caller's shell would read the answer as typed text after the run. `terminal`
+//! discards the answers; this file only says whether there may be any. It follows ECMA-48 and xterm's control sequences
+//! loosely: a false positive delays the end of a run, a false negative leaves an answer on the prompt.
+
+/// The final bytes of CSI sequences that some terminal answers: device attributes, status and position reports, window
+/// reports, parameters, keyboard protocol, modes, version, graphics, checksums.
+const ANSWERED: &[u8] = b"cnxtupqSyw";
+
+/// The state of the recogniser.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    Escape,
+    Control,
+    Command,
+}
+
+/// A recogniser that remembers whether there was a query.
+#[derive(Debug, Default)]
+pub struct Queries {
+    state: State,
+    asked: bool,
+}
+
+impl Queries {
+    /// Reads output that goes to a terminal. A sequence may be split over several calls.
+    pub fn read(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.state = match (self.state, byte) {
+                (_, 0x1b) => State::Escape,
+                (State::Escape, b'[') | (_, 0x9b) => State::Control,
+                (State::Escape, b']') | (_, 0x9d) => State::Command,
+                // Device control, application and private strings; DECID; ENQ.
+                (State::Escape, b'P' | b'_' | b'^' | b'X' | b'Z') | (_, 0x05 | 0x90) => {
+                    self.asked = true;
+                    State::Text
+                }
+                (State::Control, 0x20..=0x3f) => State::Control,
+                (State::Control, last) => {
+                    self.asked |= ANSWERED.contains(&last);
+                    State::Text
+                }
+                // An operating system command is a query when a question mark stands for a value.
+                (State::Command, b'?') => {
+                    self.asked = true;
+                    State::Command
+                }
+                (State::Command, 0x20..) => State::Command,
+                _ => State::Text,
+            };
+        }
+    }
+
+    /// Whether there was a query.
+    pub fn asked(&self) -> bool {
+        self.asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(pieces: &[&[u8]]) -> bool {
+        let mut queries = Queries::default();
+        pieces.iter().for_each(|piece| queries.read(piece));
+        queries.asked()
+    }
+
+    #[test]
+    fn queries_are_recognised_whole_and_byte_by_byte() {
+        let queries: &[&[u8]] = &[
+            b"\x1b[c",
+            b"\x1b[>0c",
+            b"\x1b[5n",
+            b"\x1b[?6n",
+            b"\x1b[21t",
+            b"\x1b[?u",
+            b"\x1b[?2026$p",
+            b"\x1b[>q",
+            b"\x1bZ",
+            b"\x05",
+            b"\x1bP$qm\x1b\\",
+            b"\x1b]11;?\x07",
+            b"\x1b]52;c;?\x1b\\",
+            b"\x1b_Gi=1,a=q;AAAA\x1b\\",
+            b"\x9bc",
+            b"\x1b[?1;1;0S",
+        ];
+        for query in queries {
+            assert!(asks(&[b"text ", query]), "{query:?}");
+            let bytes: Vec<&[u8]> = query.chunks(1).collect();
+            assert!(asks(&bytes), "{query:?} byte by byte");
+        }
+        assert!(asks(&[b"\x1b]0;never ended", b"\x1b[c"]));
+    }
+
+    #[test]
+    fn colours_cursor_moves_titles_and_links_are_no_queries() {
+        let quiet: &[&[u8]] = &[
+            b"\x1b[31;1mred\x1b[0m",
+            b"\x1b[2J\x1b[H\x1b[10;20H\x1b[K",
+            b"\x1b[?25l\x1b[?1049h",
+            b"\x1b]0;title\x07c",
+            b"\x1b]8;;https://example.org/a\x1b\\link\x1b]8;;\x1b\\",
+            b"plain cnt? text\r\n",
+            b"\x1b(B\x1b=",
+        ];
+        for output in quiet {
+            assert!(!asks(&[output]), "{output:?}");
+        }
+    }
+}
