@@ -113,5 +113,5 @@ async fn serve_until_shutdown(state: Arc<ServerState>, http: Option<HttpConfig>)
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, runs.idle()).await.is_err() {
         tracing::warn!("a run is not over yet; the kernel ends it with this process");
     }
-    result
+    Ok(result?)
 }

@@ -90,9 +90,9 @@ fn a_hundred_thousand_files_are_examined_up_to_a_bound() {
         assert!(text(result).contains("True\n"), "{answer}");
         let blocks = result["content"].as_array().unwrap();
         let files = blocks.iter().filter(|block| block["type"] == "resource").count();
-        let told = blocks.last().unwrap()["text"].as_str().unwrap();
-        assert_eq!(files, 32, "{told}");
-        assert!(told.contains("32 files come back at most") && told.contains(" more"), "{told}");
+        let reported = blocks.last().unwrap()["text"].as_str().unwrap();
+        assert_eq!(files, 32, "{reported}");
+        assert!(reported.contains("32 files come back at most") && reported.contains(" more"), "{reported}");
         assert!(answer.to_string().len() < 64 << 10, "{} bytes", answer.to_string().len());
         assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
     }
@@ -171,13 +171,13 @@ fn output_that_is_no_text_is_text_in_every_answer() {
         json!({ "name": "run", "arguments": { "env": "shell", "code": halves }, "_meta": { "progressToken": 2 } });
     let answer = client.call("tools/call", params);
     assert_eq!(text(&answer["result"]), "\u{e9}");
-    let told: String = client
+    let reported: String = client
         .early
         .iter()
         .filter(|message| message["params"]["progressToken"] == 2)
         .map(|message| message["params"]["message"].as_str().unwrap())
         .collect();
-    assert_eq!(told, "\u{e9}");
+    assert_eq!(reported, "\u{e9}");
 }
 
 #[test]

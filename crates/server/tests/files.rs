@@ -81,8 +81,8 @@ fn uploaded_file_is_changed_by_code_and_downloaded() {
     let home = Home::new();
     let mut client = client(&home);
     let put = upload(&mut client, "s", "data/in/a.csv", "1,2\n");
-    let told = json!({ "path": "/workspace/data/in/a.csv", "bytes": 4, "replaced": false, "session": { "name": "s", "fresh": true } });
-    assert_eq!((&put["isError"], &put["structuredContent"]), (&json!(false), &told), "{put}");
+    let reported = json!({ "path": "/workspace/data/in/a.csv", "bytes": 4, "replaced": false, "session": { "name": "s", "fresh": true } });
+    assert_eq!((&put["isError"], &put["structuredContent"]), (&json!(false), &reported), "{put}");
     assert!(text(&put).contains("[a new session: s]"), "{put}");
     let code = "import os\nx = 1\ns = os.stat('data/in/a.csv')\nprint(open('data/in/a.csv').read(), oct(s.st_mode), s.st_uid == os.getuid(), s.st_gid == os.getgid())";
     let read = run(&mut client, "s", code);

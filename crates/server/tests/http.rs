@@ -188,8 +188,8 @@ fn files_of_another_clients_session_are_not_reached() {
     };
     let file = |answer: &Value| answer["result"]["content"][0]["resource"]["text"].clone();
     let refused = |answer: Value| {
-        let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
-        assert!(answer["result"]["isError"] == true && told.contains("there is no "), "{answer}");
+        let reported = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(answer["result"]["isError"] == true && reported.contains("there is no "), "{answer}");
     };
     let (one, two) = (connect(), connect());
     let put = json!({ "session": "s", "env": "shell", "path": "a", "text": "of one" });
@@ -249,12 +249,12 @@ fn every_refusal_says_what_helps() {
         assert!(body.split_once("\nhint: ").is_some_and(|(_, said)| said.contains(hint)), "{answer}");
     }
     let refused = |headers: &[(&str, &str)]| served.send(headers, &initialize());
-    for (status, hint, (told, _, body)) in [
+    for (status, hint, (reported, _, body)) in [
         (401, "send Authorization: Bearer TOKEN", refused(&[])),
         (403, "--allow-host NAME", refused(&[("Authorization", &bearer), ("Host", "rebound.example")])),
         (403, "--allow-origin ORIGIN", refused(&[("Authorization", &bearer), ("Origin", "null")])),
     ] {
-        assert!(told == status && body.contains("\nhint: ") && body.contains(hint), "{told} {body}");
+        assert!(reported == status && body.contains("\nhint: ") && body.contains(hint), "{reported} {body}");
     }
     // A message of the protocol is left unchanged.
     let (status, answer) = served.ask("nothing/such", None, json!({}));

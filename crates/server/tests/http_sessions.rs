@@ -65,7 +65,7 @@ fn progress_reaches_the_stream_of_its_own_call() {
     };
     let both = [("one", ask(1, "one")), ("two", ask(2, "two"))];
     for (word, mut events) in both {
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             let message = events.message().expect("an answer");
             if message.get("result").is_some() {
@@ -75,9 +75,9 @@ fn progress_reaches_the_stream_of_its_own_call() {
             assert_eq!(message["params"]["progressToken"], "same", "{message}");
             let said = message["params"]["message"].as_str().unwrap();
             assert!(said.lines().all(|line| line == word), "{said:?} in the stream of {word}");
-            told += 1;
+            reported += 1;
         }
-        assert!(told > 0, "no progress of {word}");
+        assert!(reported > 0, "no progress of {word}");
     }
 }
 

@@ -57,8 +57,8 @@ fn artifact_being_copied_is_used_once_it_is_complete() {
     std::fs::create_dir(registry.join("slow")).unwrap();
     std::fs::write(registry.join("slow/metadata.json"), "{\"na").unwrap();
     let id = client.begin("slow", "echo x");
-    let told = client.answer(id);
-    assert!(told["error"]["message"].as_str().unwrap().contains("`slow` is unavailable"), "{told}");
+    let reported = client.answer(id);
+    assert!(reported["error"]["message"].as_str().unwrap().contains("`slow` is unavailable"), "{reported}");
     assert_eq!(text(&client.run("shell", "echo others work")), "others work\n");
     artifact(&registry, "slow", SHELL);
     assert_eq!(text(&client.run("slow", "echo whole")), "whole\n");
@@ -77,8 +77,8 @@ fn a_run_is_not_touched_by_what_changes_meanwhile() {
     std::fs::remove_file(registry.join("mine/bin/run")).unwrap();
     assert_eq!(text(&client.answer(id)["result"]), "begun\n");
     let id = client.begin("mine", "echo x");
-    let told = client.answer(id);
-    assert!(told["error"]["message"].as_str().unwrap().contains("bin/run: is not there"), "{told}");
+    let reported = client.answer(id);
+    assert!(reported["error"]["message"].as_str().unwrap().contains("bin/run: is not there"), "{reported}");
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn stateless_client_is_notified_on_its_subscription() {
     let is_acknowledged = |message: &Value| message["method"] == "notifications/subscriptions/acknowledged";
     client.find("the acknowledgement", is_acknowledged);
     artifact(&registry, "mine", SHELL);
-    let told = client.find("list_changed", is_changed);
-    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{told}");
+    let reported = client.find("list_changed", is_changed);
+    assert_eq!(reported["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{reported}");
 }
 
 #[test]

@@ -141,8 +141,8 @@ fn a_signal_ends_the_server_with_its_calls_at_once() {
         serving(&[call(1, "sleep 7764.5 & sleep 7764.5")], home.program(&json!({})).stdout(Stdio::null()));
     until("two sleeps", || running("7764.5") >= 2);
     let begun = Instant::now();
-    let told = std::process::Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    let reported = std::process::Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(reported.success());
     until("the server's end", || server.try_wait().unwrap().is_some());
     assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
     assert_eq!(running("7764.5"), 0);

@@ -132,10 +132,10 @@ fn gateway_refusals_are_reported_with_and_without_a_session() {
     assert_eq!(refused(&without), ["connect 203.0.113.1:443"], "{without}");
     assert_eq!(without["structuredContent"]["network"]["refused"], 1, "{without}");
     for host in ["203.0.113.1", "203.0.113.2"] {
-        let told = call(&mut client, "reader", "s", &knock(host));
-        assert!(text(&told).starts_with("reset\n"), "{told}");
-        assert_eq!(refused(&told), [format!("connect {host}:443")], "{told}");
-        assert!(told["structuredContent"].get("network").is_none_or(Value::is_null), "{told}");
+        let reported = call(&mut client, "reader", "s", &knock(host));
+        assert!(text(&reported).starts_with("reset\n"), "{reported}");
+        assert_eq!(refused(&reported), [format!("connect {host}:443")], "{reported}");
+        assert!(reported["structuredContent"].get("network").is_none_or(Value::is_null), "{reported}");
         assert!(refused(&call(&mut client, "reader", "s", "print('here')")).is_empty());
     }
     // The allowed name resolves inside the sandbox.
@@ -168,9 +168,9 @@ fn an_artifact_without_a_session_program_says_so() {
     let home = Home::new();
     artifact(&home.registry(), "mine", "#!/bin/sh\nexec sh -s\n");
     let mut client = home.client(json!({}));
-    let told = call(&mut client, "mine", "s", "echo x");
-    assert_eq!(told["isError"], true);
-    assert!(text(&told).contains("it has no bin/session-run"), "{told}");
+    let reported = call(&mut client, "mine", "s", "echo x");
+    assert_eq!(reported["isError"], true);
+    assert!(text(&reported).contains("it has no bin/session-run"), "{reported}");
 }
 
 fn tool(client: &mut Client, name: &str, arguments: Value) -> Value {
@@ -197,13 +197,13 @@ fn a_client_sees_and_ends_its_own_sessions() {
     let running = ask(&mut client, "python", "a", "import time\nprint('begun', flush=True)\ntime.sleep(60)");
     std::thread::sleep(std::time::Duration::from_millis(500));
     let all = listed(&mut client);
-    let told: Vec<_> = all
+    let reported: Vec<_> = all
         .as_array()
         .unwrap()
         .iter()
         .map(|one| (one["name"].as_str().unwrap(), one["env"].as_str().unwrap(), one["calls"].as_u64().unwrap()))
         .collect();
-    assert_eq!(told, [("a", "python", 1), ("b", "shell", 2)]);
+    assert_eq!(reported, [("a", "python", 1), ("b", "shell", 2)]);
     assert!(all[0]["idle_seconds"].is_null() && all[1]["idle_seconds"].as_f64().unwrap() < 60.0, "{all}");
     assert!(
         all.as_array().unwrap().iter().all(|one| (3000.0..=3600.0).contains(&one["left_seconds"].as_f64().unwrap()))
@@ -244,8 +244,8 @@ fn sessions_have_bounds_that_a_reload_changes() {
     common::until("both to be idle for too long", || {
         tool(&mut client, "list_sessions", json!({}))["structuredContent"]["sessions"] == json!([])
     });
-    let told = call(&mut client, "shell", "a", "echo ${x-none}");
-    assert!(text(&told).contains("session 'a' is over: it was not used for longer than it may be"), "{told}");
+    let reported = call(&mut client, "shell", "a", "echo ${x-none}");
+    assert!(text(&reported).contains("session 'a' is over: it was not used for longer than it may be"), "{reported}");
     assert!(text(&call(&mut client, "shell", "a", "echo ${x-none}")).starts_with("none\n"));
 }
 

@@ -79,8 +79,11 @@ fn output_files_are_returned_and_links_not_followed() {
     assert_eq!(kinds, ["text", "image", "resource", "resource_link", "resource", "text"], "{result}");
     assert_eq!(blocks[1]["mimeType"], "image/png");
     assert_eq!(blocks[2]["resource"]["text"], "{\"k\": 1}");
-    let told = blocks[5]["text"].as_str().unwrap();
-    assert!(told.contains("d: it is a symbolic link") && told.contains("e: it is no regular file"), "{told}");
+    let reported = blocks[5]["text"].as_str().unwrap();
+    assert!(
+        reported.contains("d: it is a symbolic link") && reported.contains("e: it is no regular file"),
+        "{reported}"
+    );
     assert!(!result.to_string().contains("root:x:"), "{result}");
     assert_eq!(result["structuredContent"]["artifacts"], json!(["a.png", "b.json", "c.bin", "f.json"]));
     let read = client.call("resources/read", json!({ "uri": blocks[3]["uri"] }));
@@ -135,7 +138,7 @@ fn runs_end_when_their_client_goes() {
 fn invalid_requests_are_errors_and_the_server_survives() {
     let home = Home::new();
     let mut client = home.client(json!({}));
-    for (arguments, told) in [
+    for (arguments, reported) in [
         (json!({ "code": "x" }), "`env` is missing"),
         (json!({ "env": "shell" }), "`code` is missing"),
         (json!({ "env": 3, "code": "x" }), "`env` is no text"),
@@ -145,7 +148,7 @@ fn invalid_requests_are_errors_and_the_server_survives() {
     ] {
         let answer = client.call("tools/call", json!({ "name": "run", "arguments": arguments }));
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(told), "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(reported), "{answer}");
     }
     let answer = client.call("tools/call", json!({ "name": "rm", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -209,9 +212,9 @@ fn invalid_definition_is_unavailable_and_the_others_work() {
     let mut client = home.client(json!({}));
     assert_eq!(text(&client.run("good", "echo works")), "works\n");
     let id = client.begin("bad", "x");
-    let told = client.answer(id);
-    let message = told["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`bad` is unavailable") && message.contains("cobol"), "{told}");
+    let reported = client.answer(id);
+    let message = reported["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`bad` is unavailable") && message.contains("cobol"), "{reported}");
     let (_, said) = client.leave();
     assert!(said.contains("the environment bad") && said.contains("cobol"), "{said}");
 }
@@ -277,10 +280,10 @@ fn project_is_read_only_or_copy_on_write() {
         command.env("SEEN", "seen").env("HIDDEN", "hidden");
         let mut client = Client::start(command);
         client.introduce("2025-11-25");
-        let told = if access == "ro" { "read-only" } else { "whose changes go with the run" };
+        let reported = if access == "ro" { "read-only" } else { "whose changes go with the run" };
         let tools = client.call("tools/list", json!({}));
         let described = tools["result"]["tools"][0]["description"].as_str().unwrap();
-        assert!(described.contains(&format!("project is at /project, {told}. ")), "{described}");
+        assert!(described.contains(&format!("project is at /project, {reported}. ")), "{described}");
         let result = client.run("shell", code);
         assert_eq!(result["structuredContent"]["stdout"], format!("{expected}seen none\n"), "{result}");
         assert_eq!(std::fs::read_to_string(project.join("note")).unwrap(), "of the host\n");
@@ -311,8 +314,11 @@ fn flake_is_built_on_first_use_and_reported() {
     let arguments = json!({ "env": "flaky", "code": "echo from the flake" });
     let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let first = client.ask("tools/call", params.clone());
-    let told = client.find("progress", |message| message["method"] == "notifications/progress");
-    assert!(told["params"]["message"].as_str().unwrap().starts_with("building the environment flaky"), "{told}");
+    let reported = client.find("progress", |message| message["method"] == "notifications/progress");
+    assert!(
+        reported["params"]["message"].as_str().unwrap().starts_with("building the environment flaky"),
+        "{reported}"
+    );
     // A second call during the build shares it. Only the call that starts the build reports it, so this one comes later.
     let second = client.begin("flaky", "echo second");
     assert_eq!(text_of(&client.answer(first)), "from the flake\n");
@@ -351,19 +357,22 @@ fn malformed_line_is_answered_and_the_server_survives() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     client.line(b"{\"jsonrpc\": \"2.0\", \"id\": 3, \"method\": ");
-    let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
-    assert_eq!(told["error"]["code"], -32700, "{told}");
+    let reported = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
+    assert_eq!(reported["error"]["code"], -32700, "{reported}");
     // An unpaired surrogate in code: the error reaches the call that sent it.
     client.line(br#"{"jsonrpc":"2.0","id":4001,"method":"tools/call","params":{"name":"run","arguments":{"env":"shell","code":"\ud83d"}}}"#);
-    let told = client.answer(4001);
+    let reported = client.answer(4001);
     assert!(
-        told["error"]["code"] == -32700
-            && told["error"]["message"].as_str().unwrap().contains("half of a surrogate pair"),
-        "{told}"
+        reported["error"]["code"] == -32700
+            && reported["error"]["message"].as_str().unwrap().contains("half of a surrogate pair"),
+        "{reported}"
     );
     client.line(&[b'x'; 98 << 20]);
-    let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
-    assert!(told["error"]["message"].as_str().unwrap().contains("the line has more than 101711872 bytes"), "{told}");
+    let reported = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
+    assert!(
+        reported["error"]["message"].as_str().unwrap().contains("the line has more than 101711872 bytes"),
+        "{reported}"
+    );
     assert_eq!(text(&client.run("shell", "echo stays")), "stays\n");
 }
 

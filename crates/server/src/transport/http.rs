@@ -18,12 +18,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use super::conn_limit::{Admission, ConnLimiter};
+use super::error::TransportError;
 use super::event_log::RETRY;
 use super::http_sessions::HttpSessions;
 use super::json_response::{self, LARGEST_REQUEST};
 use super::token::{self, Token};
 use crate::connection::ServerState;
-use crate::error::ServeError;
 use crate::service::Service;
 
 /// The shortest idle timeout of a session with `initialize`.
@@ -47,8 +47,8 @@ impl HttpConfig {
     ///
     /// # Errors
     /// The address is invalid, or would be reachable without a token or by no allowed host name.
-    pub fn new(serve: &Serve, address: &str, allow_no_token: bool) -> Result<HttpConfig, ServeError> {
-        let address: SocketAddr = address.parse().map_err(|_| ServeError::Address(address.to_owned()))?;
+    pub fn new(serve: &Serve, address: &str, allow_no_token: bool) -> Result<HttpConfig, TransportError> {
+        let address: SocketAddr = address.parse().map_err(|_| TransportError::Address(address.to_owned()))?;
         let variable = std::env::var(token::VARIABLE).ok().filter(|text| !text.is_empty());
         let (token, is_new_token) = match (&serve.token_file, variable) {
             (Some(file), _) => (Some(Token::from_file(Path::new(file))?), false),
@@ -58,10 +58,10 @@ impl HttpConfig {
         };
         let is_loopback = address.ip().to_canonical().is_loopback();
         if !is_loopback && (is_new_token || token.is_none()) {
-            return Err(ServeError::Exposed(address));
+            return Err(TransportError::Exposed(address));
         }
         if !is_loopback && serve.allow_hosts.is_empty() {
-            return Err(ServeError::Nameless(address));
+            return Err(TransportError::Nameless(address));
         }
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
         if is_loopback {
@@ -82,11 +82,15 @@ impl HttpConfig {
 }
 
 /// Serves until `shutdown`.
-pub async fn serve(state: Arc<ServerState>, http: HttpConfig, shutdown: CancellationToken) -> Result<(), ServeError> {
+pub async fn serve(
+    state: Arc<ServerState>,
+    http: HttpConfig,
+    shutdown: CancellationToken,
+) -> Result<(), TransportError> {
     let HttpConfig { address, token, is_new_token, mut config } = http;
     let listener =
-        tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
-    let local = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
+        tokio::net::TcpListener::bind(address).await.map_err(|source| TransportError::Listen { address, source })?;
+    let local = listener.local_addr().map_err(|source| TransportError::Listen { address, source })?;
     if local.ip().to_canonical().is_loopback() {
         // Pages served by this very address.
         let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{}", local.port()));
@@ -118,7 +122,7 @@ pub async fn serve(state: Arc<ServerState>, http: HttpConfig, shutdown: Cancella
     axum::serve(ConnLimiter::new(listener), router.into_make_service_with_connect_info::<Admission>())
         .with_graceful_shutdown(async move { shutdown.cancelled().await })
         .await
-        .map_err(|source| ServeError::Listen { address, source })
+        .map_err(|source| TransportError::Listen { address, source })
 }
 
 /// The idle timeout of a client: at least that of its sandbox sessions, which end with it.

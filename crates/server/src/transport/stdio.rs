@@ -10,9 +10,9 @@ use rustix::process::{Pid, getppid};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::error::TransportError;
 use super::framing::LineTransport;
 use super::request_ids::UniqueIds;
-use crate::error::ServeError;
 use crate::execution::call::LONGEST_CODE;
 use crate::service::Service;
 
@@ -24,7 +24,7 @@ const LONGEST_LINE: usize = LONGEST_CODE * 6 + (1 << 20);
 const PARENT_POLL: Duration = Duration::from_millis(50);
 
 /// Serves until the client closes standard input, or until `shutdown`.
-pub async fn serve(service: Service, shutdown: CancellationToken) -> Result<(), ServeError> {
+pub async fn serve(service: Service, shutdown: CancellationToken) -> Result<(), TransportError> {
     let transport = LineTransport::new(tokio::io::stdin(), tokio::io::stdout(), LONGEST_LINE);
     tokio::spawn(shut_down_when_orphaned(transport.eof(), getppid(), shutdown.clone()));
     if let Err(error) = shut_down_on_stdout_hangup(shutdown.clone()) {
@@ -40,7 +40,7 @@ pub async fn serve(service: Service, shutdown: CancellationToken) -> Result<(), 
         // A client may close the connection without having sent anything.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(rmcp::service::ServerInitializeError::Cancelled) => Ok(()),
-        Err(error) => Err(ServeError::Client(error.to_string())),
+        Err(error) => Err(TransportError::Client(error.to_string())),
     }
 }
 

@@ -162,8 +162,8 @@ impl Client {
                 Ok(message) => self.early.push_back(message),
                 Err(RecvTimeoutError::Timeout) => panic!("{what} did not come: {:?}", self.early),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let told = self.errors.take().map(|errors| errors.join().unwrap());
-                    panic!("the server has gone before {what} came: {told:?}");
+                    let reported = self.errors.take().map(|errors| errors.join().unwrap());
+                    panic!("the server has gone before {what} came: {reported:?}");
                 }
             }
         }
