@@ -192,7 +192,7 @@ fn of_stored(store: &Store, id: &Id, stored: Stored) -> Result<Vec<u8>, Refusal>
 
 /// Compiles all, or tells everything that is wrong.
 fn all(
-    asks: &[cofferdam_profiles::Ask],
+    asks: &[cofferdam_profiles::CompileRequest],
     options: &Options,
     caller: &Caller,
     engine: &Engine,

@@ -17,7 +17,7 @@ use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::overrides;
 use cofferdam_profiles::protocol::{Encoding, Format, Override, Wanted};
-use cofferdam_profiles::{Ask, CompileError, Compiler, Id, Store, StoreError, Stored};
+use cofferdam_profiles::{CompileError, CompileRequest, Compiler, Id, Store, StoreError, Stored};
 
 use crate::call::{Base, refused};
 use crate::caller::Caller;
@@ -131,9 +131,9 @@ impl Options {
     }
 
     /// What is asked about a file.
-    pub fn ask(&self, file: &Path, outputs: Vec<Wanted>) -> Ask {
+    pub fn ask(&self, file: &Path, outputs: Vec<Wanted>) -> CompileRequest {
         let imports = self.imports.clone();
-        Ask { file: file.to_owned(), overrides: self.overrides.clone(), outputs, imports }
+        CompileRequest { file: file.to_owned(), overrides: self.overrides.clone(), outputs, imports }
     }
 
     /// Refuses options that would be without effect on a stored profile.

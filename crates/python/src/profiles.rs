@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::overrides;
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
-use cofferdam_profiles::{Ask, Compiler, Id, Stored};
+use cofferdam_profiles::{CompileRequest, Compiler, Id, Stored};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -53,9 +53,9 @@ pub fn compile_profile(
         .iter()
         .map(|text| overrides::parse(text).map_err(PyValueError::new_err))
         .collect::<PyResult<Vec<_>>>()?;
-    let ask = Ask { file, overrides, outputs, imports };
+    let request = CompileRequest { file, overrides, outputs, imports };
     let compiled = py.detach(|| {
-        Compiler::new(here::engine(None), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&ask)
+        Compiler::new(here::engine(None), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&request)
     });
     let compiled = compiled.map_err(|error| of_compiler(&error))?;
     let given = compiled.outputs.into_iter().map(|output| match output {

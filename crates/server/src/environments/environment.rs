@@ -24,7 +24,7 @@ use cofferdam_policy::{Backend, FileIdentity, Mount, Policy, Root};
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
-use cofferdam_profiles::{Ask, Compiler};
+use cofferdam_profiles::{CompileRequest, Compiler};
 
 use super::warm_pool::WarmPool;
 
@@ -63,7 +63,7 @@ impl Host {
         let evaluator = helper::find(self.variable(DIRECTORY_VARIABLE).map(std::path::Path::new), own.as_deref());
         let home = self.around.home().map(std::path::Path::new);
         let cache = Cache::default_directory(self.variable("XDG_CACHE_HOME"), home).map(Cache::at);
-        let ask = Ask {
+        let request = CompileRequest {
             file: file.to_owned(),
             overrides: Vec::new(),
             outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
@@ -71,7 +71,7 @@ impl Host {
         };
         let mut compiled = Compiler::new(&self.engine, evaluator)
             .cache(cache)
-            .compile(&ask)
+            .compile(&request)
             .map_err(|error| Failure { code: 125, step: "profile".into(), message: error.message, hint: error.hint })?;
         let json = compiled.outputs.remove(0).map_err(|why| failure("profile", &why))?;
         Policy::decode(json.as_bytes()).map_err(|errors| failure("profile", &errors.to_string()))

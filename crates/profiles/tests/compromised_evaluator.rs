@@ -1,5 +1,5 @@
-//! The jail of the evaluator, seen from inside: a program in the evaluator's place tries what an evaluator that a profile
-//! has taken over would try, and says what it got.
+//! The jail of the evaluator, tested from inside: a program instead of the evaluator tries what an evaluator compromised by a
+//! profile would try, and reports what succeeded.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,9 +10,9 @@ use cofferdam_engine::Engine;
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::identity::sha256;
 use cofferdam_profiles::protocol::{Encoding, Format, Identity, Wanted};
-use cofferdam_profiles::{Ask, Compiler};
+use cofferdam_profiles::{CompileRequest, Compiler};
 
-/// Says `{"refused": "…"}` with a letter for each thing that worked.
+/// Reports `{"refused": "…"}` with a letter for each attempt that succeeded.
 const PROGRAM: &str = r#"
 #include <dirent.h>
 #include <fcntl.h>
@@ -65,7 +65,7 @@ int main(void) {
 }
 "#;
 
-/// Builds the program, or says why not.
+/// Builds the program, or returns why not.
 fn build(directory: &Path, definitions: &[String]) -> Option<PathBuf> {
     let (source, program) = (directory.join("evaluator.c"), directory.join("evaluator"));
     fs::write(&source, PROGRAM).unwrap();
@@ -82,7 +82,7 @@ fn build(directory: &Path, definitions: &[String]) -> Option<PathBuf> {
 }
 
 #[test]
-fn an_evaluator_that_was_taken_over_gets_nothing() {
+fn compromised_evaluator_gets_no_access() {
     let scene = tempfile::tempdir().unwrap();
     fs::set_permissions(scene.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let profiles = scene.path().join("profiles");
@@ -93,7 +93,7 @@ fn an_evaluator_that_was_taken_over_gets_nothing() {
     let port = listener.local_addr().unwrap().port();
     let secret = format!("-DSECRET=\"{}\"", scene.path().join("secret").display());
     let definitions = |place: &str| vec![secret.clone(), format!("-DPORT={port}"), format!("-DPLACE=\"{place}\"")];
-    let ask = Ask {
+    let request = CompileRequest {
         file: profiles.join("profile.ncl"),
         overrides: Vec::new(),
         outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
@@ -101,39 +101,44 @@ fn an_evaluator_that_was_taken_over_gets_nothing() {
     };
     let engine = Engine::probe();
 
-    // Inside, the profile's directory is the first of the evaluator's own.
+    // In the jail, the profile's directory is the first of the mounted ones.
     let Some(program) = build(scene.path(), &definitions("/run/cofferdam/0")) else { return };
-    let inside = Compiler::new(&engine, &program).compile(&ask).unwrap_err();
+    let inside = Compiler::new(&engine, &program).compile(&request).unwrap_err();
     assert_eq!(inside.message, "the evaluator refuses: got Rp");
 
-    // Its twin without the jail gets everything that is there to be had: the attempts are real.
+    // The positive control: without the jail all attempts succeed.
     let program = build(scene.path(), &definitions(&profiles.display().to_string())).unwrap();
-    let outside = Compiler::new(&engine, &program).trusted(true).compile(&ask).unwrap_err();
+    let outside = Compiler::new(&engine, &program).trusted(true).compile(&request).unwrap_err();
     assert_eq!(outside.message, "the evaluator refuses: got Rpseuwnf");
 }
 
 #[test]
-fn an_evaluator_that_says_nothing_is_an_error_and_no_hang() {
+fn silent_evaluator_is_an_error_and_does_not_hang() {
     let scene = tempfile::tempdir().unwrap();
     fs::write(scene.path().join("profile.ncl"), "{}").unwrap();
-    let ask =
-        Ask { file: scene.path().join("profile.ncl"), overrides: Vec::new(), outputs: Vec::new(), imports: Vec::new() };
+    let request = CompileRequest {
+        file: scene.path().join("profile.ncl"),
+        overrides: Vec::new(),
+        outputs: Vec::new(),
+        imports: Vec::new(),
+    };
     let engine = Engine::probe();
-    let silent = Compiler::new(&engine, "/bin/true").trusted(true).compile(&ask).unwrap_err();
+    let silent = Compiler::new(&engine, "/bin/true").trusted(true).compile(&request).unwrap_err();
     assert!(silent.message.contains("the evaluator failed") && silent.message.contains("profile.ncl"), "{silent}");
-    let missing = Compiler::new(&engine, scene.path().join("none")).compile(&ask).unwrap_err();
+    let missing = Compiler::new(&engine, scene.path().join("none")).compile(&request).unwrap_err();
     assert!(missing.message.contains("cannot find the evaluator") && missing.hint.is_some(), "{missing}");
 }
 
 #[test]
-fn an_answer_that_no_file_speaks_against_is_not_remembered() {
+fn result_that_depends_on_no_file_is_not_cached() {
     let scene = tempfile::tempdir().unwrap();
     let profile = fs::canonicalize(scene.path()).unwrap().join("profile.ncl");
     fs::write(&profile, "{}").unwrap();
     let (program, engine) = (scene.path().join("evaluator"), Engine::probe());
     let cache = Cache::with_keys(scene.path().join("cache"), scene.path().join("keys"));
     let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
-    let ask = Ask { file: profile.clone(), overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() };
+    let request =
+        CompileRequest { file: profile.clone(), overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() };
     let answers = |outputs: &str, files: &str| {
         let answer = format!(
             r#"{{"done":{{"job":0,"result":{{"ok":{{"outputs":[{outputs}],"warnings":[],"files":[{files}],"absent":[]}}}}}}}}"#
@@ -141,14 +146,16 @@ fn an_answer_that_no_file_speaks_against_is_not_remembered() {
         fs::write(&program, format!("#!/bin/sh\ncat >/dev/null\necho '{answer}'\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let compiler = Compiler::new(&engine, &program).trusted(true).cache(Some(cache.clone()));
-        compiler.compile(&ask).unwrap();
-        compiler.compile(&ask).unwrap().cached
+        compiler.compile(&request).unwrap();
+        compiler.compile(&request).unwrap().cached
     };
     assert!(!answers(r#"{"Ok":"forged"}"#, ""), "it would hold for any other profile in this place");
     let identity = serde_json::to_string(&Identity::of(&fs::metadata(&profile).unwrap())).unwrap();
     let seen = format!(r#"{{"path":"{}","identity":{identity},"sha256":"{}"}}"#, profile.display(), sha256(b"{}"));
     assert!(answers(r#"{"Ok":"honest"}"#, &seen), "one that the profile speaks for is");
     fs::write(&profile, "{ a = 1 }").unwrap();
-    let wrong = Compiler::new(&engine, &program).trusted(true).compile(&Ask { outputs: Vec::new(), ..ask.clone() });
+    let wrong = Compiler::new(&engine, &program)
+        .trusted(true)
+        .compile(&CompileRequest { outputs: Vec::new(), ..request.clone() });
     assert!(wrong.unwrap_err().message.contains("was not asked"));
 }

@@ -1,8 +1,8 @@
-//! The jail of the evaluator: what a profile that nobody vetted is evaluated in.
+//! The jail in which the evaluator evaluates untrusted profiles.
 //!
-//! Sees the evaluator itself and the directories that the profile may import from, read-only, and no other file of the
-//! host's but what an empty system needs; no network, no child process, memory and time limited. Uses the engine as
-//! everybody does and knows nothing of its mechanisms.
+//! It contains the evaluator itself and the directories that the profile may import from, read-only, and no other file of the host
+//! except what an empty system needs. It has no network and no child processes, and its memory and time are limited. Uses the
+//! engine's public interface, and knows nothing of its mechanisms.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,17 +11,17 @@ use std::time::Duration;
 use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome};
 use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root, Stdin};
 
-use crate::compiler::{CompileError, MEMORY_MB};
-use crate::helper::{End, Helper, How, MAX_ANSWER, VARIABLES};
+use crate::error::CompileError;
+use crate::helper::{End, Helper, How, MAX_ANSWER, MEMORY_MB, VARIABLES};
 use crate::protocol::Dir;
 
-/// Where things are inside: below a directory of the sandbox's own, so that no name of the host's is in the way.
+/// The directory of all mounts inside the jail, where no path of the host is in the way.
 const PLACE: &str = "/run/cofferdam";
 
-/// What of the host's no evaluation needs: the program is static.
+/// Directories of the host that are hidden. The program is static and needs none of them.
 const HIDDEN: &[&str] = &["/etc", "/usr"];
 
-/// Runs the evaluator in a jail. `request` makes the request out of the directories as they are found inside.
+/// Runs the evaluator in a jail. `request` makes the request for the directories by their paths inside.
 pub(crate) fn run(
     engine: &Engine,
     helper: &Helper,
@@ -38,7 +38,7 @@ pub(crate) fn run(
     let (prepared, inside) = match engine.prepare(&jail) {
         Ok(prepared) => (prepared, inside),
         Err(failure) => {
-            // Without mounts of its own every file is at its own place, and Landlock is what keeps it from the others.
+            // Without mounts every file is at its own path, and Landlock denies access to the others.
             let plain: Vec<Dir> =
                 inside.iter().map(|dir| Dir { name: dir.name.clone(), at: dir.name.clone() }).collect();
             let prepared = engine
@@ -83,7 +83,7 @@ fn policy(helper: &Helper, dirs: &[Dir], backend: Backend, time: Duration) -> Po
     policy.filesystem.mounts.extend(dirs.iter().map(|dir| bind(&dir.name, &dir.at, false)));
     policy.filesystem.protected.clear();
     if jail {
-        // Covered, not denied: the evaluator and the profile may themselves lie there, and are seen elsewhere.
+        // Covered and not denied: the evaluator and the profile may lie there themselves, and are mounted elsewhere.
         let cover = |path: &&str| Mount::Tmpfs { target: (*path).to_owned(), size_mb: 1, exec: false };
         policy.filesystem.mounts.extend(HIDDEN.iter().map(cover));
     }
@@ -93,14 +93,14 @@ fn policy(helper: &Helper, dirs: &[Dir], backend: Backend, time: Duration) -> Po
     policy.limits.cpu_seconds = time.as_secs() + 1;
     policy.limits.output_bytes = MAX_ANSWER;
     policy.limits.processes = 16;
-    // Isolation holds or nothing starts. Limits hold as far as the host allows: the evaluator limits itself as well.
+    // Isolation must be enforced. Limits are enforced as far as the host allows, since the evaluator limits itself as well.
     for field in [Field::Memory, Field::WallTime, Field::CpuTime, Field::Output, Field::Processes] {
         policy.allow_partial(field);
     }
     if !jail {
-        // Files, network and children are what matters; which processes and devices it can see is not worth doing without
-        // these walls, which is the only other choice there. Inside another sandbox nobody counts the evaluator's execs:
-        // it still starts no process, and what it could become instead sees what it saw.
+        // Files, network and child processes matter. Whether it sees other processes and devices is accepted, since the only
+        // alternative there is no sandbox at all. Inside another sandbox the evaluator's execs cannot be counted: it still starts
+        // no process, and a program that it executes instead has the same access.
         for field in [Field::Mounts, Field::Isolation, Field::Hostname, Field::Spawn] {
             policy.allow_partial(field);
         }
