@@ -18,7 +18,7 @@ use cofferdam_policy::{
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::{Passing, credentials, deny_dot_names, deny_moved, dress, eval_base};
+use cofferdam_config::environments::{self, CodeInput, credentials, deny_dot_names, deny_moved, eval_base};
 use cofferdam_profiles::Id;
 
 use crate::caller::Caller;
@@ -119,7 +119,7 @@ pub fn make_from(
     let network_named = is_given("network");
     if let Some(chosen) = chosen {
         let variable = |name: &str| caller.variable(name).map(str::to_owned);
-        dress(&mut base, &chosen.recipe, chosen.project.as_ref(), &caller.homes, variable);
+        environments::apply(&mut base, &chosen.recipe, chosen.project.as_ref(), &caller.homes, variable);
     }
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false };
@@ -160,15 +160,15 @@ pub fn make_from(
     if eval {
         let code = code_of(matches, code, caller, policy.command.stdin == Stdin::Caller)?;
         let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
-        match chosen.map(|chosen| (&chosen.recipe, &chosen.recipe.passing)) {
+        match chosen.map(|chosen| (&chosen.recipe, &chosen.recipe.code_input)) {
             // An image of the call's takes the place of what the definition names, and another root its image's.
-            Some((_, Passing::Image(name))) if !is_given("root") => {
+            Some((_, CodeInput::Image(name))) if !is_given("root") => {
                 environment::enter_image(&mut policy, name, code, &arguments)?;
             }
-            Some((_, Passing::Preset(name))) if is_given("image") => {
+            Some((_, CodeInput::Preset(name))) if is_given("image") => {
                 environment::enter_image(&mut policy, name, code, &arguments)?;
             }
-            Some((_, Passing::Preset(name) | Passing::Image(name))) => {
+            Some((_, CodeInput::Preset(name) | CodeInput::Image(name))) => {
                 environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
             }
             Some((recipe, _)) => {

@@ -5,7 +5,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::{
-    Environment, Environments, Kind, Passing, Problem, Project, Surroundings, artifact, as_known, dress, recipe,
+    CodeInput, Environment, Environments, Kind, Problem, Project, Surroundings, apply, artifact, as_known, spec,
 };
 use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, text};
@@ -360,7 +360,7 @@ fn show(
     let evaluates = !options.iter().any(|option| matches.value_source(option) == Some(ValueSource::CommandLine));
     let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates };
     let mut shown = Shown { row: Row::of(&environment, None, &host), passing: None, policy: None };
-    if let Ok(recipe) = recipe(&environment, built.as_deref()) {
+    if let Ok(recipe) = spec(&environment, built.as_deref()) {
         let mut policy = match &environment.kind {
             Kind::Profile { file, .. } => profile::of_file(matches, caller, &engine, false, file)?.policy,
             _ => Policy::base(),
@@ -370,13 +370,13 @@ fn show(
             print_note(&unable.message, unable.hint.as_deref());
             project
         });
-        dress(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
-        shown.passing = Some(match &recipe.passing {
-            Passing::Preset(name) => format!("as the preset {name} takes it"),
-            Passing::Image(name) => format!("as the preset {name} takes it, to the image's own"),
-            Passing::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),
-            Passing::Program(program) => format!("on the standard input of {program}"),
-            Passing::Own => "to the command of its profile".to_owned(),
+        apply(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
+        shown.passing = Some(match &recipe.code_input {
+            CodeInput::Preset(name) => format!("as the preset {name} takes it"),
+            CodeInput::Image(name) => format!("as the preset {name} takes it, to the image's own"),
+            CodeInput::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),
+            CodeInput::Program(program) => format!("on the standard input of {program}"),
+            CodeInput::Own => "to the command of its profile".to_owned(),
         });
         shown.policy = Some(policy);
     }
@@ -415,7 +415,7 @@ fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -
         ));
     }
     let (environment, built) = resolve::ready(environment, caller, Building::Anew, false)?;
-    recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
+    spec(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     if json {
         let engine = Engine::for_own_process(Expected::Anything);
         let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };

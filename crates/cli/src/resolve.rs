@@ -13,8 +13,8 @@ use clap::ArgMatches;
 pub use cofferdam_config::environments::nix::Building;
 use cofferdam_config::environments::nix::{Builder, NixError, cache_directory};
 use cofferdam_config::environments::{
-    self, Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, Unbuilt, in_definition,
-    recipe,
+    self, BuildError, Environment, EnvironmentSpec, Environments, Found, Kind, PRESETS, Project, Rank, Surroundings,
+    in_definition, spec,
 };
 use cofferdam_engine::Engine;
 use cofferdam_policy::text;
@@ -33,7 +33,7 @@ pub struct Chosen {
     /// Its name, or the path that was given.
     pub name: String,
     /// What it sets.
-    pub recipe: Recipe,
+    pub recipe: EnvironmentSpec,
     /// The directory that it shows.
     pub project: Option<Project>,
     /// The policy of its profile.
@@ -88,8 +88,8 @@ fn enter(
     let (environment, built) = ready(environment, caller, building, quiet)?;
     let project = developed(project, caller, building, quiet)?;
     let configuration = matches.get_one::<String>("config").map(String::as_str);
-    let recipe = recipe(&environment, built.as_deref())
-        .map_err(|reason| unusable(name, &environment, &reason, configuration))?;
+    let recipe =
+        spec(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     let base = match &environment.kind {
         Kind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
         _ => None,
@@ -183,7 +183,8 @@ pub fn ready(
             print_note(&format!("building the environment `{name}` from {reference}, once"), None);
         }
     };
-    environments::ready(environment, &builder(caller), &surroundings(caller), building, begins).map_err(unbuilt)
+    environments::build_environment(environment, &builder(caller), &surroundings(caller), building, begins)
+        .map_err(unbuilt)
 }
 
 /// The project with the development shell of its flake, where that is used.
@@ -198,7 +199,8 @@ pub fn developed(
             print_note(&format!("building the development shell of {path}, once"), None);
         }
     };
-    environments::developed(project, &builder(caller), &surroundings(caller), building, begins).map_err(unbuilt)
+    environments::build_project_shell(project, &builder(caller), &surroundings(caller), building, begins)
+        .map_err(unbuilt)
 }
 
 /// What builds references for this caller.
@@ -207,9 +209,9 @@ pub fn builder(caller: &Caller) -> Builder {
     Builder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
 }
 
-fn unbuilt(error: Unbuilt) -> Refusal {
+fn unbuilt(error: BuildError) -> Refusal {
     match error {
-        Unbuilt::Nix(error) => of_nix(&error),
+        BuildError::Nix(error) => of_nix(&error),
         other => Refusal::new("environment", other.to_string()).split_hint(),
     }
 }

@@ -1,4 +1,4 @@
-//! Any text as a configuration or as metadata: property tests of what the fuzz targets ask for as well.
+//! Any text as a configuration or as metadata: property tests with the properties of the fuzz targets.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_its_own_with_the_line_and_leaves_its_twin_alone() {
+    fn each_rule_finds_its_pattern_and_spares_a_similar_one() {
         let token = |prefix: &str, more: usize| format!("x = '{prefix}{}'\n", "a1B2".repeat(20).split_at(more).0);
         let pem = |kind: &str| format!("a\nb\n  k = '-----BEGIN {kind}-----'\n");
         for (bytes, found) in [

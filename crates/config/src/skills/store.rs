@@ -73,7 +73,7 @@ impl Stamp {
     }
 }
 
-fn told<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -> SkillError + 'p {
+fn reported<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -> SkillError + 'p {
     move |source| SkillError::Io { operation, path: path.to_owned(), source }
 }
 
@@ -84,13 +84,13 @@ fn told<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -> Sk
 /// It cannot be written; then it is not there.
 pub(super) fn keep(registry: &OwnedFd, directory: &Path, taken: &Taken) -> Result<(), SkillError> {
     let place = directory.join(CONTENT);
-    let content = private::make_below(registry, CONTENT).map_err(told("make", &place))?;
+    let content = private::make_below(registry, CONTENT).map_err(reported("make", &place))?;
     sweep(&content, &place)?;
     let version = taken.version.hex();
     let unfinished = format!("{UNFINISHED}{version}");
     let path = place.join(&unfinished);
     let written = write(&content, &unfinished, &path, taken)
-        .map_err(told("write", &place.join(&version)))
+        .map_err(reported("write", &place.join(&version)))
         .and_then(|()| put(&content, &place, &unfinished, &version));
     // What was in its place has that name now, or what could not be put there has it still.
     let rest = remove(&path);
@@ -104,23 +104,23 @@ fn put(content: &OwnedFd, place: &Path, unfinished: &str, version: &str) -> Resu
     if renameat_with(content, unfinished, content, version, RenameFlags::EXCHANGE).is_err() {
         // Nothing is in its place, or the file system cannot exchange two names.
         remove(&path)?;
-        renameat(content, unfinished, content, version).map_err(|error| told("write", &path)(error.into()))?;
+        renameat(content, unfinished, content, version).map_err(|error| reported("write", &path)(error.into()))?;
     }
-    fsync(content).map_err(|error| told("write", &path)(error.into()))
+    fsync(content).map_err(|error| reported("write", &path)(error.into()))
 }
 
 /// Removes what a registration left that was killed.
 fn sweep(content: &OwnedFd, place: &Path) -> Result<(), SkillError> {
-    let names = private::names(content).map_err(told("list", place))?;
+    let names = private::names(content).map_err(reported("list", place))?;
     names.iter().filter(|name| name.starts_with(UNFINISHED)).try_for_each(|name| remove(&place.join(name)))
 }
 
 fn remove(path: &Path) -> Result<(), SkillError> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            std::fs::remove_file(path).map_err(told("remove", path))
+            std::fs::remove_file(path).map_err(reported("remove", path))
         }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(told("remove", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(reported("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -196,7 +196,7 @@ fn lost(path: &Path) -> impl Fn(io::Error) -> SkillError + '_ {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             SkillError::Damaged { path: path.to_owned(), why: source.to_string() }
         }
-        _ => told("read", path)(source),
+        _ => reported("read", path)(source),
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
 use cofferdam_config::environments::{
-    self, BackendWord, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, SessionAgent,
-    Surroundings, WORKSPACE, recipe,
+    self, BackendWord, Code, CodeInput, CodeSlot, Environment, EnvironmentSpec, Kind, LONGEST_ARGUMENT, Project,
+    SessionAgent, Surroundings, WORKSPACE, spec,
 };
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::About;
@@ -95,7 +95,7 @@ pub struct PreparedEnvironment {
     /// That policy, prepared by the engine.
     pub prepared: Prepared,
     /// How code is passed to the interpreter.
-    pub entry: Entry,
+    pub entry: CodeSlot,
     /// Interpreters started before their calls, where that is possible.
     pub warm_pool: Option<WarmPool>,
 }
@@ -190,7 +190,12 @@ fn get_or_build<T>(
 }
 
 /// Sets the policy's command to the interpreter of a session, and returns the agent that it runs.
-fn agent(environment: &Environment, recipe: &Recipe, policy: &mut Policy, host: &Host) -> Result<Agent, Failure> {
+fn agent(
+    environment: &Environment,
+    spec: &EnvironmentSpec,
+    policy: &mut Policy,
+    host: &Host,
+) -> Result<Agent, Failure> {
     let stateless = |why: &str| {
         let message = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
         failure("session", &format!("{message}\nhint: leave `session` out"))
@@ -210,13 +215,13 @@ fn agent(environment: &Environment, recipe: &Recipe, policy: &mut Policy, host: 
     if let Kind::Image { .. } = &environment.kind {
         return Err(stateless("it runs in an image, and its interpreter anew for each call"));
     }
-    match &recipe.passing {
-        Passing::Preset(name) => {
+    match &spec.code_input {
+        CodeInput::Preset(name) => {
             environments::preset(policy, host.around.around(), &HostTree, name, Code::Interactive, &[])
                 .map_err(|error| failure("environment", &error.to_string()))?;
         }
-        Passing::Words { argv, .. } => policy.command.argv.clone_from(argv),
-        Passing::Program(_) | Passing::Own | Passing::Image(_) => {}
+        CodeInput::Words { argv, .. } => policy.command.argv.clone_from(argv),
+        CodeInput::Program(_) | CodeInput::Own | CodeInput::Image(_) => {}
     }
     let argv = &mut policy.command.argv;
     // Drop the options that make it run an argument or its standard input: the agent has its own.
@@ -329,7 +334,7 @@ impl ServedEnvironment {
         on_step: &dyn Fn(&str),
     ) -> Result<Option<Arc<PreparedEnvironment>>, Failure> {
         let Some(short) = self.slot(host, false, cancel, on_step)? else { return Ok(None) };
-        if bytes > LONGEST_ARGUMENT && matches!(short.entry, Entry::Argument { .. }) {
+        if bytes > LONGEST_ARGUMENT && matches!(short.entry, CodeSlot::Argument { .. }) {
             return self.slot(host, true, cancel, on_step);
         }
         Ok(Some(short))
@@ -357,8 +362,8 @@ impl ServedEnvironment {
     pub fn session(&self, host: &Host, cancel: &Cancel, on_step: &dyn Fn(&str)) -> Result<Option<Arc<Start>>, Failure> {
         get_or_build(&self.session, cancel, || {
             let shell = shell_of(self.project.as_ref());
-            let (environment, recipe, mut policy) = self.configured_policy(host, on_step)?;
-            let agent = agent(&environment, &recipe, &mut policy, host)?;
+            let (environment, spec, mut policy) = self.configured_policy(host, on_step)?;
+            let agent = agent(&environment, &spec, &mut policy, host)?;
             policy.validate().map_err(|errors| failure("policy", &format!("the policy is refused: {errors}")))?;
             pin_sources(&mut policy);
             let has_workspace = works_in_workspace(&policy);
@@ -370,7 +375,11 @@ impl ServedEnvironment {
     }
 
     /// The environment as it was built, its settings, and the policy with them applied, without a command.
-    fn configured_policy(&self, host: &Host, on_step: &dyn Fn(&str)) -> Result<(Environment, Recipe, Policy), Failure> {
+    fn configured_policy(
+        &self,
+        host: &Host,
+        on_step: &dyn Fn(&str),
+    ) -> Result<(Environment, EnvironmentSpec, Policy), Failure> {
         let name = self.name();
         let on_build = |reference: &str| {
             tracing::info!("building the environment {name} from {reference}, once");
@@ -379,9 +388,9 @@ impl ServedEnvironment {
         let environment = self.environment.clone();
         let homes = &host.around.homes;
         let (environment, built) =
-            environments::ready(environment, &host.builder(), &host.around, Building::WhenNeeded, on_build)
+            environments::build_environment(environment, &host.builder(), &host.around, Building::WhenNeeded, on_build)
                 .map_err(|error| failure("environment", &error.to_string()))?;
-        let recipe = self.recipe(&environment, built)?;
+        let spec = self.spec(&environment, built)?;
         let base = match &environment.kind {
             Kind::Profile { file, .. } => host.compiled(file)?,
             _ => environments::eval_base(false, homes),
@@ -393,19 +402,20 @@ impl ServedEnvironment {
             tracing::info!("building the development shell of {path}, once");
             on_step("building the development shell of the project, once");
         };
-        let project = environments::developed(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
-            .map_err(|error| failure("environment", &error.to_string()))?;
-        environments::dress(&mut policy, &recipe, project.as_ref(), homes, variable);
+        let project =
+            environments::build_project_shell(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
+                .map_err(|error| failure("environment", &error.to_string()))?;
+        environments::apply(&mut policy, &spec, project.as_ref(), homes, variable);
         if matches!(environment.kind, Kind::Profile { .. }) {
             add_workspace(&mut policy);
         }
-        Ok((environment, recipe, policy))
+        Ok((environment, spec, policy))
     }
 
     /// The policy of its runs, and how code is passed to them.
-    fn run_policy(&self, host: &Host, long: bool, on_step: &dyn Fn(&str)) -> Result<(Policy, Entry), Failure> {
-        let (_, recipe, mut policy) = self.configured_policy(host, on_step)?;
-        let entry = recipe
+    fn run_policy(&self, host: &Host, long: bool, on_step: &dyn Fn(&str)) -> Result<(Policy, CodeSlot), Failure> {
+        let (_, spec, mut policy) = self.configured_policy(host, on_step)?;
+        let entry = spec
             .open(&mut policy, host.around.around(), &HostTree, long)
             .map_err(|error| failure("environment", &error))?;
         policy.validate().map_err(|errors| failure("policy", &format!("the policy is refused: {errors}")))?;
@@ -424,13 +434,13 @@ impl ServedEnvironment {
         Ok(PreparedEnvironment { policy, prepared, entry, warm_pool })
     }
 
-    fn recipe(&self, environment: &Environment, built: Option<PathBuf>) -> Result<Recipe, Failure> {
-        let mut recipe = recipe(environment, built.as_deref()).map_err(|reason| {
+    fn spec(&self, environment: &Environment, built: Option<PathBuf>) -> Result<EnvironmentSpec, Failure> {
+        let mut spec = spec(environment, built.as_deref()).map_err(|reason| {
             failure("environment", &format!("the environment `{}` is not available: {reason}", self.name()))
         })?;
         // An agent's code always has a workspace, from which its files are returned.
-        recipe.workspace |= matches!(recipe.passing, Passing::Preset(_));
-        Ok(recipe)
+        spec.workspace |= matches!(spec.code_input, CodeInput::Preset(_));
+        Ok(spec)
     }
 }
 

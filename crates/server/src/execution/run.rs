@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_config::environments::Entry;
+use cofferdam_config::environments::CodeSlot;
 use cofferdam_engine::audited_run::{Unrecorded, code_facts};
 use cofferdam_engine::{Failure, HandedBack, Input, Io, Outcome, Prepared};
 use cofferdam_policy::Stdin;
@@ -75,8 +75,10 @@ impl Target<'_> {
         }
         let facts = code_facts(&code);
         let (arguments, input) = match &prepared.entry {
-            Entry::Argument { after } => (std::iter::once(code).chain(after.iter().cloned()).collect(), Input::Closed),
-            Entry::Input => (Vec::new(), Input::Bytes(code.into_bytes())),
+            CodeSlot::Argument { after } => {
+                (std::iter::once(code).chain(after.iter().cloned()).collect(), Input::Closed)
+            }
+            CodeSlot::Input => (Vec::new(), Input::Bytes(code.into_bytes())),
         };
         if prepared.takes_arguments() || arguments.is_empty() {
             return self.run_recorded(&prepared.prepared, Io { arguments, input, ..io }, facts);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use cofferdam_config::environments::Entry;
+use cofferdam_config::environments::CodeSlot;
 use cofferdam_engine::{Early, Engine, Input, Io, Outcome};
 use cofferdam_policy::{Policy, Stdin};
 
@@ -56,7 +56,7 @@ pub struct WarmPool {
 
 impl WarmPool {
     /// A pool for calls of this policy; `None` if its interpreter cannot be started before its calls.
-    pub fn new(engine: &Engine, policy: &Policy, entry: &Entry, hands_back: (&str, &str)) -> Option<WarmPool> {
+    pub fn new(engine: &Engine, policy: &Policy, entry: &CodeSlot, hands_back: (&str, &str)) -> Option<WarmPool> {
         let (policy, language) = waiting_policy(policy, entry)?;
         match engine.prepare(&policy) {
             Ok(prepared) => {
@@ -88,9 +88,9 @@ impl WarmPool {
 }
 
 /// The policy of an interpreter that waits for its code on standard input, and else runs it as one given as an argument.
-fn waiting_policy(policy: &Policy, entry: &Entry) -> Option<(Policy, Language)> {
+fn waiting_policy(policy: &Policy, entry: &CodeSlot) -> Option<(Policy, Language)> {
     let language = Language::of(&policy.command.argv)?;
-    if *entry != (Entry::Argument { after: Vec::new() }) || policy.command.stdin != Stdin::Closed {
+    if *entry != (CodeSlot::Argument { after: Vec::new() }) || policy.command.stdin != Stdin::Closed {
         return None;
     }
     let mut policy = policy.clone();
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn only_interpreters_taking_code_as_an_argument_can_wait() {
-        let argument = Entry::Argument { after: Vec::new() };
+        let argument = CodeSlot::Argument { after: Vec::new() };
         for (argv, language) in
             [(&["/usr/bin/python3", "-I", "-c"][..], Language::Python), (&["node", "-e"], Language::Node)]
         {
@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(waiting.command.argv[argv.len()..], [language.program()]);
             assert_eq!(waiting.command.stdin, Stdin::Caller);
         }
-        let named = Entry::Argument { after: vec!["shell".into()] };
+        let named = CodeSlot::Argument { after: vec!["shell".into()] };
         for (argv, entry) in [
             (&["/bin/bash", "-c"][..], &named),
             (&["/bin/bash", "-c"], &argument),
@@ -128,7 +128,7 @@ mod tests {
             (&["python3", "-m"], &argument),
             (&["python3"], &argument),
             (&["python3", "-c"], &named),
-            (&["python3", "-c"], &Entry::Input),
+            (&["python3", "-c"], &CodeSlot::Input),
         ] {
             assert!(waiting_policy(&policy(argv), entry).is_none(), "{argv:?}");
         }

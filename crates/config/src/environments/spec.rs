@@ -1,12 +1,12 @@
-//! What an environment comes to: what of a policy it sets, and how code goes in. Pure.
+//! The specification of an environment: what it sets in a policy, and how code is passed to its interpreter. Pure.
 //!
 //! ```text
-//! Environment (and what its reference was built into) ─ recipe ─▶ Recipe ─ dress ─▶ policy ─ options ─ pass(code) ─▶ policy
+//! Environment (and the build of its reference) ─ spec ─▶ EnvironmentSpec ─ apply ─▶ policy ─ options ─ pass(code) ─▶ policy
 //! ```
 //!
-//! An artifact's program is as untrusted as the code: it sees its own directory, the Nix store where it needs it, a
-//! workspace in memory, and no network. What the definition names must hold; what the artifact says of its limits holds
-//! as far as the host allows, as built-in limits do.
+//! An artifact's program is as untrusted as the code: it sees its own directory, the Nix store if it needs it, a workspace in
+//! memory, and no network. Settings of the definition must be enforced; limits from the artifact's metadata are enforced as far as
+//! the host allows, like built-in limits.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use super::artifact::NIX_STORE;
 use super::metadata::StdinMode;
 use super::{BackendWord, Environment, Kind, Overrides, Project, Shell, stdin_mode_of};
 
-/// The directory in memory that code works in, and its home.
+/// The tmpfs that is the code's working directory and home.
 pub const WORKSPACE: &str = "/workspace";
 
-/// The variable by which an artifact's program knows that a sandbox of ours is around it.
+/// The variable that tells an artifact's program that it runs in a sandbox of Cofferdam.
 pub const INSIDE: &str = "COFFERDAM_ENVIRONMENT";
 
 /// Longest code that is passed as an argument, bytes: the kernel takes 128 KiB per argument (execve(2)).
@@ -28,10 +28,10 @@ pub const LONGEST_ARGUMENT: usize = 100 * 1024;
 
 /// How code reaches an environment's interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Passing {
+pub enum CodeInput {
     /// As the preset of this name takes it.
     Preset(String),
-    /// As the preset of this name takes it, in a tree that brings its own interpreter.
+    /// As the preset of this name takes it, with the interpreter of the root directory or image.
     Image(String),
     /// An interpreter's words.
     Words {
@@ -40,45 +40,57 @@ pub enum Passing {
         /// How the code follows.
         mode: StdinMode,
     },
-    /// A program that reads the code, and takes no arguments.
+    /// A program that reads the code from standard input, and takes no arguments.
     Program(String),
     /// The policy's own command.
     Own,
 }
 
-/// What an environment sets.
+/// How the code of each run is passed in a policy that is prepared once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recipe {
-    /// How code goes in.
-    pub passing: Passing,
-    /// What `/` is, where the definition says it.
+pub enum CodeSlot {
+    /// As an argument after those of the policy's command.
+    Argument {
+        /// The arguments after the code.
+        after: Vec<String>,
+    },
+    /// On standard input.
+    Input,
+}
+
+/// The specification of an environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvironmentSpec {
+    /// How code is passed.
+    pub code_input: CodeInput,
+    /// The root, if the definition sets it.
     pub root: Option<Root>,
-    /// Paths of the host that are shown, read-only, each at its own place.
-    pub shows: Vec<String>,
-    /// Directory that goes before the others of PATH.
+    /// Paths of the host that are mounted read-only, each at the same path.
+    pub binds: Vec<String>,
+    /// A directory that is put first in PATH.
     pub path: Option<String>,
-    /// Whether code works in [`WORKSPACE`].
+    /// Whether [`WORKSPACE`] is mounted.
     pub workspace: bool,
-    /// What an artifact's program finds in [`INSIDE`]: the name of its environment.
+    /// The value of [`INSIDE`] for an artifact's program: the name of its environment.
     pub inside: Option<String>,
-    /// Limits that nobody named: wall time in seconds, memory in MiB.
+    /// Limits from the artifact's metadata: wall time in seconds, memory in MiB.
     pub suggested: Option<(u64, u64)>,
-    /// What the definition names.
+    /// Settings of the definition.
     pub overrides: Overrides,
 }
 
-/// What the environment sets. `built` is what the reference of a `flake` was built into.
+/// The specification of an environment. `built` is the build of a flake's reference.
 ///
 /// # Errors
-/// Why it cannot be used.
-pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe, String> {
+/// Why the environment cannot be used.
+pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<EnvironmentSpec, String> {
     if let Some(reason) = environment.unavailable() {
         return Err(reason);
     }
-    let plain = Recipe {
-        passing: Passing::Own,
+    let plain = EnvironmentSpec {
+        code_input: CodeInput::Own,
         root: None,
-        shows: Vec::new(),
+        binds: Vec::new(),
         path: None,
         workspace: false,
         inside: None,
@@ -86,24 +98,24 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
         overrides: environment.overrides.clone(),
     };
     Ok(match &environment.kind {
-        Kind::Preset(name) => Recipe { passing: Passing::Preset(name.clone()), ..plain },
+        Kind::Preset(name) => EnvironmentSpec { code_input: CodeInput::Preset(name.clone()), ..plain },
         Kind::Profile { interpreter, .. } if interpreter.is_empty() => plain,
-        Kind::Profile { interpreter, .. } => Recipe { passing: words(interpreter), ..plain },
+        Kind::Profile { interpreter, .. } => EnvironmentSpec { code_input: words(interpreter), ..plain },
         Kind::Artifact(artifact) => {
-            let mut shows = Vec::new();
+            let mut binds = Vec::new();
             if let Some(store) = &artifact.store {
-                shows.push(text(store)?);
+                binds.push(text(store)?);
             }
             let own = artifact.directory.as_deref().unwrap_or(&artifact.program);
             for own in [Some(own), artifact.session_program.as_deref()].into_iter().flatten() {
                 let own = text(own)?;
-                if !shows.iter().any(|shown| is_within(&own, shown)) {
-                    shows.push(own);
+                if !binds.iter().any(|bind| is_within(&own, bind)) {
+                    binds.push(own);
                 }
             }
-            Recipe {
-                passing: Passing::Program(text(&artifact.program)?),
-                shows,
+            EnvironmentSpec {
+                code_input: CodeInput::Program(text(&artifact.program)?),
+                binds,
                 workspace: true,
                 inside: Some(environment.name.clone()),
                 suggested: Some((artifact.metadata.timeout_seconds, artifact.metadata.memory_mb)),
@@ -113,25 +125,25 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
         Kind::Flake { reference, interpreter } => {
             let built = text(built.ok_or_else(|| format!("{reference} was not built"))?)?;
             let store = store_of(&built);
-            Recipe {
-                passing: words(interpreter),
+            EnvironmentSpec {
+                code_input: words(interpreter),
                 path: Some(format!("{built}/bin")),
-                shows: vec![store.unwrap_or(built)],
+                binds: vec![store.unwrap_or(built)],
                 workspace: true,
                 ..plain
             }
         }
         Kind::Reference(reference) => return Err(format!("{reference} was not built")),
         Kind::Image { root, interpreter } => {
-            // Every image has a shell, or has to be told what else runs code.
-            let passing = if interpreter.is_empty() { Passing::Image("shell".into()) } else { words(interpreter) };
-            Recipe { passing, root: Some(root.clone()), ..plain }
+            // An image without an interpreter in its definition must have a shell.
+            let code_input = if interpreter.is_empty() { CodeInput::Image("shell".into()) } else { words(interpreter) };
+            EnvironmentSpec { code_input, root: Some(root.clone()), ..plain }
         }
         Kind::Broken(_) => return Err("it cannot be used".into()),
     })
 }
 
-/// The store that Nix built this into: its usual one, or another, in which what is called HASH-NAME lies.
+/// The Nix store that contains this build: the default one, or a directory whose entry has a name like HASH-NAME.
 pub(super) fn store_of(built: &str) -> Option<String> {
     if is_within(built, NIX_STORE) {
         return Some(NIX_STORE.to_owned());
@@ -142,25 +154,24 @@ pub(super) fn store_of(built: &str) -> Option<String> {
     (is_hash && store.matches('/').count() >= 2).then(|| store.to_owned())
 }
 
-fn words(interpreter: &[String]) -> Passing {
+fn words(interpreter: &[String]) -> CodeInput {
     let mode = stdin_mode_of(&interpreter.join(" "));
-    Passing::Words { argv: interpreter.to_vec(), mode }
+    CodeInput::Words { argv: interpreter.to_vec(), mode }
 }
 
 fn text(path: &Path) -> Result<String, String> {
     path.to_str().map(str::to_owned).ok_or_else(|| format!("{} is not valid UTF-8", path.display()))
 }
 
-impl Recipe {
-    /// Sets in the policy what the environment sets; what the caller names comes after it. `variable` answers with a
-    /// variable of the caller's.
-    pub fn dress(&self, policy: &mut Policy, project: Option<&Project>, variable: impl Fn(&str) -> Option<String>) {
+impl EnvironmentSpec {
+    /// Applies the settings to the policy, before the caller's own options. `variable` returns a variable of the caller.
+    pub fn apply(&self, policy: &mut Policy, project: Option<&Project>, variable: impl Fn(&str) -> Option<String>) {
         if let Some(root) = &self.root {
             policy.filesystem.root = root.clone();
             policy.require(Field::Root);
         }
-        for path in &self.shows {
-            show(policy, path, path);
+        for path in &self.binds {
+            mount(policy, path, path);
         }
         let variables = &mut policy.command.variables;
         if let Some(directory) = &self.path {
@@ -180,13 +191,13 @@ impl Recipe {
         }
         if let Some(project) = project {
             let access = if project.copy_on_write { Access::CopyOnWrite } else { Access::ReadOnly };
-            show_as(policy, &project.path, &project.mount_point, access);
-            // An image brings its own programs.
+            mount_as(policy, &project.path, &project.mount_point, access);
+            // An image has its own programs.
             if let (Some(shell), None) = (&project.shell, &self.root) {
                 develop(policy, shell);
             }
             if self.inside.is_some() {
-                // By these an artifact's program shows it in a sandbox of its own, or finds it.
+                // By these an artifact's program finds it, or mounts it in a nested sandbox.
                 for name in ["PROJECT_DIR", "PROJECT_MOUNT"] {
                     policy.command.variables.insert(name.into(), project.mount_point.clone());
                 }
@@ -205,7 +216,7 @@ impl Recipe {
         let (seconds, memory) = self.suggested.unzip();
         if let Some(seconds) = named.timeout_seconds.or(seconds) {
             policy.limits.wall_ms = seconds * 1000;
-            // The built-in CPU time belongs to the built-in wall time: it must not end what was given longer.
+            // The default CPU time belongs to the default wall time, and must not end a run that may take longer.
             let all = seconds.saturating_mul(policy.limits.cpu_millis.div_ceil(1000));
             if policy.limits.cpu_seconds < all && !policy.is_required(Field::CpuTime) {
                 policy.limits.cpu_seconds = all.min(super::metadata::most_seconds());
@@ -232,8 +243,8 @@ impl Recipe {
         }
         if named.nesting {
             policy.process.nested_sandboxes = true;
-            // Without the second wall a FIFO that somebody put into what is shown can be written to, and in all of Nix's
-            // store nobody looks for one: the outcome says so.
+            // Without Landlock a FIFO in a read-only mount can be written to, and the whole Nix store is not searched for FIFOs:
+            // the outcome reports the mounts as partially enforced.
             policy.allow_partial(Field::Mounts);
         }
         if let Some(description) = &named.description {
@@ -241,19 +252,19 @@ impl Recipe {
         }
     }
 
-    /// Makes the policy's command run this code; without code, what the interpreter reads is the caller's. Not for
-    /// presets, which discovery fills in.
+    /// Sets the policy's command to run this code; without code, the interpreter reads the caller's standard input. Not for
+    /// presets, whose interpreter is discovered.
     ///
     /// # Errors
-    /// Why the code cannot go in, with a `hint:` where there is one.
+    /// Why the code cannot be passed, possibly with a `hint:`.
     pub fn pass(&self, policy: &mut Policy, code: Option<String>, arguments: &[String]) -> Result<(), String> {
-        let (argv, mode) = match &self.passing {
-            Passing::Words { argv, mode } => (argv.clone(), *mode),
-            Passing::Program(_) if !arguments.is_empty() => {
+        let (argv, mode) = match &self.code_input {
+            CodeInput::Words { argv, mode } => (argv.clone(), *mode),
+            CodeInput::Program(_) if !arguments.is_empty() => {
                 return Err("the program of this environment takes no arguments".into());
             }
-            Passing::Program(program) => (vec![program.clone()], StdinMode::Pipe),
-            Passing::Own | Passing::Preset(_) | Passing::Image(_) => {
+            CodeInput::Program(program) => (vec![program.clone()], StdinMode::Pipe),
+            CodeInput::Own | CodeInput::Preset(_) | CodeInput::Image(_) => {
                 let argv = policy.command.argv.clone();
                 let Some(last) = argv.last() else { return Err(NO_COMMAND.into()) };
                 let mode = stdin_mode_of(last);
@@ -276,11 +287,11 @@ impl Recipe {
     }
 }
 
-/// What a profile without a command is told.
+/// The error for a profile without a command.
 pub(super) const NO_COMMAND: &str = "the profile of this environment has no command to run code with\nhint: give it \
                                      `command.argv`, or the environment `interpreter = \"python3 -c\"`";
 
-/// What code is told that is no argument for its length.
+/// The error for code that is too long for an argument.
 pub(super) fn too_long(bytes: Option<usize>) -> String {
     let bytes = bytes.map_or_else(|| "that many".to_owned(), |bytes| bytes.to_string());
     format!(
@@ -289,9 +300,9 @@ pub(super) fn too_long(bytes: Option<usize>) -> String {
     )
 }
 
-/// Adds a development shell: its programs first, its variables where there are none of the name.
+/// Adds a development shell: its programs come first in PATH, and its variables replace none that are set.
 fn develop(policy: &mut Policy, shell: &Shell) {
-    show(policy, &shell.store, &shell.store);
+    mount(policy, &shell.store, &shell.store);
     let variables = &mut policy.command.variables;
     let rest = variables.get("PATH").cloned();
     let path: Vec<String> = shell.path.iter().cloned().chain(rest).collect();
@@ -301,12 +312,12 @@ fn develop(policy: &mut Policy, shell: &Shell) {
     }
 }
 
-/// Shows a path of the host read-only: outside of what it would hide.
-fn show(policy: &mut Policy, source: &str, target: &str) {
-    show_as(policy, source, target, Access::ReadOnly);
+/// Mounts a path of the host read-only, before mounts below it, which it would hide otherwise.
+fn mount(policy: &mut Policy, source: &str, target: &str) {
+    mount_as(policy, source, target, Access::ReadOnly);
 }
 
-fn show_as(policy: &mut Policy, source: &str, target: &str, access: Access) {
+fn mount_as(policy: &mut Policy, source: &str, target: &str, access: Access) {
     let mounts = &mut policy.filesystem.mounts;
     if mounts.iter().any(|mount| mount.target() == target) {
         return;
