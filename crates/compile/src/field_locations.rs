@@ -1,7 +1,7 @@
-//! Where a profile sets the fields that an error is about: the user's own lines instead of the library's.
+//! Locates the fields that an error is about in the profile, to show the user's own lines instead of the library's.
 //!
-//! Contracts of the library look at whole records, so that Nickel knows no more than where the record begins. Their messages
-//! name the fields, and the parsed files say where these stand. Evaluates nothing, and is asked only after an error.
+//! Contracts of the library check whole records, so Nickel reports only where the record begins. Their messages name the fields, and
+//! the parsed files have their positions. Evaluates nothing, and is used only after an error.
 
 use nickel_lang_core::ast::record::FieldPathElem;
 use nickel_lang_core::ast::{Ast, Node};
@@ -9,10 +9,10 @@ use nickel_lang_core::error::{Diagnostic, Label, UNKNOWN_SOURCE_NAME};
 use nickel_lang_core::files::{FileId, Files};
 use nickel_lang_core::position::{RawSpan, TermPos};
 
-/// Most places that one error shows.
-const MAX_PLACES: usize = 4;
+/// Most locations that one error shows.
+const MAX_LOCATIONS: usize = 4;
 
-/// A field that a source sets: its path from the outermost record, and where its name stands.
+/// A field that a source sets: its path from the outermost record, and the position of its name.
 #[derive(Debug, Clone)]
 pub struct Field {
     path: String,
@@ -20,10 +20,10 @@ pub struct Field {
     whole: RawSpan,
 }
 
-/// Every field that a source sets in a record that it spells out.
+/// All fields that a source sets in a record literal.
 pub fn fields(source: &Ast<'_>) -> Vec<Field> {
     let mut found = Vec::new();
-    // Not by recursion: a chain of merges may be as long as the source.
+    // Not recursive, since a chain of merges may be as long as the source.
     let mut open: Vec<(String, &Ast<'_>)> = vec![(String::new(), source)];
     while let Some((path, ast)) = open.pop() {
         let outside = |inner| (String::new(), inner);
@@ -61,9 +61,9 @@ pub fn fields(source: &Ast<'_>) -> Vec<Field> {
     found
 }
 
-/// Puts a value that was set from outside in the place of what the files set at its path: it is what holds.
+/// Replaces the fields that files set at the path of an override, which is in force instead.
 ///
-/// `source` is the value's own source, `whole` all of it.
+/// `source` is the source of the override's value, `whole` its whole span.
 pub fn replace(fields: &mut Vec<Field>, path: &str, source: Option<&Ast<'_>>, whole: RawSpan) {
     let mut set = vec![Field { path: path.to_owned(), name: whole, whole }];
     for field in source.map(self::fields).unwrap_or_default() {
@@ -85,8 +85,7 @@ fn joined(outer: &str, path: &[FieldPathElem<'_>]) -> Option<String> {
     Some(joined)
 }
 
-/// Shows the places of the fields that the message names, where Nickel shows none of them, and no values that nobody can
-/// read.
+/// Adds the locations of the fields that the message names, if Nickel shows none of them, and removes unreadable values.
 pub fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Files) -> Diagnostic<FileId> {
     let found = named(&error.message, fields);
     let own = |file: FileId| fields.iter().any(|field| field.name.src_id == file);
@@ -105,13 +104,13 @@ pub fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Files) -> 
             };
             own(label.file_id) && !found.iter().any(|field| around(field))
         });
-        let places = found.iter().take(MAX_PLACES).enumerate().map(|(at, field)| {
+        let locations = found.iter().take(MAX_LOCATIONS).enumerate().map(|(at, field)| {
             let range = field.name.start.to_usize()..field.name.end.to_usize();
-            // The place in the report's head is that of the primary one: what the message names first.
+            // The position in the report's head is that of the primary label: the field that the message names first.
             let label = if at == 0 { Label::primary } else { Label::secondary };
             label(field.name.src_id, range).with_message("set here")
         });
-        error.labels.splice(0..0, places);
+        error.labels.splice(0..0, locations);
     }
     let unreadable = |label: &Label<FileId>| {
         files.name(label.file_id) == UNKNOWN_SOURCE_NAME && files.source(label.file_id).contains("%<closure@")
@@ -122,7 +121,7 @@ pub fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Files) -> 
     error
 }
 
-/// The fields that a contract's message names outside of quotes, by their whole path; of the first one, its record's.
+/// The fields that a contract's message names outside of quotes, by their full paths; for the first one, that of its record.
 fn named<'f>(message: &str, fields: &'f [Field]) -> Vec<&'f Field> {
     let mut lines = message.lines();
     if !lines.next().is_some_and(|title| title.starts_with("contract broken")) {
