@@ -1,6 +1,6 @@
-//! Runs in the audit trail: the one that a call names, else the one of `COFFERDAM_AUDIT`.
+//! Records runs in the audit trail that a call names, or else in that of `COFFERDAM_AUDIT`.
 //!
-//! A process has each trail open once; one that was forked off opens it anew, since a run's record says whose it is.
+//! A process opens each trail once. A forked process opens it again, since records name their process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,13 +14,13 @@ use pyo3::{PyErr, PyResult, Python};
 
 use crate::errors::CofferdamError;
 
-/// What is open, with the process that opened it.
+/// The open trails, each with the process that opened it.
 static OPEN: Mutex<Vec<(u32, PathBuf, Trail)>> = Mutex::new(Vec::new());
 
 /// The trail that a run is recorded in, if one is named.
 ///
 /// # Errors
-/// It cannot be written.
+/// It cannot be opened.
 pub fn trail(named: Option<&Path>) -> PyResult<Option<Trail>> {
     let variable = || std::env::var_os("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     named.map(Path::to_owned).or_else(variable).map(|dir| opened(&dir)).transpose()
@@ -43,13 +43,13 @@ fn opened(dir: &Path) -> PyResult<Trail> {
     Ok(trail)
 }
 
-/// A Python `RuntimeWarning`, which the caller may have made an error.
+/// Raises a Python `RuntimeWarning`, which the caller may have turned into an error.
 fn warn(message: &str) -> PyResult<()> {
     let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
     Python::attach(|py| PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1))
 }
 
-/// Runs it, with its records where there is a trail. What cannot be recorded does not start, and is no success.
+/// Runs it, with records if there is a trail. A run that cannot be recorded does not start, or does not count as a success.
 pub fn run(prepared: &Prepared, policy: &Policy, trail: Option<&Trail>, io: Io) -> Outcome {
     match trail {
         Some(trail) => {
