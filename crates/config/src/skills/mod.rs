@@ -33,7 +33,7 @@ pub use registry::{Registry, Spec, State};
 /// Writes a manifest atomically, and readable for other users, so that they can check it.
 ///
 /// # Errors
-/// It cannot be written; what was there before is untouched.
+/// It cannot be written; the previous file is unchanged.
 pub fn put_manifest(directory: &std::os::fd::OwnedFd, manifest: &Manifest) -> std::io::Result<()> {
     use cofferdam_profiles::private;
     use std::os::unix::fs::PermissionsExt as _;

@@ -224,7 +224,7 @@ impl Registry {
     /// All skills by name; none if there is no registry.
     ///
     /// # Errors
-    /// The registry cannot be read, or could be somebody else's.
+    /// The registry cannot be read, or another user could have written it.
     pub fn list(&self) -> Result<BTreeMap<String, Skill>, SkillError> {
         match private::open(&self.directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
@@ -334,7 +334,7 @@ impl Registry {
     }
 }
 
-/// A registry that nobody else writes to. The lock goes with the descriptor.
+/// A registry locked for writing. The lock is released with the descriptor.
 struct Locked {
     directory: OwnedFd,
     _lock: OwnedFd,

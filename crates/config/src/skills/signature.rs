@@ -76,7 +76,7 @@ pub enum KeyError {
 pub struct Version(pub [u8; 32]);
 
 impl Version {
-    /// The version that this manifest describes, whoever signed it and in which spelling.
+    /// The version that this manifest describes, independent of the signature and its encoding.
     pub fn of(manifest: &Manifest) -> Version {
         Version(keccak256(&manifest.canonical()))
     }
@@ -123,7 +123,7 @@ impl Key {
     /// Reads one. A file that others can read holds no secret and is refused.
     ///
     /// # Errors
-    /// The file cannot be read, is anybody's, or holds no key.
+    /// The file cannot be read, is accessible to other users, or does not contain a key.
     pub fn read(path: &Path) -> Result<Key, KeyError> {
         let io = |source| KeyError::Io { operation: "read", path: path.to_owned(), source };
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
