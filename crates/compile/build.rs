@@ -1,4 +1,4 @@
-//! Puts the policy library, every `.ncl` file of ncl/sandbox but its examples and tests, into the program as text.
+//! Embeds the policy library in the program as text: all `.ncl` files of ncl/sandbox except examples and tests.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn main() {
     std::fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
 }
 
-/// The files of the library that a file of it imports, by their names below the root.
+/// The files of the library that one of its files imports, by their paths below the root.
 fn imports(name: &str, path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let code: String = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();

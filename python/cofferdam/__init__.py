@@ -1,10 +1,10 @@
-"""Cofferdam: runs code that nobody has vetted, walled in, and says what it was allowed, tried and used.
+"""Cofferdam: runs untrusted code in a sandbox, and reports what it was allowed to do, what it tried and what it used.
 
     >>> import cofferdam
     >>> cofferdam.run({"version": 1}, ["echo", "hello"]).stdout
     'hello\\n'
 
-The native part is `cofferdam._native`; everything that people use is here.
+The native part is `cofferdam._native`. The public interface is here.
 """
 
 from ._native import (

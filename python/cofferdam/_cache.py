@@ -1,4 +1,4 @@
-"""Prepared policies, kept by the content of what they were made from. Never decides whether something may run."""
+"""Caches prepared policies by the content that they were made from. Does not decide whether something may run."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from typing import Callable, Hashable
 
 from . import _native
 
-_MOST = 64
-"""Policies kept."""
+_LIMIT = 64
+"""Most cached policies."""
 
-_READY = 2
-"""Sandboxes staged ahead for a policy that is run again; unused ones end after two seconds."""
+_STAGED = 2
+"""Staged sandboxes for a policy that is run again; unused ones end after two seconds."""
 
 _lock = threading.Lock()
-_kept: OrderedDict[Hashable, tuple[_native.Prepared, bool]] = OrderedDict()
+_cached: OrderedDict[Hashable, tuple[_native.Prepared, bool]] = OrderedDict()
 
 
-def _forget() -> None:
-    """After a fork, what is kept is the other process's, and so may be the lock."""
+def _clear() -> None:
+    """Clears the cache after a fork, since its entries, and possibly the lock, belong to the parent process."""
     global _lock
     _lock = threading.Lock()
-    _kept.clear()
+    _cached.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_clear)
 
 
-def prepared(key: Hashable, make: Callable[[int], _native.Prepared]) -> _native.Prepared:
-    """The policy of this key, made by `make` with so many sandboxes staged ahead: none as long as it ran only once."""
+def prepared(key: Hashable, build: Callable[[int], _native.Prepared]) -> _native.Prepared:
+    """The policy of this key, built by `build` with the given number of staged sandboxes: none until its second run."""
     with _lock:
-        known = _kept.get(key)
+        known = _cached.get(key)
         if known is not None:
-            _kept.move_to_end(key)
+            _cached.move_to_end(key)
             if known[1]:
                 return known[0]
-    ready = known is not None
-    made = make(_READY if ready else 0)
-    if not ready:
-        for note in made.notes:
+    reused = known is not None
+    built = build(_STAGED if reused else 0)
+    if not reused:
+        for note in built.notes:
             warnings.warn(note, stacklevel=4)
     with _lock:
-        _kept[key] = (made, ready)
-        _kept.move_to_end(key)
-        old = [_kept.popitem(last=False) for _ in range(len(_kept) - _MOST)]
-    del old  # outside the lock: what was staged ends here
-    return made
+        _cached[key] = (built, reused)
+        _cached.move_to_end(key)
+        old = [_cached.popitem(last=False) for _ in range(len(_cached) - _LIMIT)]
+    del old  # outside the lock: staged sandboxes end here
+    return built

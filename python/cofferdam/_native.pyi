@@ -1,4 +1,4 @@
-"""Types of the native module; what each does stands in its Rust documentation and in docs/python.md."""
+"""Types of the native module; its Rust documentation and docs/python.md describe each."""
 
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Literal, Optional, Sequence, Tuple, TypedDict

@@ -2,7 +2,7 @@
 
     pieces ── thread, or task of the loop ──▶ pipe ──▶ supervisor ──▶ the program's own pipe
 
-A pipe holds little, so whoever makes the pieces waits for the program. Never reads ahead of it, and keeps no piece.
+A pipe has a small buffer, so the producer of the pieces waits for the program. Pieces are not read ahead or stored.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, AsyncIterable, Callable, Iterable, Iterator, Optional, T
 Piece = Union[str, bytes]
 
 Stdin = Union[str, bytes, Iterable[Piece], Any, None]
-"""Text, bytes, an open file, an iterable of pieces, or nothing. A file is read from where it stands, and stays open."""
+"""Text, bytes, an open file, an iterable of pieces, or nothing. A file is read from its position, and stays open."""
 
 AsyncStdin = Union[Stdin, AsyncIterable[Piece]]
-"""The same, or an asynchronous iterable of pieces."""
+"""Any standard input, or an asynchronous iterable of pieces."""
 
 _PIECE = 1 << 16
 
 Failed = Callable[[BaseException], None]
-"""Called with what the maker of the pieces raised."""
+"""Called with an exception of the producer."""
 
 
 def plain(stdin: AsyncStdin) -> Tuple[bool, Optional[bytes]]:
-    """Whether all of it is there, and what that is."""
+    """Whether the whole input is available, and that input."""
     if stdin is None:
         return True, None
     if isinstance(stdin, str):
@@ -40,9 +40,9 @@ def plain(stdin: AsyncStdin) -> Tuple[bool, Optional[bytes]]:
 
 
 def pieces(stdin: AsyncStdin) -> Iterator[Piece]:
-    """What is passed on, piece by piece."""
+    """The pieces of the input."""
     if isinstance(stdin, io.TextIOBase):
-        return iter(stdin)  # by lines: more would wait for more than is there
+        return iter(stdin)  # by lines: a larger read could block on a partial one
     read = getattr(stdin, "read1", getattr(stdin, "read", None))
     if callable(read):
         return _read(read)
@@ -67,7 +67,7 @@ def _encoded(piece: Piece) -> memoryview:
 
 
 def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
-    """Passes pieces on from a thread of its own, which closes the descriptor at the end."""
+    """Writes the pieces to the descriptor from a thread, which closes it at the end."""
 
     def work() -> None:
         with open(descriptor, "wb", buffering=0) as out:
@@ -77,8 +77,8 @@ def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
                     while left:
                         left = left[out.write(left) :]
             except BrokenPipeError:
-                pass  # the program, or the run, is over: nobody reads any more
-            except BaseException as error:  # before the end of file: what came is not all of it
+                pass  # the program or the run has ended and reads no more
+            except BaseException as error:  # reported before end of file, since the input is incomplete
                 failed(error)
         if inspect.isgenerator(source):
             source.close()
@@ -87,7 +87,7 @@ def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
 
 
 def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) -> asyncio.Task[None]:
-    """Passes pieces on as a task of the loop, which closes the descriptor at the end: cancelled before it began, too."""
+    """Writes the pieces to the descriptor from a task, which closes it at the end, even if cancelled before it began."""
     out = open(descriptor, "wb", buffering=0)
 
     async def work() -> None:
@@ -101,7 +101,7 @@ def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) ->
                     except BlockingIOError:
                         await _writable(descriptor)
         except (BrokenPipeError, asyncio.CancelledError):
-            pass  # the program, or the run, is over
+            pass  # the program or the run has ended
         except BaseException as error:
             failed(error)
         finally:
@@ -118,19 +118,19 @@ async def _writable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
-    def tell() -> None:
+    def resolve() -> None:
         if not ready.done():
             ready.set_result(None)
 
-    loop.add_writer(descriptor, tell)
+    loop.add_writer(descriptor, resolve)
     try:
         await ready
     finally:
         loop.remove_writer(descriptor)
 
 
-class Fed:
-    """What the maker of the pieces raised, if anything: the run is cancelled, and whoever waits for it gets the error."""
+class InputErrors:
+    """Passes an exception of the producer to the caller that waits for the run, and cancels the run."""
 
     def __init__(self) -> None:
         self._error: Optional[BaseException] = None
@@ -138,7 +138,7 @@ class Fed:
         self._lock = threading.Lock()
 
     def failed(self, error: BaseException) -> None:
-        """Takes the error."""
+        """Records the exception, and cancels the run."""
         with self._lock:
             self._error = error
             cancel = self._cancel
@@ -146,7 +146,7 @@ class Fed:
             cancel()
 
     def cancels(self, cancel: Callable[[], None]) -> None:
-        """Says how the run is cancelled."""
+        """Sets the function that cancels the run."""
         with self._lock:
             self._cancel = cancel
             late = self._error is not None
@@ -154,7 +154,7 @@ class Fed:
             cancel()
 
     def check(self) -> None:
-        """Raises the error."""
+        """Raises the recorded exception, if any."""
         with self._lock:
             error, self._error = self._error, None
         if error is not None:

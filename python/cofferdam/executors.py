@@ -1,7 +1,7 @@
-"""The compatible executors: the path of a configuration and some input in, a result out.
+"""The compatible executors: they run a configuration file with some input, and return a result.
 
-A configuration is a `policy.json`, an `nsjail.json` of any age, or a `seatbelt.sb` with its policy beside it. It is
-looked at again in every call and made ready only when it has changed.
+A configuration is a `policy.json`, an `nsjail.json` of any version, or a `seatbelt.sb` with its policy beside it. Each
+call reads it again, and prepares it only if it has changed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ._native import ExecutionResult
 from ._stdin import AsyncStdin, Stdin
 from .runs import AsyncRun, Run, path_of, run_prepared, start_run
 
-_MOST = 16 << 20
-"""Bytes of a configuration; a longer one is refused."""
+_LIMIT = 16 << 20
+"""Most bytes of a configuration."""
 
 ConfigPath = Union[str, "os.PathLike[str]"]
 
 
 class _Executor:
-    """What the executors share."""
+    """The common base of the executors."""
 
     _name = ""
 
@@ -33,8 +33,8 @@ class _Executor:
         try:
             default_timeout = operator.index(default_timeout)
         except TypeError:
-            told = f"default_timeout: {default_timeout!r} is not a whole number of seconds, such as 60"
-            raise TypeError(told) from None
+            message = f"default_timeout: {default_timeout!r} is not a whole number of seconds, such as 60"
+            raise TypeError(message) from None
         if default_timeout <= 0:
             raise ValueError(f"default_timeout: {default_timeout!r} is not a number of seconds above 0")
         self._nsjail_path = None if nsjail_path is None else path_of("nsjail_path", nsjail_path)
@@ -47,7 +47,7 @@ class _Executor:
 
     @property
     def default_timeout(self) -> int:
-        """Seconds that an execution may take when its configuration does not say."""
+        """The time limit of executions whose configuration has none, seconds."""
         return self._default_timeout
 
     def _prepared(self, config_path: ConfigPath) -> _native.Prepared:
@@ -69,19 +69,19 @@ class _Executor:
         )
 
     def execute_sync(self, config_path: ConfigPath, input: Stdin = "") -> ExecutionResult:
-        """Runs what the configuration says with this standard input, and waits for its end."""
+        """Runs the configuration with this standard input, and waits for its end."""
         return run_prepared(self._prepared(config_path), input).to_execution_result()
 
     async def execute(self, config_path: ConfigPath, input: AsyncStdin = "") -> ExecutionResult:
-        """The same while the event loop goes on. Cancelled, it kills the tree."""
+        """Runs the configuration without blocking the event loop. Cancelling it kills the process tree."""
         prepared = self._prepared(config_path)
         async with AsyncRun(lambda given, pipe, notify: prepared.start(given, pipe=pipe, notify=notify), input) as running:
             return (await running).to_execution_result()
 
     def start(self, config_path: ConfigPath, input: Stdin = "", *, stream: bool = False) -> Run:
-        """Starts the same in the background: a `Run`, which tells what it uses, is cancelled, and gives its `Outcome`.
+        """Starts it in the background. The `Run` reports its resource usage, can be cancelled, and returns its `Outcome`.
 
-        With `stream`, its output is to be read while it runs.
+        With `stream`, its output has to be read while it runs.
         """
         return start_run(self._prepared(config_path), input, stream=stream)
 
@@ -90,7 +90,7 @@ class _Executor:
 
 
 def _content(path: Path) -> Tuple[bytes, Optional[bytes]]:
-    """What a configuration is made of: the file, and the policy beside it that it may have been exported from."""
+    """The contents of a configuration: the file, and the policy beside it that it may have been exported from."""
     content = _read(path)
     if path.name == "policy.json":
         return content, None
@@ -101,15 +101,15 @@ def _content(path: Path) -> Tuple[bytes, Optional[bytes]]:
 
 
 def _read(path: Path) -> bytes:
-    """A regular file, as far as it can be a configuration: a pipe without a writer would be waited for."""
+    """The content of a regular file, up to the size limit. Opening a FIFO without a writer does not block."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        return file.read(_MOST + 1)
+        return file.read(_LIMIT + 1)
 
 
 class NsJailExecutor(_Executor):
-    """Runs configurations by nsjail where it is installed, and by the jail, which holds the same, where it is not."""
+    """Runs configurations by nsjail if it is installed, or else by the jail, which enforces the same."""
 
     _name = "nsjail"
 

@@ -1,7 +1,7 @@
-"""Profiles in Nickel, compiled by the evaluator that comes with the package.
+"""Profiles in Nickel, compiled by the evaluator that is part of the package.
 
-The evaluator is a program of its own, run in a sandbox: it may only read the profile's directory and those that are
-allowed. The library is in it: `import "sandbox"` needs no path.
+The evaluator is a separate program that runs in a sandbox. It can read only the profile's directory and those that are
+allowed. It contains the library: `import "sandbox"` needs no path.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HELPER = "cofferdam-compile"
 
 
 def helper() -> Path:
-    """Where the evaluator is: in `COFFERDAM_LIBEXEC` where that is set, else in this package."""
+    """The path of the evaluator: in `COFFERDAM_LIBEXEC` if that is set, else in this package."""
     named = os.environ.get("COFFERDAM_LIBEXEC")
     return Path(named or Path(__file__).parent / "libexec") / _HELPER
 
 
 def cache_directory() -> Optional[Path]:
-    """Where compiled policies are remembered, the same as the command's."""
+    """The cache directory of compiled policies, shared with the command."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if base.startswith("/"):
         return Path(base) / "cofferdam/policies"
@@ -47,7 +47,7 @@ def compile_outputs(
     trusted: bool = False,
     cache: bool = True,
 ) -> Tuple[List[Tuple[Optional[str], Optional[str]]], List[str]]:
-    """For each format its text, or why the target cannot have one; and the warnings."""
+    """The text of each format, or why the target cannot have one; and the warnings."""
     return _native.compile_profile(
         helper(),
         path_of("file", file),
@@ -72,12 +72,12 @@ def compile_profile(
     """A profile's file as text: `policy`, `nsjail`, `nsjail-text`, `seatbelt` or `raw`.
 
     `overrides` are assignments such as `resources.max_memory_mb=64`, which go through the profile's contracts.
-    What a target goes without is a Python warning; what it cannot hold, or what is wrong, a `ProfileError`.
+    What a target cannot express, but does without, is a Python warning. Other problems raise `ProfileError`.
     """
-    outputs, told = compile_outputs(
+    outputs, notes = compile_outputs(
         file, [format], encoding=encoding, overrides=overrides, imports=imports, trusted=trusted
     )
-    for warning in told:
+    for warning in notes:
         warnings.warn(warning, stacklevel=2)
     text, refusal = outputs[0]
     if text is None:

@@ -1,8 +1,8 @@
-"""Policies and their runs: at once, in the background, or awaited.
+"""Policies and their runs: blocking, in the background, or awaited.
 
-A policy is data (docs/policy.schema.json): a mapping, JSON text, or the path of a file. `prepare` makes it ready once;
-a `Prepared` runs it any number of times, from any thread. A run that is cancelled, or that nobody holds any more, is
-killed with everything that it started.
+A policy is data (docs/policy.schema.json): a mapping, JSON text, or the path of a file. `prepare` prepares it once, and
+a `Prepared` runs it any number of times, from any thread. A run that is cancelled, or that is no longer referenced, is
+killed with its process tree.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any, AsyncIterable, AsyncIterator, Callable, Generator, Itera
 
 from . import _native
 from ._native import Outcome, ResourceUsage
-from ._stdin import AsyncStdin, Fed, Stdin, feed, feed_async, pieces, plain
+from ._stdin import AsyncStdin, InputErrors, Stdin, feed, feed_async, pieces, plain
 
 Policy = Union[Mapping[str, Any], str, bytes, "os.PathLike[str]"]
 """A mapping, JSON text that begins with a brace, or the path of a file."""
 
 _LONGEST = 10**12
-"""Seconds; a longer timeout is none."""
+"""The longest timeout that is accepted, seconds."""
 
 TrailPath = Union[str, "os.PathLike[str]"]
 """The directory of an audit trail."""
 
 OnOutput = Callable[[str, bytes], object]
-"""Called with `stdout` or `stderr` and a piece of output, as it comes."""
+"""Called with `stdout` or `stderr` and each piece of output."""
 
 
 def policy_bytes(policy: Policy) -> bytes:
-    """A policy as JSON, not yet looked at."""
+    """A policy as JSON, not validated yet."""
     if isinstance(policy, Mapping):
         return as_json("policy", policy).encode()
     if isinstance(policy, bytes):
@@ -43,7 +43,7 @@ def policy_bytes(policy: Policy) -> bytes:
 
 
 def as_json(name: str, value: Mapping[str, Any], other: Optional[Callable[[Any], Any]] = None) -> str:
-    """A mapping as JSON; what is no data is an error that names the argument."""
+    """A mapping as JSON. An error about a value names the argument."""
     try:
         return json.dumps(dict(value), allow_nan=False, default=other)
     except RecursionError:
@@ -56,7 +56,7 @@ def as_json(name: str, value: Mapping[str, Any], other: Optional[Callable[[Any],
 
 
 def path_of(name: str, value: Any) -> Path:
-    """A path; what is none is an error that names the argument."""
+    """A path. An error about the value names the argument."""
     try:
         return Path(value)
     except TypeError:
@@ -64,14 +64,14 @@ def path_of(name: str, value: Any) -> Path:
 
 
 def paths_of(name: str, value: Any) -> List[Path]:
-    """Several paths; one alone is not taken for a list of its letters."""
+    """A list of paths. A single path is an error, and not a list of its letters."""
     if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
         raise TypeError(f"{name}: {value!r} is not a list of paths")
     return [path_of(f"{name}[{at}]", path) for at, path in enumerate(value)]
 
 
 def words_of(name: str, value: Any) -> List[str]:
-    """Texts, paths and numbers as texts; one text alone is not taken for a list of its letters."""
+    """A list of texts, paths and numbers, as texts. A single text is an error, and not a list of its letters."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise TypeError(f'{name}: {value!r} is not a list of texts, such as ["python3", "main.py"]')
     words = []
@@ -103,9 +103,9 @@ def timeout_ms(timeout: Optional[float]) -> Optional[int]:
 
 
 class Run:
-    """A run in the background. Iterating over it gives `(stream, bytes)` as output comes, when it was started so."""
+    """A run in the background. If it was started with `stream`, iterating over it yields `(stream, bytes)` as output arrives."""
 
-    def __init__(self, native: _native.Run, fed: Optional[Fed] = None) -> None:
+    def __init__(self, native: _native.Run, fed: Optional[InputErrors] = None) -> None:
         self._native = native
         self._fed = fed
         if fed is not None:
@@ -116,13 +116,13 @@ class Run:
             yield piece
 
     def read(self, timeout: Optional[float] = None) -> Optional[Tuple[str, bytes]]:
-        """The next piece of output; None at the end, or when nothing came for so many seconds."""
+        """The next piece of output; None at the end, or if none arrives for `timeout` seconds."""
         return self._native.read(timeout)
 
     def wait(self, timeout: Optional[float] = None) -> Optional[Outcome]:
-        """Waits for the end, so many seconds at most; None when it is not over by then.
+        """Waits for the end, at most `timeout` seconds; None if it is not over by then.
 
-        What the maker of its standard input raised has ended it, and is raised here.
+        If the producer of its standard input raised an exception, the run was cancelled, and the exception is raised here.
         """
         outcome = self._native.wait(timeout)
         if outcome is not None and self._fed is not None:
@@ -130,7 +130,7 @@ class Run:
         return outcome
 
     def cancel(self) -> None:
-        """Kills the tree. `wait` still gives the outcome."""
+        """Kills the process tree. `wait` still returns the outcome."""
         self._native.cancel()
 
     @property
@@ -139,11 +139,11 @@ class Run:
         return self._native.done
 
     def usage(self) -> Optional[ResourceUsage]:
-        """What it uses now; None before it has begun and once it is over."""
+        """Its present resource usage; None before it has begun and after it has ended."""
         return self._native.usage()
 
     def usages(self, interval: float = 0.1) -> Iterator[ResourceUsage]:
-        """A snapshot every so many seconds, until it is over."""
+        """Yields its resource usage every `interval` seconds, until it is over."""
         return self._native.samples(interval)
 
     def __enter__(self) -> Run:
@@ -161,24 +161,24 @@ class Run:
 
 
 AsyncStart = Callable[[Optional[bytes], bool, Callable[[], object]], _native.Run]
-"""Starts a run: with this standard input, or with one that comes through a pipe; the last is its `notify`."""
+"""Starts a run with this standard input, or with a pipe for it; the last argument is its `notify`."""
 
 
 def start_run(
     prepared: _native.Prepared, stdin: Stdin, *, stream: bool, keep_changes: Optional[Path] = None
 ) -> Run:
-    """Starts what is prepared in the background."""
+    """Starts a prepared policy in the background."""
     ready, given = plain(stdin)
     if ready:
         return Run(prepared.start(given, keep_changes=keep_changes, stream=stream))
-    source, fed = pieces(stdin), Fed()
+    source, fed = pieces(stdin), InputErrors()
     native = prepared.start(pipe=True, keep_changes=keep_changes, stream=stream)
     feed(source, _taken(native), fed.failed)
     return Run(native, fed)
 
 
 def _taken(native: _native.Run) -> int:
-    """The descriptor that a run's standard input is written to."""
+    """The descriptor of a run's standard input pipe."""
     descriptor = native.take_stdin()
     assert descriptor is not None
     return descriptor
@@ -191,7 +191,7 @@ def run_prepared(
     on_output: Optional[OnOutput] = None,
     keep_changes: Optional[Path] = None,
 ) -> Outcome:
-    """Runs what is prepared and waits for its end."""
+    """Runs a prepared policy, and waits for its end."""
     ready, given = plain(stdin)
     if on_output is None and ready:
         return prepared.run(given, keep_changes=keep_changes)
@@ -205,11 +205,11 @@ def run_prepared(
 
 
 class AsyncRun:
-    """A run in the background, for one event loop. Cancelling whoever waits for it kills the tree."""
+    """A run in the background of an event loop. Cancelling a task that waits for it kills the process tree."""
 
     def __init__(self, start: AsyncStart, stdin: AsyncStdin = None) -> None:
         loop = asyncio.get_running_loop()
-        self._fed: Optional[Fed] = None
+        self._fed: Optional[InputErrors] = None
         self._feeding: Optional[asyncio.Task[None]] = None
         self._event = asyncio.Event()
         event = self._event
@@ -218,7 +218,7 @@ class AsyncRun:
             try:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:
-                pass  # the loop is closed, and nobody waits any more
+                pass  # the loop is closed, and no task waits any more
 
         ready, given = plain(stdin)
         awaited = isinstance(stdin, AsyncIterable)
@@ -226,7 +226,7 @@ class AsyncRun:
         self._native = start(given, not ready, notify)
         if ready:
             return
-        self._fed = Fed()
+        self._fed = InputErrors()
         self._fed.cancels(self._native.cancel)
         if source is not None:
             feed(source, _taken(self._native), self._fed.failed)
@@ -234,12 +234,12 @@ class AsyncRun:
             self._feeding = feed_async(stdin, _taken(self._native), self._fed.failed)
 
     def _over(self) -> None:
-        """Nobody reads standard input any more."""
+        """Stops writing standard input, which is not read any more."""
         if self._feeding is not None:
             self._feeding.cancel()
 
     async def _next(self) -> None:
-        """Waits until there is something again."""
+        """Waits for the next notification."""
         try:
             await self._event.wait()
         except asyncio.CancelledError:
@@ -249,7 +249,7 @@ class AsyncRun:
 
     async def _end(self) -> None:
         self._native.cancel()
-        # Supervision looks at the flag ten times a second: this is short, and afterwards no process is left.
+        # The supervisor checks for cancellation ten times a second, so this is short. Afterwards no process is left.
         while not self._native.done:
             self._event.clear()
             if not self._native.done:
@@ -272,7 +272,7 @@ class AsyncRun:
 
     async def __aiter__(self) -> AsyncIterator[Tuple[str, bytes]]:
         while True:
-            over = self._native.done  # asked first: what came before the end is taken after it
+            over = self._native.done  # checked first, so that output from before the end is taken
             for piece in self._native.take():
                 yield piece
             if over:
@@ -280,7 +280,7 @@ class AsyncRun:
             await self._next()
 
     def cancel(self) -> None:
-        """Kills the tree. Awaiting still gives the outcome."""
+        """Kills the process tree. Awaiting still returns the outcome."""
         self._native.cancel()
 
     @property
@@ -289,11 +289,11 @@ class AsyncRun:
         return self._native.done
 
     def usage(self) -> Optional[ResourceUsage]:
-        """What it uses now; None before it has begun and once it is over."""
+        """Its present resource usage; None before it has begun and after it has ended."""
         return self._native.usage()
 
     async def usages(self, interval: float = 0.1) -> AsyncIterator[ResourceUsage]:
-        """A snapshot every so many seconds, until it is over."""
+        """Yields its resource usage every `interval` seconds, until it is over."""
         while not self._native.done:
             usage = self._native.usage()
             if usage is not None:
@@ -314,7 +314,7 @@ class AsyncRun:
 
 
 class Prepared:
-    """A policy that is ready to run, with the backend that holds it."""
+    """A policy that is ready to run, with the backend that enforces it."""
 
     def __init__(self, native: _native.Prepared) -> None:
         self._native = native
@@ -326,12 +326,12 @@ class Prepared:
         on_output: Optional[OnOutput] = None,
         keep_changes: Optional["os.PathLike[str]"] = None,
     ) -> Outcome:
-        """Runs it and waits for its end; other threads go on meanwhile."""
-        kept = None if keep_changes is None else Path(keep_changes)
-        return run_prepared(self._native, stdin, on_output=on_output, keep_changes=kept)
+        """Runs it, and waits for its end without blocking other threads."""
+        directory = None if keep_changes is None else Path(keep_changes)
+        return run_prepared(self._native, stdin, on_output=on_output, keep_changes=directory)
 
     async def run_async(self, stdin: AsyncStdin = None, *, on_output: Optional[OnOutput] = None) -> Outcome:
-        """Runs it while the event loop goes on; cancelled, it kills the tree."""
+        """Runs it without blocking the event loop. Cancelling it kills the process tree."""
         async with self.start_async(stdin, stream=on_output is not None) as running:
             if on_output is not None:
                 async for stream, piece in running:
@@ -339,7 +339,7 @@ class Prepared:
             return await running.wait()
 
     def start(self, stdin: Stdin = None, *, stream: bool = True) -> Run:
-        """Starts it in the background. With `stream=False` the output is kept for the outcome."""
+        """Starts it in the background. With `stream=False` the output is collected for the outcome."""
         return start_run(self._native, stdin, stream=stream)
 
     def start_async(self, stdin: AsyncStdin = None, *, stream: bool = True) -> AsyncRun:
@@ -361,17 +361,17 @@ class Prepared:
 
     @property
     def backend_reason(self) -> str:
-        """Why that one."""
+        """Why that backend was chosen."""
         return self._native.backend_reason
 
     @property
     def enforcement(self) -> dict[str, dict[str, str]]:
-        """What will hold, per field, as far as it can be told before the run."""
+        """The expected enforcement of each field."""
         return self._native.enforcement
 
     @property
     def plan(self) -> Any:
-        """What the backend will do, for people."""
+        """What the backend will do, for display."""
         return self._native.plan
 
 
@@ -383,11 +383,11 @@ def prepare(
     keep_ready: int = 0,
     audit_trail: Optional[TrailPath] = None,
 ) -> Prepared:
-    """Makes a policy ready.
+    """Prepares a policy.
 
-    `argv` stands for the policy's command; `timeout`, seconds, for its wall limit, but never for a longer one than it
-    names. `keep_ready` sandboxes are staged ahead of their runs, for callers who run it again and again. Its runs are
-    recorded in the audit trail of this directory, else of `COFFERDAM_AUDIT`, else in none.
+    `argv` replaces the policy's command; `timeout`, in seconds, its wall time limit, but cannot exceed one that it names.
+    `keep_ready` sandboxes are staged before their runs, for callers that run it repeatedly. Its runs are recorded in the
+    audit trail of the directory `audit_trail`, or else of `COFFERDAM_AUDIT`, if either is set.
     """
     return Prepared(
         _native.Prepared.from_policy(
@@ -422,7 +422,7 @@ async def run_async(
     on_output: Optional[OnOutput] = None,
     audit_trail: Optional[TrailPath] = None,
 ) -> Outcome:
-    """Runs a policy once while the event loop goes on."""
+    """Runs a policy once, without blocking the event loop."""
     return await prepare(policy, argv, timeout=timeout, audit_trail=audit_trail).run_async(stdin, on_output=on_output)
 
 

@@ -1,7 +1,7 @@
 """Skills: a profile per skill, exported once and executed by its id.
 
-Values of a skill's configuration are data from end to end: they go into a JSON file that a constant two-line profile
-imports, so no value can become a part of a program.
+Values of a skill's configuration are only ever data: they are written to a JSON file that a constant two-line profile
+imports, so no value can become part of a program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROFILE = """let config = import "config.json" in
 """The profile of every skill; `base` is one of two constants."""
 
 _WORKING_DIR = "/tmp/skill"
-"""The library's working directory of a skill that names none."""
+"""The library's default working directory of skills."""
 
 
 _PARTS = ("lib", "nsjail", "seatbelt", "skill")
@@ -35,7 +35,7 @@ _PARTS = ("lib", "nsjail", "seatbelt", "skill")
 
 
 class Platform(Enum):
-    """What a profile is exported for."""
+    """The platform that a profile is exported for."""
 
     LINUX = "linux"
     MACOS = "macos"
@@ -44,24 +44,24 @@ class Platform(Enum):
 
 @dataclass
 class SandboxResult:
-    """What the execution of a skill came to."""
+    """The result of executing a skill."""
 
     success: bool
     """It exited with 0."""
     exit_code: Optional[int]
-    """Its exit code; 128 + N for signal N; -1 when its time was over."""
+    """Its exit code; 128 + N for signal N; -1 for the time limit."""
     stdout: str
-    """Standard output; empty when it was read while it ran."""
+    """Standard output; empty if it was read while it ran."""
     stderr: str
-    """Standard error; empty when it was read while it ran."""
+    """Standard error; empty if it was read while it ran."""
     execution_time_ms: int
     """From its start to its end, milliseconds."""
     memory_used_bytes: Optional[int]
     """Highest memory use of the whole tree, bytes."""
     error: Optional[str]
-    """Why it failed, when more than its exit code tells; `Timeout` when its time was over."""
+    """Why it failed, if the exit code does not say; `Timeout` for the time limit."""
     truncated: bool = False
-    """A stream was longer than the profile's `max_output_bytes`, and is cut."""
+    """A stream was longer than the profile's `max_output_bytes`, and is truncated."""
 
 
 class NclDrivenSandbox:
@@ -77,7 +77,7 @@ class NclDrivenSandbox:
     ) -> None:
         """
         Args:
-            ncl_dir: Directory of a `default.ncl` of one's own; None for the library's.
+            ncl_dir: Directory of a custom `default.ncl`; None for the library's.
             profile_dir: The profile store; None for `COFFERDAM_PROFILES`, or `~/.omni/sandbox/profiles`.
             nsjail_path: Execute by this nsjail; None for Cofferdam's own jail.
             skills_dir: Directory with the files of each skill below its id; None for `COFFERDAM_SKILLS`, or
@@ -95,30 +95,30 @@ class NclDrivenSandbox:
         skill_config: Mapping[str, Any],
         platform: Union[Platform, str] = Platform.LINUX,
     ) -> Path:
-        """Evaluates a skill's profile and keeps what it becomes in the profile store.
+        """Evaluates a skill's profile, and stores the results in the profile store.
 
-        The skill's own files, where `skills_dir` has a directory of its id, are shown read-only as the working directory.
+        If `skills_dir` has a directory with its id, that is mounted read-only as the working directory.
 
         Returns:
-            The configuration for that platform: `nsjail.json` or `seatbelt.sb`; `policy.json` where nsjail cannot
-            hold the profile and the jail can.
+            The configuration for that platform: `nsjail.json` or `seatbelt.sb`; `policy.json` if nsjail cannot enforce
+            the profile and the jail can.
 
         Raises:
-            ValueError: The id is no plain name, or a value is no data.
-            TypeError: The configuration is no mapping.
-            RuntimeError: The evaluation failed; the text is Nickel's.
+            ValueError: The id is not a plain name, or a value is not data.
+            TypeError: The configuration is not a mapping.
+            RuntimeError: The evaluation failed; the message is Nickel's.
         """
         _id(skill_id)
-        self._store.path(skill_id, "policy.json")  # the id, before anything is written anywhere
+        self._store.path(skill_id, "policy.json")  # validates the id before anything is written
         config = _plain(skill_config)
         platform = _platform(platform)
         _agree(config, "skill_id", skill_id)
         _agree(config, "platform", platform.value)
-        self._show_files(skill_id, config)
-        outputs, told = self._evaluate(config)
-        # What nobody is going to use need not be told.
+        self._mount_files(skill_id, config)
+        outputs, notes = self._evaluate(config)
+        # Only warnings about formats that will be used.
         used = {"policy", "seatbelt" if platform is Platform.MACOS else "nsjail" if self.nsjail_path else "policy"}
-        for warning in told:
+        for warning in notes:
             if warning.partition(":")[0] in used:
                 warnings.warn(warning, stacklevel=2)
         files = []
@@ -132,12 +132,12 @@ class NclDrivenSandbox:
         self._store.save(skill_id, files)
         if platform is Platform.MACOS:
             return self._store.path(skill_id, "seatbelt.sb")
-        kept = any(name == "nsjail.json" for name, _ in files)
-        return self._store.path(skill_id, "nsjail.json" if kept else "policy.json")
+        has_nsjail = any(name == "nsjail.json" for name, _ in files)
+        return self._store.path(skill_id, "nsjail.json" if has_nsjail else "policy.json")
 
     def _evaluate(self, config: Dict[str, Any]) -> Any:
         with tempfile.TemporaryDirectory(prefix="cofferdam-") as closed:
-            # The evaluator sees this directory alone, as a user of its own; nobody else can come through the one above.
+            # The evaluator, with a user id of its own, sees only this directory; other users cannot pass the one above.
             directory = Path(closed, "profile")
             directory.mkdir()
             profile = directory / "profile.ncl"
@@ -149,8 +149,8 @@ class NclDrivenSandbox:
                 if not default.is_file():
                     raise FileNotFoundError(f"no default.ncl in {self.ncl_dir}")
                 base = _import_path(default)
-                # Beside it lies what it imports: `lib/`, or `../lib/` as in the library's own layout; of what is above, the
-                # parts of the library and nothing else.
+                # Its imports are beside it: in `lib/`, or in `../lib/` as in the library's layout. Of the parent directory only
+                # the parts of the library are allowed.
                 imports = [self.ncl_dir]
                 above = self.ncl_dir.resolve().parent
                 if any(above.glob("lib/*.ncl")):
@@ -159,10 +159,10 @@ class NclDrivenSandbox:
             directory.chmod(0o755)
             return compile_outputs(profile, ["policy", "nsjail", "seatbelt"], imports=imports, cache=False)
 
-    def _show_files(self, skill_id: str, config: Dict[str, Any]) -> None:
+    def _mount_files(self, skill_id: str, config: Dict[str, Any]) -> None:
         files = self.skills_dir / skill_id
         if not files.is_dir():
-            _tell_of_files_here(files, config)
+            _warn_about_local_files(files, config)
             return
         mounts = config.get("readonly_mounts", [])
         target = config.get("working_dir", _WORKING_DIR)
@@ -178,14 +178,14 @@ class NclDrivenSandbox:
         *,
         on_output: Optional[Callable[[str, bytes], object]] = None,
     ) -> SandboxResult:
-        """Executes a command under a skill's profile while the event loop goes on. Cancelled, it kills the tree.
+        """Executes a command under a skill's profile, without blocking the event loop. Cancelling it kills the process tree.
 
         Args:
-            skill_id: Whose profile.
+            skill_id: The skill with the profile.
             command: Program and arguments; empty for the profile's own.
             input_data: Standard input: text, bytes, an open file, or an iterable of pieces, asynchronous or not.
-            timeout: Seconds; a shorter limit that the profile names holds.
-            on_output: Called with `stdout` or `stderr` and bytes as output comes, instead of keeping it.
+            timeout: Seconds; a shorter limit of the profile takes precedence.
+            on_output: Called with `stdout` or `stderr` and bytes as output arrives, which is not collected then.
 
         Raises:
             FileNotFoundError: There is no such profile.
@@ -209,7 +209,7 @@ class NclDrivenSandbox:
         input_data: Stdin = None,
         timeout: float = 60,
     ) -> SandboxResult:
-        """The same, on this thread."""
+        """Executes a command under a skill's profile, on this thread."""
         outcome = run_prepared(self._prepared(skill_id, command, timeout), "" if input_data is None else input_data)
         return _result(outcome.to_execution_result())
 
@@ -222,9 +222,9 @@ class NclDrivenSandbox:
         *,
         stream: bool = False,
     ) -> Run:
-        """Starts the same in the background: a `Run`, which tells what it uses, is cancelled, and gives its `Outcome`.
+        """Starts it in the background. The `Run` reports its resource usage, can be cancelled, and returns its `Outcome`.
 
-        With `stream`, its output is to be read while it runs.
+        With `stream`, its output has to be read while it runs.
         """
         prepared = self._prepared(skill_id, command, timeout)
         return start_run(prepared, "" if input_data is None else input_data, stream=stream)
@@ -283,8 +283,8 @@ def _id(skill_id: Any) -> None:
         raise TypeError(f"skill_id: {skill_id!r} is not a text")
 
 
-def _tell_of_files_here(files: Path, config: Dict[str, Any]) -> None:
-    """A file of the current directory that the command names: the sandbox does not look there."""
+def _warn_about_local_files(files: Path, config: Dict[str, Any]) -> None:
+    """Warns if the command names a file of the current directory, which the sandbox does not contain."""
     command = config.get("cmd")
     if not isinstance(command, list) or any(config.get(name) for name in ("mounts", "readonly_mounts", "allowed_paths")):
         return
@@ -318,7 +318,7 @@ def _platform(given: Union[Platform, str]) -> Platform:
 
 
 def _plain(config: Mapping[str, Any]) -> Dict[str, Any]:
-    """A copy as JSON has it."""
+    """A copy with JSON types."""
     if not isinstance(config, Mapping):
         kind = type(config).__name__
         raise TypeError(f'skill_config: a mapping such as {{"cmd": ["python3", "main.py"]}} is, and no {kind}')
@@ -340,7 +340,7 @@ def _agree(config: Dict[str, Any], name: str, value: str) -> None:
 
 
 def _import_path(path: Path) -> str:
-    """A path as it can stand in an import."""
+    """A path as text for an import."""
     text = str(path.resolve())
     if any(character in text for character in '"\\%\n\r'):
         raise ValueError(f"ncl_dir: {text!r} cannot be imported: it has a quote, backslash, percent sign or line feed")

@@ -1,9 +1,9 @@
-"""`omni.core.skills.sandbox` and `omni.core.skills.executor` for code that imports them, where nobody else has them.
+"""Provides `omni.core.skills.sandbox` and `omni.core.skills.executor` to code that imports them, if nothing else does.
 
     import cofferdam_omni                   # in this process, from here on
     python -m cofferdam_omni enable         # in this environment, until `disable`
 
-A finder behind all others: an installed `omni` is always found first, and only what it lacks comes from here. Imports
+The finder is the last one, so an installed `omni` is always found first, and only missing modules come from here. Imports
 nothing of Cofferdam before one of the two modules is imported.
 """
 

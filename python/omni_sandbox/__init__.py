@@ -1,4 +1,4 @@
-"""The names that existing code imports, under the import name that it uses; all of them are Cofferdam's."""
+"""An alias package with the names that existing code imports; all of them are Cofferdam's."""
 
 from cofferdam import (
     ExecutionResult,

@@ -1,4 +1,4 @@
-"""What the tests share: policies, waiting, and what has to be there. Runs against the installed package."""
+"""Shared test helpers: policies, waiting, and requirements. The tests run against the installed package."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_leaving_the_block_kills_the_tree() -> None:
     run(main())
 
 
-def test_what_it_uses_is_told_while_it_runs() -> None:
+def test_usage_is_reported_while_it_runs() -> None:
     async def main() -> None:
         prepared = cofferdam.prepare(policy(), ["sleep", "0.6"])
         async with prepared.start_async(stream=False) as running:
@@ -111,8 +111,8 @@ def test_one_of_many_is_cancelled_and_the_others_are_not() -> None:
         await asyncio.sleep(0.1)
         tasks[2].cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        told = [outcome.stdout if isinstance(outcome, cofferdam.Outcome) else type(outcome) for outcome in outcomes]
-        assert told == ["0", "1", asyncio.CancelledError, "3"]
+        message = [outcome.stdout if isinstance(outcome, cofferdam.Outcome) else type(outcome) for outcome in outcomes]
+        assert message == ["0", "1", asyncio.CancelledError, "3"]
 
     run(main())
 

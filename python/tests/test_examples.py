@@ -24,7 +24,7 @@ SKILL = textwrap.dedent("""\
 
 
 def memory_holds() -> bool:
-    """Whether a memory limit that somebody named holds in full for this user here; if not, nothing may start."""
+    """Whether a named memory limit is fully enforced for this user on this host; if not, nothing starts."""
     try:
         cofferdam.prepare({"version": 1, "limits": {"memory_mb": 64}}, ["true"])
     except cofferdam.CofferdamError as error:
@@ -35,18 +35,18 @@ def memory_holds() -> bool:
 
 @pytest.fixture
 def skills(home: Path) -> Path:
-    """Where the files of skills are."""
+    """The directory with the files of skills."""
     directory = home / ".omni" / "skills"
     directory.mkdir(parents=True)
     for part in (home, *home.parents):
-        # The sandbox's user is another one than root, and everybody may come here.
+        # The sandbox's user is not root, and needs access.
         if part.is_relative_to(home.parent) and part.owner() == home.owner():
             part.chmod(0o755)
     return directory
 
 
 def nickel(expression: str) -> str:
-    """What plain Nickel makes of it: py-nickel, here or in the Python that `COFFERDAM_PY_NICKEL` names."""
+    """The result of plain Nickel: py-nickel, here or in the Python that `COFFERDAM_PY_NICKEL` names."""
     python = os.environ.get("COFFERDAM_PY_NICKEL", sys.executable)
     if subprocess.run([python, "-c", "import nickel"], capture_output=True, check=False).returncode != 0:
         skip("py-nickel is not installed: pip install py-nickel")
@@ -151,9 +151,9 @@ def test_three_from_python_as_it_is_written(home: Path, skills: Path, tmp_path: 
         example = example.replace("        \"cmd\"", "        \"best_effort\": [\"limits.memory_mb\"],\n        \"cmd\"")
     (tmp_path / "example.py").write_text(example)
     run = f"import site, runpy; site.addsitedir({str(site)!r}); runpy.run_path({str(tmp_path / 'example.py')!r})"
-    told = subprocess.run([sys.executable, "-W", "error", "-c", run], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    first, second = told.stdout.splitlines()[:2]
+    message = subprocess.run([sys.executable, "-W", "error", "-c", run], capture_output=True, text=True, check=False)
+    assert message.returncode == 0, message.stderr
+    first, second = message.stdout.splitlines()[:2]
     assert first == "Success: True"
     assert json.loads(second.removeprefix("Output: ")) == {"got": "...", "cwd": "/tmp/skill", "files": ["process.py"]}
     kept = home / ".omni/sandbox/profiles/data-processor"

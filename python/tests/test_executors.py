@@ -92,7 +92,7 @@ def test_a_changed_configuration_is_read_again(tmp_path: Path) -> None:
         assert [executor.execute_sync(path).stdout for _ in range(3)] == [f"{word}\n"] * 3
 
 
-def test_what_cannot_be_used_is_told(tmp_path: Path, echo: Path) -> None:
+def test_unusable_configurations_are_errors(tmp_path: Path, echo: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone.json"):
         JailExecutor().execute_sync(tmp_path / "gone.json")
     cut = tmp_path / "cut.json"
@@ -120,7 +120,7 @@ def test_a_forked_process_executes_what_was_executed_before(echo: Path) -> None:
     assert [executor.execute_sync(echo, "z").stdout for _ in range(3)] == ["z"] * 3
 
 
-def test_what_is_here_is_told() -> None:
+def test_available_backends_are_reported() -> None:
     assert cofferdam.detect_platform() == "linux"
     assert cofferdam.is_seatbelt_available() is False
     assert isinstance(cofferdam.is_nsjail_available(), bool)
@@ -136,7 +136,7 @@ def test_the_other_import_name_has_the_same_things() -> None:
 
 OFF = """\
 import sys
-# Whoever runs the tests may have the shim switched on.
+# The shim may be enabled in this environment.
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "cofferdam_omni"]
 for name in [name for name in sys.modules if name.partition(".")[0] in ("cofferdam", "cofferdam_omni", "omni")]:
     del sys.modules[name]
@@ -144,13 +144,13 @@ for name in [name for name in sys.modules if name.partition(".")[0] in ("cofferd
 
 
 def python(code: str, **variables: str) -> str:
-    """What a process prints that begins as one of an environment without the shim."""
+    """The output of a process of an environment without the shim."""
     program = [sys.executable, "-c", OFF + textwrap.dedent(code)]
     return subprocess.run(program, check=True, capture_output=True, text=True, env={**os.environ, **variables}).stdout
 
 
-def test_the_shim_gives_the_two_modules_and_nothing_before_it_is_asked_for() -> None:
-    told = python("""
+def test_shim_provides_the_two_modules_lazily() -> None:
+    message = python("""
         try:
             import omni.core.skills.sandbox
         except ModuleNotFoundError as error:
@@ -162,7 +162,7 @@ def test_the_shim_gives_the_two_modules_and_nothing_before_it_is_asked_for() -> 
         import cofferdam
         print(NclDrivenSandbox is cofferdam.NclDrivenSandbox, NsJailExecutor is cofferdam.NsJailExecutor)
     """)
-    assert told.split() == ["omni", "False", "True", "True"]
+    assert message.split() == ["omni", "False", "True", "True"]
 
 
 def test_an_installed_omni_is_never_shadowed(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_an_installed_omni_is_never_shadowed(tmp_path: Path) -> None:
     assert python(code, PYTHONPATH=str(tmp_path)) == "1 2\nits own\n"
 
 
-def test_the_shim_is_switched_on_for_an_environment_and_off_again(tmp_path: Path) -> None:
+def test_shim_can_be_enabled_and_disabled_for_an_environment(tmp_path: Path) -> None:
     code = f"import site; site.addsitedir({str(tmp_path)!r}); import omni.core.skills.executor as e; print(e.__name__)"
     switch = [sys.executable, "-m", "cofferdam_omni"]
     subprocess.run([*switch, "enable", str(tmp_path)], check=True)
@@ -193,11 +193,11 @@ def test_the_shim_is_switched_on_for_an_environment_and_off_again(tmp_path: Path
         python(code)
     assert subprocess.run([*switch, "perhaps"], capture_output=True, check=False).returncode == 2
     for arguments in (["--help"], ["-h"], ["enable", "--help"]):
-        told = subprocess.run([*switch, *arguments], capture_output=True, text=True, check=False)
-        assert (told.returncode, told.stderr) == (0, "") and "enable|disable" in told.stdout
+        message = subprocess.run([*switch, *arguments], capture_output=True, text=True, check=False)
+        assert (message.returncode, message.stderr) == (0, "") and "enable|disable" in message.stdout
 
 
-def test_python_in_a_configuration_is_python3_where_the_sandbox_has_only_that(tmp_path: Path) -> None:
+def test_python_in_a_configuration_falls_back_to_python3(tmp_path: Path) -> None:
     argv = ["python", "-c", "print(6 * 7)"]
     path = tmp_path / "policy.json"
     path.write_text(json.dumps(policy(command={"argv": argv})))
@@ -206,7 +206,7 @@ def test_python_in_a_configuration_is_python3_where_the_sandbox_has_only_that(tm
     path = tmp_path / "nsjail.json"
     path.write_text(json.dumps(legacy(cmd=argv)))
     assert JailExecutor().execute_sync(path).stdout == "42\n"
-    # Where the sandbox has one of its own, that is meant; where it has neither, what was asked for is told.
+    # A `python` in the sandbox takes precedence; without either program the error names the requested one.
     own = tmp_path / "own"
     own.mkdir()
     for directory in (tmp_path, own):
@@ -225,13 +225,13 @@ def test_python_in_a_configuration_is_python3_where_the_sandbox_has_only_that(tm
         searched("/srv")
 
 
-def test_hints_speak_of_fields_and_not_of_the_commands_options(tmp_path: Path) -> None:
+def test_hints_name_fields_and_not_command_options(tmp_path: Path) -> None:
     path = tmp_path / "policy.json"
     path.write_text(json.dumps(policy(command={"argv": ["no-such-program"]})))
-    with pytest.raises(cofferdam.CofferdamError, match=r"hint: name its path, set PATH in command\.variables") as told:
+    with pytest.raises(cofferdam.CofferdamError, match=r"hint: name its path, set PATH in command\.variables") as message:
         JailExecutor().execute_sync(path)
-    assert "filesystem.mounts" in str(told.value)
-    assert " -e " not in str(told.value) and " -v" not in str(told.value)
+    assert "filesystem.mounts" in str(message.value)
+    assert " -e " not in str(message.value) and " -v" not in str(message.value)
     profile = tmp_path / "away.ncl"
     profile.write_text('import "/etc/other.ncl"')
     for file in (tmp_path, profile):
@@ -241,7 +241,7 @@ def test_hints_speak_of_fields_and_not_of_the_commands_options(tmp_path: Path) -
     assert "--allow-import" not in str(refused.value)
 
 
-def test_what_is_kept_by_a_content_is_made_of_it(tmp_path: Path) -> None:
+def test_cached_policy_is_made_of_its_key_content(tmp_path: Path) -> None:
     from cofferdam import _native
 
     def config(word: str) -> bytes:
@@ -257,7 +257,7 @@ def test_what_is_kept_by_a_content_is_made_of_it(tmp_path: Path) -> None:
     assert JailExecutor().execute_sync(nsjail).stdout == "later\n"
 
 
-def test_a_configuration_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_special_file_as_configuration_does_not_block(tmp_path: Path) -> None:
     pipe = tmp_path / "policy.json"
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="no regular file"):

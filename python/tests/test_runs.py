@@ -1,4 +1,4 @@
-"""Policies and their runs: what comes back, while it runs, in the background, in threads and after a fork."""
+"""Policies and their runs: outcomes, output while running, background runs, threads and forks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_policy_is_a_mapping_a_text_or_a_file(tmp_path: Path) -> None:
         assert cofferdam.run(form).stdout == "x\n"
 
 
-def test_what_a_policy_cannot_say_is_told_with_its_place() -> None:
+def test_invalid_policy_is_an_error_with_its_path() -> None:
     with pytest.raises(cofferdam.PolicyError, match=r"limits\.memory_mb"):
         cofferdam.prepare(policy(limits={"memory_mb": 0}), ["true"])
     with pytest.raises(ValueError, match="no_such"):
@@ -52,7 +52,7 @@ def test_what_a_policy_cannot_say_is_told_with_its_place() -> None:
         cofferdam.run("/no/such/policy.json", ["true"])
 
 
-def test_files_outside_are_out_of_reach_and_those_that_are_shown_are_not(tmp_path: Path) -> None:
+def test_only_mounted_files_are_accessible(tmp_path: Path) -> None:
     victim = tmp_path / "secret"
     victim.write_text("found")
     tmp_path.chmod(0o755)
@@ -62,7 +62,7 @@ def test_files_outside_are_out_of_reach_and_those_that_are_shown_are_not(tmp_pat
     assert cofferdam.run(policy(filesystem={"mounts": [mount]}), read).stdout == "found"
 
 
-def test_a_setup_that_fails_is_an_outcome_and_a_policy_that_cannot_hold_an_exception() -> None:
+def test_setup_failure_is_an_outcome_and_bad_policy_an_exception() -> None:
     outcome = cofferdam.run(policy(), ["no-such-program"])
     assert outcome.outcome == "setup_failed" and outcome.error is not None
     assert "no-such-program" in outcome.error["message"]
@@ -97,7 +97,7 @@ def test_output_is_read_while_it_runs() -> None:
     assert outcome is not None and outcome.success and outcome.stdout == ""
 
 
-def test_a_callback_gets_the_output_and_its_exception_ends_the_run() -> None:
+def test_callback_gets_output_and_its_exception_ends_the_run() -> None:
     pieces = []
     outcome = cofferdam.run(policy(), SLOWLY, on_output=lambda stream, piece: pieces.append((stream, piece)))
     assert outcome.success and pieces == [("stdout", b"one\n"), ("stderr", b"two\n")]
@@ -110,7 +110,7 @@ def test_a_callback_gets_the_output_and_its_exception_ends_the_run() -> None:
     assert sleeping("62.5") == 0
 
 
-def test_a_slow_reader_makes_the_program_wait_and_gets_everything() -> None:
+def test_slow_reader_blocks_the_program_and_gets_all_output() -> None:
     size = 6 << 20
     limits = {"output_bytes": size, "wall_ms": 30_000}
     with cofferdam.start(policy(limits=limits), ["head", "-c", str(size), "/dev/zero"]) as run:
@@ -132,14 +132,14 @@ def test_a_run_is_stopped_and_nothing_of_it_stays() -> None:
     assert outcome is not None and not outcome.success and sleeping("63.5") == 0
 
 
-def test_a_run_that_nobody_holds_is_stopped() -> None:
+def test_unreferenced_run_is_stopped() -> None:
     run = cofferdam.start(policy(), ["sleep", "64.5"])
     wait_for(lambda: sleeping("64.5") == 1)
     del run
     wait_for(lambda: sleeping("64.5") == 0)
 
 
-def test_what_it_uses_is_told_while_it_runs() -> None:
+def test_usage_is_reported_while_it_runs() -> None:
     busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 0.3"
     run = cofferdam.start(policy(), ["sh", "-c", busy], stream=False)
     samples = list(run.usages(0.02))
@@ -152,7 +152,7 @@ def test_what_it_uses_is_told_while_it_runs() -> None:
     assert run.usage() is None, "it is over"
 
 
-def test_other_threads_go_on_meanwhile() -> None:
+def test_run_does_not_block_other_threads() -> None:
     ticks = 0
     over = threading.Event()
 
@@ -224,7 +224,7 @@ threads = [cofferdam.start({"version": 1}, ["sh", "-c", "yes"]) for _ in range(4
         wait_for(lambda: sleeping("67.5") == 0)
 
 
-def test_the_snapshots_of_a_run_whose_program_never_began_end() -> None:
+def test_snapshots_end_for_a_run_that_never_began() -> None:
     run = cofferdam.start(policy(), ["no-such-program"], stream=False)
     assert len(list(run.usages(0.01))) < 100
     outcome = run.wait(10)
@@ -244,7 +244,7 @@ def test_a_forked_process_runs_what_was_prepared_before() -> None:
     assert prepared.run().stdout == "x\n", "and the one before the fork still does"
 
 
-def test_what_is_prepared_can_be_looked_at() -> None:
+def test_prepared_policy_can_be_inspected() -> None:
     prepared = cofferdam.prepare(policy(), ["true"])
     assert prepared.backend in ("jail", "landlock") and prepared.backend_reason
     assert prepared.policy["command"]["argv"] == ["true"]
@@ -252,7 +252,7 @@ def test_what_is_prepared_can_be_looked_at() -> None:
     assert prepared.plan["backend"] == prepared.backend
 
 
-def test_runs_are_recorded_where_a_trail_is_named_and_nowhere_else(
+def test_runs_are_recorded_only_in_a_named_trail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COFFERDAM_AUDIT", raising=False)

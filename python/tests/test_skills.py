@@ -42,7 +42,7 @@ def test_the_signatures_are_those_that_existing_code_calls() -> None:
         "success", "exit_code", "stdout", "stderr", "execution_time_ms", "memory_used_bytes", "error",
         "truncated",
     ]  # fmt: skip
-    # What existing code makes of the fields it knows is whole without the last.
+    # Existing code constructs the result without the last field.
     assert SandboxResult(True, 0, "", "", 1, None, None).truncated is False
     assert [platform.value for platform in Platform] == ["linux", "macos", "windows"]
 
@@ -55,7 +55,7 @@ def test_a_profile_is_exported_for_every_target(sandbox: NclDrivenSandbox) -> No
     policy = stored(sandbox)
     assert policy["limits"]["memory_mb"] == 64 and policy["network"]["mode"] == "none"
     mac = sandbox.export_profile("skill", CONFIG, Platform.MACOS)
-    # Before the profile itself stands how it is used.
+    # The file begins with its usage.
     said, profile = mac.read_text().split("(version 1)\n", 1)
     assert mac.name == "seatbelt.sb" and "-D" in said and "(deny default)" in profile
     assert all(line.startswith(";;") for line in said.splitlines() if line)
@@ -74,7 +74,7 @@ def test_command_input_and_timeout_are_honoured(sandbox: NclDrivenSandbox) -> No
     assert time.monotonic() - begun < 10 and sleeping("81.5") == 0
 
 
-def test_runs_of_skills_are_recorded_where_a_variable_names_a_trail(
+def test_skill_runs_are_recorded_in_the_trail_of_the_variable(
     sandbox: NclDrivenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trail = tmp_path / "audit"
@@ -91,7 +91,7 @@ def test_runs_of_skills_are_recorded_where_a_variable_names_a_trail(
     ends = [record["data"] for record in records() if record["kind"] == "sandbox_completed"]
     assert [(end["outcome"], end.get("exitCode")) for end in ends] == [("exited", 3), ("timed_out", None)]
     assert [record["kind"] for record in records()].count("sandbox_started") == 2
-    # What cannot be recorded does not start.
+    # A run that cannot be recorded does not start.
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("COFFERDAM_AUDIT", str(tmp_path / "file"))
     with pytest.raises(cofferdam.CofferdamError, match="cannot be recorded"):
@@ -116,7 +116,7 @@ def test_the_network_is_what_the_profile_says(sandbox: NclDrivenSandbox) -> None
     assert not denied.success and "ConnectionRefused" not in denied.stderr
 
 
-def test_awaiting_leaves_the_loop_free_and_cancelling_kills_the_tree(sandbox: NclDrivenSandbox) -> None:
+def test_awaiting_does_not_block_and_cancelling_kills_the_tree(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("skill", CONFIG)
 
     async def main() -> None:
@@ -195,13 +195,13 @@ def test_a_failed_export_has_nickels_words(sandbox: NclDrivenSandbox) -> None:
     ]
     for config, words in refused:
         platform = Platform(config.get("platform", "linux"))
-        with pytest.raises(RuntimeError, match=words) as told:
+        with pytest.raises(RuntimeError, match=words) as message:
             sandbox.export_profile("skill", {**CONFIG, **config}, platform)
-        assert "error: " in str(told.value)
+        assert "error: " in str(message.value)
     assert not sandbox.profile_dir.exists()
 
 
-def test_what_is_no_data_is_refused_before_anything_is_evaluated(sandbox: NclDrivenSandbox) -> None:
+def test_values_that_are_not_data_are_refused_unevaluated(sandbox: NclDrivenSandbox) -> None:
     for config in ({"cmd": object()}, {"max_memory_mb": float("nan")}, {"skill_id": "other"}, {"platform": "macos"}):
         with pytest.raises(ValueError):
             sandbox.export_profile("skill", {**CONFIG, **config})
@@ -209,16 +209,16 @@ def test_what_is_no_data_is_refused_before_anything_is_evaluated(sandbox: NclDri
     assert stored(sandbox)["command"]["cwd"] == "/tmp/here"
 
 
-def test_what_nsjail_cannot_hold_is_told_and_the_policy_is_kept(sandbox: NclDrivenSandbox) -> None:
+def test_profile_that_nsjail_cannot_enforce_warns_and_is_stored(sandbox: NclDrivenSandbox) -> None:
     allowed = {"network_policy": "whitelist", "allowed_domains": ["example.org"], "cmd": ["true"]}
     with pytest.warns(UserWarning, match=r"no nsjail\.json is stored"):
         path = sandbox.export_profile("skill", allowed)
     assert path.name == "policy.json" and stored(sandbox)["network"]["allow"] == ["example.org"]
     assert not path.with_name("nsjail.json").exists()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as message:
         warnings.simplefilter("always")
         assert sandbox.export_profile("skill", CONFIG).name == "nsjail.json"
-    assert not [warning for warning in told if "nsjail.json" in str(warning.message)]
+    assert not [warning for warning in message if "nsjail.json" in str(warning.message)]
 
 
 def test_an_older_nsjail_json_runs_with_a_private_network(sandbox: NclDrivenSandbox) -> None:
@@ -234,7 +234,7 @@ def test_an_older_nsjail_json_runs_with_a_private_network(sandbox: NclDrivenSand
     assert sandbox.execute_sync("old", ["sh", "-c", "echo $A; tail -n +3 /proc/net/dev | wc -l"]).stdout == "b\n1\n"
 
 
-def test_a_skills_own_files_are_its_working_directory_and_read_only(sandbox: NclDrivenSandbox) -> None:
+def test_files_of_a_skill_are_its_read_only_working_directory(sandbox: NclDrivenSandbox) -> None:
     files = sandbox.skills_dir / "skill"
     files.mkdir(parents=True)
     sandbox.skills_dir.parent.chmod(0o755)
@@ -246,7 +246,7 @@ def test_a_skills_own_files_are_its_working_directory_and_read_only(sandbox: Ncl
     assert not (files / "new").exists()
 
 
-def test_profiles_of_ones_own(tmp_path: Path, sandbox: NclDrivenSandbox) -> None:
+def test_custom_profiles(tmp_path: Path, sandbox: NclDrivenSandbox) -> None:
     own = tmp_path / "ncl"
     own.mkdir()
     (own / "default.ncl").write_text(
@@ -260,7 +260,7 @@ def test_profiles_of_ones_own(tmp_path: Path, sandbox: NclDrivenSandbox) -> None
         NclDrivenSandbox(ncl_dir=tmp_path, profile_dir=sandbox.profile_dir).export_profile("skill", CONFIG)
 
 
-def test_a_profile_of_ones_own_imports_the_library_beside_it_and_nothing_else_of_there(
+def test_custom_profile_imports_only_the_library_beside_it(
     tmp_path: Path, sandbox: NclDrivenSandbox
 ) -> None:
     own, library = tmp_path / "skill", tmp_path / "lib"
@@ -290,13 +290,13 @@ def test_a_profile_is_exported_again_and_the_new_one_holds(sandbox: NclDrivenSan
     assert sandbox.execute_sync("skill", []).stdout == "two\n"
 
 
-def test_python_is_python3_in_the_profiles_own_command_and_in_its_place(sandbox: NclDrivenSandbox) -> None:
+def test_python_means_python3_in_the_profile_and_the_call(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("py", {**CONFIG, "cmd": ["python", "-c", "print(1)"]})
     assert sandbox.execute_sync("py", []).stdout == "1\n"
     assert sandbox.execute_sync("py", ["python", "-c", "print(2)"]).stdout == "2\n"
 
 
-def test_what_has_another_type_is_told_with_what_is_accepted(sandbox: NclDrivenSandbox) -> None:
+def test_wrong_types_are_errors_with_accepted_values(sandbox: NclDrivenSandbox) -> None:
     assert sandbox.export_profile("skill", CONFIG, "macos").name == "seatbelt.sb"
     assert sandbox.export_profile("skill", {**CONFIG, "platform": "linux"}, "linux").name == "nsjail.json"
     with pytest.raises(ValueError, match="'solaris'.*'linux', 'macos', 'windows'"):
@@ -318,18 +318,18 @@ def test_a_damaged_profile_names_its_file_and_what_mends_it(sandbox: NclDrivenSa
     file = sandbox.export_profile("skill", CONFIG).with_name("policy.json")
     whole = file.read_text()
     file.write_text(whole[: len(whole) // 2])
-    with pytest.raises(cofferdam.PolicyError) as told:
+    with pytest.raises(cofferdam.PolicyError) as message:
         sandbox.execute_sync("skill", [])
-    assert str(told.value).startswith(f"{file}: ") and "hint: export the profile again" in str(told.value)
-    # What is wrong about the call is no fault of the file.
+    assert str(message.value).startswith(f"{file}: ") and "hint: export the profile again" in str(message.value)
+    # An error of the call is not reported as one of the file.
     file.write_text(whole)
-    with pytest.raises(cofferdam.PolicyError) as told:
+    with pytest.raises(cofferdam.PolicyError) as message:
         sandbox.execute_sync("skill", ["a\0b"])
-    assert str(file) not in str(told.value)
+    assert str(file) not in str(message.value)
     assert sandbox.execute_sync("skill", [], "x").stdout == "x"
 
 
-def test_cut_output_is_told(sandbox: NclDrivenSandbox) -> None:
+def test_truncated_output_is_reported(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("skill", {**CONFIG, "max_output_bytes": 10})
     whole, cut = (sandbox.execute_sync("skill", [], "x" * length) for length in (10, 11))
     assert (whole.stdout, whole.truncated) == ("x" * 10, False)
@@ -338,7 +338,7 @@ def test_cut_output_is_told(sandbox: NclDrivenSandbox) -> None:
     assert cofferdam.JailExecutor().execute_sync(sandbox.profile_dir / "skill" / "policy.json", "x" * 11).truncated
 
 
-def test_a_started_skill_tells_what_it_uses(sandbox: NclDrivenSandbox) -> None:
+def test_started_skill_reports_its_usage(sandbox: NclDrivenSandbox) -> None:
     path = sandbox.export_profile("skill", CONFIG).with_name("policy.json")
     waits = ["sh", "-c", "cat; sleep 85.5"]
     with sandbox.start("skill", waits, "in\n", stream=True) as running:
@@ -353,7 +353,7 @@ def test_a_started_skill_tells_what_it_uses(sandbox: NclDrivenSandbox) -> None:
 
 
 class Hostile:
-    """Raises whenever anybody looks at it."""
+    """Raises on any access."""
 
     def __str__(self) -> str:
         raise RuntimeError("looked at")
@@ -401,7 +401,7 @@ def test_an_argument_of_a_wrong_type_is_named(sandbox: NclDrivenSandbox) -> None
     assert sandbox.execute_sync("skill", [Path("cat")], "in").stdout == "in"  # type: ignore[list-item]
 
 
-def test_a_file_of_the_current_directory_is_told_where_to_go(
+def test_local_file_in_a_command_gets_a_warning(
     sandbox: NclDrivenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -417,7 +417,7 @@ def test_a_file_of_the_current_directory_is_told_where_to_go(
     assert sandbox.execute_sync("processor", []).stdout == "processed\n"
 
 
-def test_a_link_in_the_store_is_told_as_that(sandbox: NclDrivenSandbox, tmp_path: Path) -> None:
+def test_link_in_the_store_is_an_error(sandbox: NclDrivenSandbox, tmp_path: Path) -> None:
     sandbox.export_profile("skill", CONFIG)
     (sandbox.profile_dir / "linked").symlink_to(sandbox.profile_dir / "skill")
     with pytest.raises(PermissionError, match="symbolic link"):

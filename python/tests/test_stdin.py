@@ -1,4 +1,4 @@
-"""Standard input as it is made: files, iterables and asynchronous ones, and who waits for whom."""
+"""Standard input from files, iterables and asynchronous iterables, and backpressure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_kind_of_input_arrives(tmp_path: Path) -> None:
             memoryview(text.encode()),
             io.StringIO(text),
             io.BytesIO(text.encode()),
-            opened,  # from where it stands, what Python has read ahead included
+            opened,  # from its position, including what Python has read ahead
             raw,
             LINES,
             (line.encode() for line in LINES),
@@ -50,7 +50,7 @@ def test_every_kind_of_input_arrives(tmp_path: Path) -> None:
     assert b"".join(pieces).decode() == text
 
 
-def test_whoever_makes_it_waits_for_the_program() -> None:
+def test_producer_waits_for_the_program() -> None:
     made = 0
 
     def pieces() -> Iterator[bytes]:
@@ -85,7 +85,7 @@ def test_input_and_output_go_on_together() -> None:
     assert b"".join(answered) == b"ready\ngot 0\ngot 1\ngot 2\n"
 
 
-def test_a_program_that_reads_no_more_ends_the_making() -> None:
+def test_program_that_stops_reading_ends_the_producer() -> None:
     closed = threading.Event()
 
     def endless() -> Iterator[bytes]:
@@ -99,7 +99,7 @@ def test_a_program_that_reads_no_more_ends_the_making() -> None:
     assert closed.wait(10), "what made the pieces is closed as well"
 
 
-def test_what_the_maker_raises_ends_the_run_and_is_raised() -> None:
+def test_producer_exception_ends_the_run_and_is_raised() -> None:
     def broken() -> Iterator[str]:
         yield "a\n"
         raise KeyError("made no more")
@@ -118,7 +118,7 @@ def test_what_the_maker_raises_ends_the_run_and_is_raised() -> None:
 def test_no_descriptor_is_left() -> None:
     prepared = cofferdam.prepare(policy(), ["cat"])
     for _ in range(3):
-        prepared.run(["x"])  # what is kept for the next run is there then
+        prepared.run(["x"])  # resources for the next run exist from then on
 
     def count() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -150,7 +150,7 @@ def test_under_asyncio_each_kind_arrives() -> None:
     run(main)
 
 
-def test_under_asyncio_the_maker_waits_and_the_loop_does_not() -> None:
+def test_asyncio_producer_waits_without_blocking_the_loop() -> None:
     made = 0
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -199,7 +199,7 @@ def test_under_asyncio_an_end_of_either_side_ends_the_other() -> None:
     run(main)
 
 
-def test_under_asyncio_a_run_that_was_over_before_anybody_waited_leaves_no_descriptor() -> None:
+def test_asyncio_run_over_before_waiting_leaves_no_descriptor() -> None:
     async def lines() -> AsyncIterator[str]:
         for line in LINES:
             yield line
@@ -210,14 +210,14 @@ def test_under_asyncio_a_run_that_was_over_before_anybody_waited_leaves_no_descr
     async def over_at_once(prepared: cofferdam.Prepared) -> None:
         running = prepared.start_async(lines())
         running.cancel()
-        wait_for(lambda: running.done)  # the loop does not go on meanwhile: nothing is read of what is passed on
+        wait_for(lambda: running.done)  # the loop is blocked meanwhile, so no output is read
         assert (await running.wait()).outcome == "signalled"
 
     async def main() -> None:
         prepared = cofferdam.prepare(policy(), ["cat"])
         assert (await prepared.run_async(lines())).stdout == "".join(LINES)
         for _ in range(3):
-            await over_at_once(prepared)  # what is kept for the next run is there then
+            await over_at_once(prepared)  # resources for the next run exist from then on
         await asyncio.sleep(0.1)
         before = count()
         for _ in range(5):

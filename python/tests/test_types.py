@@ -1,4 +1,4 @@
-"""The types of the installed package: every use of it in these tests passes mypy in its strict mode."""
+"""The types of the installed package: all uses of it in these tests pass mypy in strict mode."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def mypy(directory: Path, *files: str) -> subprocess.CompletedProcess[str]:
 def test_what_the_tests_do_is_typed(tmp_path: Path) -> None:
     if importlib.util.find_spec("mypy") is None:
         skip("mypy is not installed; pip install mypy")
-    told = mypy(tmp_path, *sorted(file.name for file in TESTS.glob("*.py")))
-    assert told.returncode == 0, told.stdout + told.stderr
-    # What does not exist is noticed: the package is not without types.
+    message = mypy(tmp_path, *sorted(file.name for file in TESTS.glob("*.py")))
+    assert message.returncode == 0, message.stdout + message.stderr
+    # An unknown attribute is an error, so the package has types.
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import cofferdam\ncofferdam.run({'version': 1}, 7).stdin\n")
-    told = mypy(tmp_path, str(wrong))
-    assert told.returncode == 1 and '"Outcome" has no attribute "stdin"' in told.stdout, told.stdout
-    assert 'Argument 2 to "run"' in told.stdout, told.stdout
+    message = mypy(tmp_path, str(wrong))
+    assert message.returncode == 1 and '"Outcome" has no attribute "stdin"' in message.stdout, message.stdout
+    assert 'Argument 2 to "run"' in message.stdout, message.stdout

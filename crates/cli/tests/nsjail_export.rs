@@ -11,7 +11,7 @@ use cofferdam_engine::backends::{Format, export};
 use cofferdam_engine::{Engine, Strength};
 use cofferdam_policy::{Field, Policy};
 use cofferdam_profiles::protocol::{self, Encoding, Wanted};
-use cofferdam_profiles::{Ask, Compiler};
+use cofferdam_profiles::{CompileRequest, Compiler};
 use common::evaluator;
 use serde_json::{Value, json};
 
@@ -33,14 +33,14 @@ fn fields_in<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<Field> {
 fn of_library(policies: &[Value], helper: &Path) -> Vec<Answer> {
     let directory = tempfile::tempdir().unwrap();
     let wanted = Wanted { format: protocol::Format::Nsjail, encoding: Encoding::Json };
-    let asks: Vec<Ask> = policies
+    let asks: Vec<CompileRequest> = policies
         .iter()
         .enumerate()
         .map(|(number, policy)| {
             std::fs::write(directory.path().join(format!("{number}.json")), policy.to_string()).unwrap();
             let file = directory.path().join(format!("{number}.ncl"));
             std::fs::write(&file, format!("import \"{number}.json\"")).unwrap();
-            Ask { file, overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() }
+            CompileRequest { file, overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() }
         })
         .collect();
     let engine = Engine::probe();

@@ -1,10 +1,10 @@
-//! One Nickel context for all jobs of a process: the standard library is loaded once, each job evaluated in it.
+//! Evaluates jobs in one Nickel context per process, which loads the standard library once.
 //!
 //! ```text
 //! sources in memory ─ no more files can be opened ─ wrapper over profile and overrides ─ evaluate ─ outputs
 //! ```
 //!
-//! Knows the library only by its one entry, `(import "sandbox").outputs PROFILE`. Writes nothing anywhere.
+//! Uses the policy library only through `(import "sandbox").outputs PROFILE`. Writes nothing.
 
 use std::io::sink;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ use nickel_lang_core::position::RawSpan;
 use nickel_lang_core::serialize::{ExportFormat, to_string, validate};
 use serde_json::Value;
 
+use crate::field_locations;
 use crate::library::{LIBRARY, ROOT, closure};
-use crate::places;
 use crate::scan;
 use crate::sources::{Hint as _, Sources, problem, too_deeply};
 
@@ -35,27 +35,27 @@ pub struct Evaluator {
     context: VmContext<CacheHub, CacheImpl>,
     sources: Sources,
     dirs: Vec<Dir>,
-    /// The files of the job at hand.
+    /// The files of the present job.
     own: Vec<PathBuf>,
-    /// What the job sets: the path, and the source of the value.
+    /// The overrides of the present job: the path, and the source of the value.
     set: Vec<(String, FileId)>,
     jobs: usize,
 }
 
 impl Evaluator {
-    /// A context that knows these directories and the library.
+    /// A context with these directories and the library.
     pub fn new(dirs: Vec<Dir>) -> Evaluator {
         let mut cache = CacheHub::new();
         let sources = Sources::new(&mut cache.sources);
-        // What a profile traces goes nowhere: standard output is the protocol's, and nobody asked for it.
+        // Output of `std.trace` is discarded, since standard output belongs to the protocol.
         let context = VmContext::new(cache, sink(), NullReporter {});
         Evaluator { context, sources, dirs, own: Vec::new(), set: Vec::new(), jobs: 0 }
     }
 
-    /// Does one job. `closed` is called when every file has been read and says whether no other can be opened now.
+    /// Does one job. `closed` is called when all files have been read, and returns whether no other can be opened from then on.
     ///
     /// # Errors
-    /// The profile cannot be read, or Nickel, the policy or the target refuses it.
+    /// The profile cannot be read, or is refused by Nickel, the policy or the target.
     pub fn evaluate(&mut self, job: &Job, closed: impl FnOnce() -> std::io::Result<()>) -> Result<Evaluated, Problem> {
         self.jobs += 1;
         self.set.clear();
@@ -73,7 +73,7 @@ impl Evaluator {
         let profile = self.profile(job)?;
         let mut evaluated = Evaluated { files: loaded.files, absent: loaded.absent, ..Evaluated::default() };
         let raw = if wrapped.len() < job.outputs.len() {
-            // As the `nickel` command would, without a word of ours around it.
+            // As the `nickel` command would, without the wrapper.
             let bare = format!("{profile}\n");
             let value = if job.overrides.is_empty() { self.file(job)? } else { self.source("raw", bare) };
             Some(self.run(value, &job.file)?)
@@ -108,18 +108,18 @@ impl Evaluator {
         Ok(evaluated)
     }
 
-    /// Takes a file of the library, and what it imports, as typechecked: the library's own tests do that, and doing it
-    /// again takes a third of the time of an evaluation. What a profile says is checked.
+    /// Marks a file of the library, and its imports, as typechecked: the library's own tests check them, and doing it again takes a
+    /// third of the time of an evaluation. Profiles are checked.
     fn believe(&mut self, file: &str) -> Result<(), Problem> {
         let hub = &mut self.context.import_resolver;
         for file in closure(file) {
             let path = Path::new(ROOT).join("sandbox").join(file);
             let Some(id) = hub.sources.id_of(&SourcePath::Path(path, InputFormat::Nickel)) else { continue };
             if let Err(errors) = hub.parse_to_ast(id) {
-                return Err(self.told(Error::ParseErrors(errors), Path::new("the policy library")));
+                return Err(self.problem(Error::ParseErrors(errors), Path::new("the policy library")));
             }
             if hub.asts.entry_state(id) == Some(AstEntryState::Parsed) {
-                // It has just been parsed, so it is there.
+                // It has just been parsed, so it exists.
                 hub.asts.update_state(id, AstEntryState::Typechecked).ok();
             }
         }
@@ -131,19 +131,19 @@ impl Evaluator {
         let file = quoted(&job.file.display().to_string());
         let mut values: Vec<SetValue> = Vec::new();
         for (at, set) in job.overrides.iter().enumerate() {
-            let told = told(set);
+            let shown = shown(set);
             let scan = scan::nickel(&set.value);
             if !scan.imports.is_empty() {
-                return Err(problem(ProblemKind::Override, format!("{told}: a value that is set imports nothing"))
+                return Err(problem(ProblemKind::Override, format!("{shown}: a value that is set imports nothing"))
                     .hint("import it in the profile"));
             }
             if let Some(place) = scan.too_deep {
-                return Err(too_deeply(&told, &set.value, place));
+                return Err(too_deeply(&shown, &set.value, place));
             }
-            // A source of its own: it can name no field of the profile's, and errors in it say where they are.
-            // No slash of a name in it leads elsewhere.
+            // A source of its own: it cannot refer to fields of the profile, and errors show its position. Slashes in names are
+            // replaced, so that they do not lead to another path.
             let name =
-                Path::new(ROOT).join(self.jobs.to_string()).join(format!("{at} {told}").replace('/', "\u{2215}"));
+                Path::new(ROOT).join(self.jobs.to_string()).join(format!("{at} {shown}").replace('/', "\u{2215}"));
             let key = SourcePath::Path(name.clone(), InputFormat::Nickel);
             let source = self.context.import_resolver.sources.add_string(key, set.value.clone());
             self.set.push((set.path.join("."), source));
@@ -153,7 +153,7 @@ impl Evaluator {
         Ok(merged(format!("(import {file} as 'Nickel)"), &values))
     }
 
-    /// A source of our own, below the library's root so that it finds the library.
+    /// A source of the evaluator's own, below the library's root so that it finds the library.
     fn source(&mut self, name: &str, text: String) -> FileId {
         let path = Path::new(ROOT).join(format!("{}.{name}.ncl", self.jobs));
         self.context.import_resolver.sources.add_string(SourcePath::Path(path, InputFormat::Nickel), text)
@@ -175,7 +175,7 @@ impl Evaluator {
         let evaluated = self.context.prepare_eval(id).and_then(|value| {
             VirtualMachine::new(&mut self.context).eval_full_for_export_closure(value.into()).map_err(Error::EvalError)
         });
-        evaluated.map_err(|error| self.told(error, file))
+        evaluated.map_err(|error| self.problem(error, file))
     }
 
     /// A value in an encoding, as the `nickel` command writes it.
@@ -183,14 +183,14 @@ impl Evaluator {
         let written = validate(format, value).and_then(|()| to_string(format, value));
         let mut text = written
             .map_err(|error| Error::ExportError(error.with_pos_table(self.context.pos_table.clone()).into()))
-            .map_err(|error| self.told(error, file))?;
+            .map_err(|error| self.problem(error, file))?;
         if !text.ends_with('\n') {
             text.push('\n');
         }
         Ok(text)
     }
 
-    /// One output out of those that the library made.
+    /// One output of those that the library returned.
     fn output(&mut self, policy: &Policy, outputs: &Value, wanted: Wanted, file: &Path) -> Result<String, Problem> {
         let value = &outputs[field(wanted.format)];
         match wanted.format {
@@ -216,46 +216,46 @@ impl Evaluator {
         self.text(&value, encoding(as_what), file)
     }
 
-    /// Nickel's error in its own words, with the source lines.
-    fn told(&mut self, error: Error, file: &Path) -> Problem {
+    /// Nickel's error as a problem, with the source lines.
+    fn problem(&mut self, error: Error, file: &Path) -> Problem {
         let hub = &self.context.import_resolver;
         let mut files = hub.sources.files.clone();
         let own = self.own.iter().filter_map(|path| {
             let id = hub.sources.id_of(&SourcePath::Path(path.clone(), InputFormat::Nickel))?;
-            hub.asts.get(id).map(places::fields)
+            hub.asts.get(id).map(field_locations::fields)
         });
         let mut fields: Vec<_> = own.flatten().collect();
         for (path, source) in &self.set {
             let whole = RawSpan::from_range(*source, 0..files.source(*source).len());
-            places::replace(&mut fields, path, hub.asts.get(*source), whole);
+            field_locations::replace(&mut fields, path, hub.asts.get(*source), whole);
         }
         let errors = error.into_diagnostics(&mut files).into_iter();
-        let errors: Vec<_> = errors.map(|error| places::shown(error, &fields, &files)).collect();
+        let errors: Vec<_> = errors.map(|error| field_locations::shown(error, &fields, &files)).collect();
         let keyword = errors.iter().find_map(|error| keyword_as_name(error, &files));
         let text: String =
             errors.into_iter().map(|error| report_as_str(&mut files.clone(), error, ColorOpt::Never)).collect();
-        let told =
+        let problem =
             problem(ProblemKind::Nickel, format!("{} is refused:\n{}", file.display(), clipped(text.trim_end())));
         if let Some(word) = keyword {
-            return told.hint(&format!(
+            return problem.hint(&format!(
                 "`{word}` is a keyword of Nickel and cannot name a variable: rename it, as in `{word}_`"
             ));
         }
         match library_import(&text) {
-            Some(import) => told.hint(&format!("the library is inside the program: import \"{import}\"")),
-            None => told,
+            Some(import) => problem.hint(&format!("the library is inside the program: import \"{import}\"")),
+            None => problem,
         }
     }
 }
 
-/// A value that is set, and what was set inside it later.
+/// A value that is set, and values set inside it later.
 struct SetValue {
     path: Vec<String>,
     import: String,
     inner: Vec<SetValue>,
 }
 
-/// Sets a value: the last word counts, so that it takes the place of an earlier value of its own path or below it.
+/// Sets a value, which replaces an earlier value of its path or below it.
 fn set_value(values: &mut Vec<SetValue>, path: &[String], import: String) {
     values.retain(|earlier| !earlier.path.starts_with(path));
     match values.iter_mut().find(|earlier| path.starts_with(&earlier.path)) {
@@ -264,7 +264,7 @@ fn set_value(values: &mut Vec<SetValue>, path: &[String], import: String) {
     }
 }
 
-/// An expression with the values that are set in it.
+/// An expression for the values that are set.
 fn merged(mut expression: String, values: &[SetValue]) -> String {
     for value in values {
         let path: Vec<String> = value.path.iter().map(|name| quoted(name)).collect();
@@ -274,16 +274,16 @@ fn merged(mut expression: String, values: &[SetValue]) -> String {
     expression
 }
 
-/// The library's own name of a file that was imported by a path to a copy of the library.
-fn library_import(told: &str) -> Option<String> {
-    let (_, rest) = told.split_once("import of ")?;
+/// The library's name of a file that was imported by a path to a copy of the library.
+fn library_import(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("import of ")?;
     let (path, _) = rest.split_once(" failed: could not find import")?;
     let names = path.match_indices("sandbox/").map(|(at, _)| &path[at + "sandbox/".len()..]);
     let file = names.into_iter().find(|name| LIBRARY.iter().any(|(file, ..)| file == name))?;
     Some(if file == "main.ncl" { "sandbox".to_owned() } else { format!("sandbox/{file}") })
 }
 
-/// The keyword that stands where a variable or an argument is named, such as `default` in `let default = 1`.
+/// The keyword that is used as the name of a variable or argument, such as `default` in `let default = 1`.
 fn keyword_as_name(error: &Diagnostic<FileId>, files: &Files) -> Option<&'static str> {
     let at = error.labels.first().filter(|_| error.message == "unexpected token")?;
     let source = files.source(at.file_id);
@@ -292,7 +292,7 @@ fn keyword_as_name(error: &Diagnostic<FileId>, files: &Files) -> Option<&'static
     KEYWORDS.iter().copied().find(|keyword| *keyword == found)
 }
 
-/// A message without the endless lines that a generated source may have.
+/// A message with its long lines shortened, which a generated source may have.
 fn clipped(text: &str) -> String {
     const LINES: usize = 120;
     const CHARS: usize = 500;
@@ -311,24 +311,24 @@ fn clipped(text: &str) -> String {
     out
 }
 
-/// The library's outputs, only those that are wanted: what nobody asks for is not computed.
+/// The library's outputs, restricted to the requested ones, so that no other is computed.
 fn wrapper(profile: &str, wanted: &[Wanted]) -> String {
     let mut fields: Vec<&str> = wanted.iter().map(|wanted| field(wanted.format)).collect();
-    fields.push(field(Format::Policy)); // whatever is made of it
+    fields.push(field(Format::Policy)); // needed for every output
     fields.sort_unstable();
     fields.dedup();
     let mut fields: String = fields.iter().map(|field| format!("{field} = outputs.{field}, ")).collect();
     if wanted.iter().any(|wanted| target(wanted.format).is_some()) {
         fields += "warnings = outputs.warnings, refusals = outputs.refusals";
     } else {
-        // What is not about a target: the rest would take as long as the policy itself. A policy has none.
+        // Notes that are not about a target; the others would take as long as the policy itself.
         fields += "warnings = if std.record.has_field \"version\" outputs.raw then [] \
                    else (import \"sandbox/lib/policy_json.ncl\").notes outputs.raw";
     }
     format!("let outputs = (import \"sandbox\").outputs ({profile}) in\n{{ {fields} }}\n")
 }
 
-/// The field of the library's outputs.
+/// The field of the library's outputs for a format.
 fn field(format: Format) -> &'static str {
     match format {
         Format::Policy => "policy",
@@ -339,7 +339,7 @@ fn field(format: Format) -> &'static str {
     }
 }
 
-/// The target of an output in the library's notes; none for what is ours.
+/// The target of a format in the library's notes; `None` for the policy.
 fn target(format: Format) -> Option<&'static str> {
     match format {
         Format::Nsjail | Format::NsjailText => Some("nsjail"),
@@ -348,9 +348,8 @@ fn target(format: Format) -> Option<&'static str> {
     }
 }
 
-/// The policy that every output is made of: what a target is told has passed the validation that every policy passes. The
-/// library looks at what its targets need; names that stand in their texts as they are, such as those of system calls, are
-/// the policy's to check. A profile may leave its program to whoever runs it.
+/// The policy that every output is made of, validated like every policy. The library checks what its targets need; names that are
+/// copied into their texts, such as those of system calls, are checked by the policy. A profile may leave its program to the caller.
 fn policy(value: &Value, file: &Path) -> Result<Policy, Problem> {
     let policy = Policy::decode(value.to_string().as_bytes()).map_err(|errors| not_a_policy(&errors.0, file))?;
     let checked = if policy.command.argv.is_empty() {
@@ -368,26 +367,27 @@ fn policy(value: &Value, file: &Path) -> Result<Policy, Problem> {
 fn refused(outputs: &Value, format: Format, file: &Path) -> Option<String> {
     let of = target(format)?;
     let notes = outputs["refusals"].as_array().into_iter().flatten().filter(|note| note["target"] == of);
-    let reasons: Vec<String> = notes.map(told_note).collect();
+    let reasons: Vec<String> = notes.map(note_text).collect();
     (!reasons.is_empty()).then(|| format!("{} cannot be exported for {of}: {}", file.display(), reasons.join("; ")))
 }
 
-/// What a target goes without, as far as anybody asked for that target.
+/// What the requested targets cannot express.
 fn warnings(notes: &Value, wanted: &[Wanted]) -> Vec<String> {
     let foreign = |name: &str| {
         Format::ALL.iter().any(|format| target(*format) == Some(name))
             && wanted.iter().all(|wanted| target(wanted.format) != Some(name))
     };
     let notes = notes.as_array().into_iter().flatten();
-    let told = notes.filter(|note| !foreign(note["target"].as_str().unwrap_or_default()));
-    told.map(|note| match note["target"].as_str() {
-        Some(target) => format!("{target}: {}", told_note(note)),
-        None => told_note(note),
-    })
-    .collect()
+    let relevant = notes.filter(|note| !foreign(note["target"].as_str().unwrap_or_default()));
+    relevant
+        .map(|note| match note["target"].as_str() {
+            Some(target) => format!("{target}: {}", note_text(note)),
+            None => note_text(note),
+        })
+        .collect()
 }
 
-fn told_note(note: &Value) -> String {
+fn note_text(note: &Value) -> String {
     let message = note["message"].as_str().unwrap_or_default();
     match note["field"].as_str() {
         Some(field) if !field.is_empty() => format!("{field}: {message}"),
@@ -395,13 +395,13 @@ fn told_note(note: &Value) -> String {
     }
 }
 
-/// How a Seatbelt profile is used, as its first lines: it takes paths only as parameters, and they have to be known.
+/// The usage of a Seatbelt profile, as its first lines: it takes paths as parameters, which the user has to know.
 fn command_line(parameters: &Value) -> String {
     let mut text = String::from(";; sandbox-exec -f THIS_FILE");
     for (name, value) in parameters.as_object().into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&b));
-        // Quoted for a shell, and on its line: who copies it runs nothing that a name says, and no value ends the comment.
+        // Quoted for a shell, and on one line: copying it runs nothing that a name contains, and no value ends the comment.
         let value = if plain {
             value.to_owned()
         } else {
@@ -433,8 +433,8 @@ fn encoding(encoding: Encoding) -> ExportFormat {
     }
 }
 
-/// An override as people wrote it.
-fn told(set: &Override) -> String {
+/// An override as written on the command line.
+fn shown(set: &Override) -> String {
     format!("--set {}", set.path.join("."))
 }
 

@@ -1,15 +1,15 @@
-//! The policy library that profiles import as `sandbox`: embedded, and shown to Nickel as sources in memory.
+//! The policy library that profiles import as `sandbox`: embedded in the program, and passed to Nickel as sources in memory.
 
-/// Where the library seems to be: a directory that no file system holds.
+/// The virtual directory of the library, which exists on no file system.
 pub const ROOT: &str = "/<cofferdam>";
 
-/// Every file of the library: its path below `sandbox/`, its text, and the files that it imports.
+/// All files of the library: the path below `sandbox/`, the text, and the files that it imports.
 pub const LIBRARY: &[(&str, &str, &[&str])] = include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-/// What `import "sandbox"` finds: Nickel imports files, and `sandbox` is a directory.
+/// The file that `import "sandbox"` finds, since Nickel imports files, and `sandbox` is a directory.
 pub const DIRECTORY: &str = "import \"sandbox/main.ncl\"\n";
 
-/// A file of the library and all that it imports, directly or not, by their paths below `sandbox/`.
+/// A file of the library and all its direct and indirect imports, by their paths below `sandbox/`.
 pub fn closure(of: &str) -> Vec<&'static str> {
     let find = |name: &str| LIBRARY.iter().find(|(file, ..)| *file == name);
     let mut found: Vec<&'static str> = find(of).map(|(file, ..)| *file).into_iter().collect();
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_that_the_library_imports_is_embedded() {
+    fn all_imports_of_the_library_are_embedded() {
         assert!(LIBRARY.iter().any(|(file, ..)| *file == "main.ncl"));
         for (file, _, imports) in LIBRARY {
             for import in *imports {
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_holds_what_is_imported_through_others() {
+    fn closure_contains_indirect_imports() {
         let main = closure("main.ncl");
         assert!(main.contains(&"main.ncl") && main.contains(&"lib/network.ncl"), "{main:?}");
         assert!(closure("no.ncl").is_empty());

@@ -1,4 +1,4 @@
-//! `cofferdam-compile`: reads one request on standard input and answers on standard output. Everything is in the library.
+//! `cofferdam-compile`: reads one request on standard input, and answers on standard output. The library does the work.
 #![forbid(unsafe_code)]
 
 use std::io::{Read as _, Write as _};
@@ -29,6 +29,6 @@ fn main() {
         }
         std::process::exit(125);
     }
-    // Taking a large heap apart would only take time.
+    // Freeing a large heap would only take time.
     std::process::exit(0);
 }

@@ -1,7 +1,7 @@
-//! What a source holds before Nickel parses it: the files that it imports, and how deeply it is nested.
+//! Scans a source before Nickel parses it: for the files that it imports, and for its nesting depth.
 //!
-//! Uses Nickel's own lexer, so that strings and comments are what Nickel thinks they are. Imports are static strings in
-//! Nickel: whoever has seen the tokens has seen every import.
+//! Uses Nickel's own lexer, so that strings and comments are recognised as Nickel does. Imports are static strings in Nickel, so the
+//! tokens contain all imports.
 
 use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::parser::lexer::{Lexer, NormalToken, StringToken, Token};
@@ -9,30 +9,30 @@ use nickel_lang_core::parser::lexer::{Lexer, NormalToken, StringToken, Token};
 /// Deepest nesting of brackets, braces, parentheses and interpolations. Nickel recurses over it.
 pub const MAX_DEPTH: usize = 1000;
 
-/// Longest chain of operators, arrows, functions and bindings without a bracket between: Nickel recurses over it, too.
+/// Longest chain of operators, arrows, functions and bindings without a bracket between. Nickel recurses over it as well.
 pub const MAX_CHAIN: usize = 20_000;
 
 /// One `import "path"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
-    /// As written.
+    /// The path as written.
     pub path: String,
-    /// As what it is read.
+    /// The format that it is read as.
     pub format: InputFormat,
-    /// Byte at which it stands.
+    /// Its byte offset.
     pub at: usize,
 }
 
-/// What was found in a source.
+/// The result of scanning a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Every import, in order.
     pub imports: Vec<Import>,
-    /// The byte at which it is nested too deeply.
+    /// The byte offset at which it is nested too deeply.
     pub too_deep: Option<usize>,
 }
 
-/// Looks at a Nickel source. What is no Nickel is left for Nickel to refuse.
+/// Scans a Nickel source. Nickel reports syntax errors.
 pub fn nickel(source: &str) -> Scan {
     let mut scan = Scan::default();
     let (mut depth, mut chain) = (0_usize, 0_usize);
@@ -89,7 +89,7 @@ pub fn nickel(source: &str) -> Scan {
     scan
 }
 
-/// The byte at which data (JSON, YAML, TOML) is nested too deeply in brackets, strings in double quotes left out.
+/// The byte offset at which data (JSON, YAML, TOML) is nested too deeply in brackets, outside of double-quoted strings.
 pub fn data(source: &str) -> Option<usize> {
     let (mut depth, mut text) = (0_usize, false);
     let mut bytes = source.bytes().enumerate();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_found_wherever_they_stand_and_nowhere_else() {
+    fn imports_are_found_at_any_position_and_not_in_text() {
         let source = "# import \"comment\"\n{ a = import \"x.ncl\", b = \"import \\\"text\\\"\", \
                       c = \"%{(import \"in.ncl\").z}\", d = m%\"import \"no\" %{import \"yes.ncl\"}\"% }";
         assert_eq!(paths(source), ["x.ncl", "in.ncl", "yes.ncl"]);

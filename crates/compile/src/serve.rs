@@ -1,4 +1,4 @@
-//! One request from beginning to end: limits on this process first, then each job on a stack that is large enough.
+//! Serves one request: sets the limits of this process, then does each job on a sufficiently large stack.
 
 use std::io::Write;
 
@@ -7,10 +7,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::evaluator::Evaluator;
 
-/// Stack of the evaluation, bytes: Nickel recurses over what it reads. Pages that are not used cost nothing.
+/// Stack of the evaluation, bytes: Nickel recurses over its input. Unused pages cost nothing.
 const STACK: usize = 512 << 20;
 
-/// Answers a request, a line per event. An error is one of the request itself.
+/// Answers a request, with a line for each event.
 ///
 /// # Errors
 /// The request cannot be read or its limits cannot be set; nothing has been evaluated.
@@ -33,8 +33,8 @@ fn jobs(request: &Request, out: &mut impl Write) -> Result<(), String> {
     let files = getrlimit(Resource::Nofile);
     for (index, job) in request.jobs.iter().enumerate() {
         say(out, &Line::Begun(index))?;
-        // The limit that was there until the files of the job are read, none from then on: whatever a profile does,
-        // it opens nothing that was not looked at.
+        // The limit of open files is unchanged until the files of the job are read, and then set to zero, so that a profile cannot
+        // open a file that was not checked.
         setrlimit(Resource::Nofile, files).map_err(|error| format!("cannot set the limit of open files: {error}"))?;
         let none = Rlimit { current: Some(0), maximum: files.maximum };
         let evaluated = evaluator.evaluate(job, || Ok(setrlimit(Resource::Nofile, none)?));
@@ -44,7 +44,7 @@ fn jobs(request: &Request, out: &mut impl Write) -> Result<(), String> {
         };
         say(out, &Line::Done { job: index, result })?;
     }
-    // Context and sources are left to the end of the process.
+    // Context and sources are freed by the end of the process.
     std::mem::forget(evaluator);
     Ok(())
 }
@@ -56,12 +56,12 @@ fn limit(request: &Request) -> Result<(), String> {
         (Resource::Core, Some(0), "the size of core dumps"),
     ] {
         let there = getrlimit(resource);
-        // A limit that is as tight already is left alone: a sandbox around this process may not let it be touched.
+        // A limit that is low enough is not changed: an outer sandbox may forbid that.
         let tight = |limit: Option<u64>, wanted| limit.is_some_and(|limit| limit <= wanted);
         let Some(wanted) = wanted.filter(|wanted| !tight(there.current, *wanted)) else { continue };
         let value = Some(there.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
         match setrlimit(resource, Rlimit { current: value, maximum: value }) {
-            // A sandbox around this process has settled what becomes of core dumps, and says so.
+            // An outer sandbox has set this already.
             Err(rustix::io::Errno::INVAL) if resource == Resource::Core => {}
             set => set.map_err(|error| format!("cannot limit {what}: {error}"))?,
         }

@@ -1,8 +1,8 @@
-//! Reads a profile and everything that it imports, before Nickel does, and hands Nickel the texts in memory.
+//! Reads a profile and all its imports before Nickel does, and passes the texts to Nickel in memory.
 //!
-//! Finds files in Nickel's own order: beside the importing file, then in the library. Refuses an import that leads out
-//! of the directories allowed, sources that are too large or nested too deeply, and everything that is no regular file.
-//! Nothing is read twice, so what Nickel sees is what was hashed.
+//! Finds files in Nickel's order: beside the importing file, then in the library. Refuses imports out of the allowed directories,
+//! sources that are too large or too deeply nested, and files that are not regular. Each file is read once, so Nickel sees what was
+//! hashed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,10 +18,10 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::library::{DIRECTORY, LIBRARY, ROOT};
 use crate::scan;
 
-/// Most bytes that one profile and its imports may have together.
+/// Most bytes of one profile and its imports together.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// Sources of one evaluator: those in memory, by name and format.
+/// The sources of one evaluator in memory, by name and format.
 #[derive(Debug, Default)]
 pub struct Sources {
     read: HashMap<(PathBuf, InputFormat), Read>,
@@ -35,33 +35,33 @@ struct Read {
     imports: Vec<(scan::Import, (usize, usize))>,
 }
 
-/// All files of one profile.
+/// The files of one profile.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// Those that were read.
+    /// The files that were read.
     pub files: Vec<FileSeen>,
-    /// Names that were looked for in vain.
+    /// The paths that were looked up and do not exist.
     pub absent: Vec<PathBuf>,
-    /// Files of the library that it imports itself, below `sandbox/`.
+    /// The files of the library that it imports directly, below `sandbox/`.
     pub library: Vec<String>,
 }
 
-/// Whose import it is, for messages.
+/// The origin of an import, for messages.
 struct Wanted {
     name: PathBuf,
     format: InputFormat,
-    /// `FILE:LINE:COLUMN` of the import and its text; none for the profile itself.
+    /// `FILE:LINE:COLUMN` of the import and its text; `None` for the profile itself.
     by: Option<(String, String)>,
 }
 
-/// What looking for one candidate came to.
+/// The result of looking up one candidate.
 enum Found {
     Yes,
     No,
 }
 
 impl Sources {
-    /// No file yet, and the library in Nickel's cache.
+    /// No files yet, except the library in Nickel's cache.
     pub fn new(cache: &mut SourceCache) -> Sources {
         cache.add_import_paths(std::iter::once(PathBuf::from(ROOT)));
         let root = Path::new(ROOT);
@@ -73,10 +73,10 @@ impl Sources {
         Sources::default()
     }
 
-    /// Reads the profile and all that it imports into the cache.
+    /// Reads the profile and all its imports into the cache.
     ///
     /// # Errors
-    /// A file that cannot be read, is too large or too deeply nested, or an import that leads out.
+    /// A file cannot be read, is too large or too deeply nested, or an import leads out of the allowed directories.
     pub fn load(
         &mut self,
         cache: &mut SourceCache,
@@ -142,7 +142,7 @@ impl Sources {
     }
 }
 
-/// Whether a name is there for Nickel: in memory, or a file that can be opened.
+/// Whether a path exists for Nickel: in memory, or as a file that can be opened.
 fn look(
     cache: &SourceCache,
     wanted: &Wanted,
@@ -154,7 +154,7 @@ fn look(
         let key = SourcePath::Path(wanted.name.clone(), wanted.format);
         return Ok(if cache.file_ids.contains_key(&key) { Found::Yes } else { Found::No });
     }
-    // Before asking whether it exists: what lies outside is nobody's business.
+    // Checked before its existence, which must not be revealed for paths outside.
     let at = allowed(wanted, imports, dirs)?;
     if std::fs::metadata(&at).is_ok_and(|data| !data.is_dir()) {
         return Ok(Found::Yes);
@@ -163,24 +163,24 @@ fn look(
     Ok(Found::No)
 }
 
-/// Most links that are followed for one name, as in the kernel.
+/// Most links that are followed for one path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Where a name leads.
+/// The target of a path.
 enum Leads {
-    /// Into a directory of the request: the path by the host's names, and where that is here. No name in it is a link.
+    /// In a directory of the request: its path on the host, and its path here. Neither has links.
     Inside(PathBuf, PathBuf),
-    /// Out of all of them: the first path that lies in none.
+    /// Outside of all directories: the first path that lies in none.
     Outside(PathBuf),
-    /// Round in a circle.
+    /// A loop of links.
     Loop,
 }
 
-/// Follows the links of a name by the host's names, which a jail shows at other places: the kernel would look for the
-/// target of an absolute link, or of one that leads from one directory to another, where nothing is.
+/// Follows the links of a path by the host's paths. In the jail directories are mounted at other paths, where the kernel would not
+/// find the target of an absolute link, or of one that leads from one directory to another.
 fn follow(name: &Path, dirs: &[&Dir]) -> Leads {
     let here = |path: &Path| dirs.iter().find_map(|dir| Some(dir.at.join(path.strip_prefix(&dir.name).ok()?)));
-    // The directories of a request are canonical, so that nothing above them is a link.
+    // The directories of a request are canonical, so none of their ancestors is a link.
     let above = |path: &Path| dirs.iter().any(|dir| dir.name.starts_with(path));
     let parts =
         |path: &Path| -> Vec<PathBuf> { path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect() };
@@ -216,16 +216,16 @@ fn follow(name: &Path, dirs: &[&Dir]) -> Leads {
     }
 }
 
-/// Where a name is found, if the profile may read it.
+/// The location of a path, if the profile may read it.
 fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf, Problem> {
     let dirs: Vec<&Dir> = dirs.iter().filter(|dir| imports.contains(&dir.name)).collect();
-    // A hidden name is imported only below a directory that was named itself.
+    // Hidden files are imported only below a directory that was named explicitly.
     let shown = |path: &Path| {
         wanted.by.is_none() || dirs.iter().any(|dir| path.strip_prefix(&dir.name).is_ok_and(|below| !is_hidden(below)))
     };
     let inside = |path: &Path| dirs.iter().any(|dir| path.starts_with(&dir.name));
     let name = wanted.name.display();
-    // The name itself has to lie inside: a link of the host's is not followed into a directory that is allowed.
+    // The path itself has to lie inside: a link of the host is not followed into an allowed directory.
     let leads = if inside(&wanted.name) { follow(&wanted.name, &dirs) } else { Leads::Outside(wanted.name.clone()) };
     let (target, hidden) = match leads {
         Leads::Inside(path, at) if shown(&wanted.name) && shown(&path) => return Ok(at),
@@ -252,7 +252,7 @@ fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf
     Err(problem(ProblemKind::Import, message).hint(&way_in(wanted, &target, imports)))
 }
 
-/// What would let the file be read: an option where there is one that helps, and that was not given.
+/// The hint with the option that would allow the file to be read, if there is one that was not given.
 fn way_in(wanted: &Wanted, target: &Path, imports: &[PathBuf]) -> String {
     let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
     let parent = target.parent().unwrap_or(Path::new("/"));
@@ -308,9 +308,9 @@ fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
     Ok((Read { seen, bytes: text.len() as u64, imports }, text))
 }
 
-/// Opens a path on which no name is a link: what was found to be inside, and not what came into its place meanwhile.
+/// Opens a path without following links, so that a replacement of the checked file is not opened.
 fn open_without_links(at: &Path) -> std::io::Result<File> {
-    // A pipe without a writer would wait for ever.
+    // Opening a FIFO without a writer would block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
         return Err(std::io::ErrorKind::IsADirectory.into());
@@ -323,7 +323,7 @@ fn open_without_links(at: &Path) -> std::io::Result<File> {
     Ok(openat(&directory, name, flags, Mode::empty())?.into())
 }
 
-/// All of a file, or nothing when it holds more than is read.
+/// The content of a file; `None` if it is larger than the limit.
 fn contents(file: &File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
     if size > MAX_BYTES {
         return Ok(None);
@@ -333,7 +333,7 @@ fn contents(file: &File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
     Ok((bytes.len() as u64 <= MAX_BYTES).then_some(bytes))
 }
 
-/// The refusal of a source that is nested too deeply.
+/// The problem of a source that is nested too deeply.
 pub fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
     let (line, column) = scan::place(text, at);
     let message = format!(
@@ -349,9 +349,9 @@ pub fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
     Problem { kind, message: message.into(), hint: None }
 }
 
-/// Adds what a user can do.
+/// Adds a hint.
 pub trait Hint {
-    /// The same with a hint.
+    /// The problem with a hint.
     fn hint(self, hint: &str) -> Self;
 }
 
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_came_into_the_place_of_a_directory_is_not_followed() {
+    fn link_that_replaced_a_directory_is_not_followed() {
         let scene = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(scene.path()).unwrap();
         for name in ["inside", "outside"] {

@@ -1,4 +1,4 @@
-//! The evaluator over its protocol: what a profile becomes, what it may import, and what is refused with which words.
+//! The evaluator over its protocol: the policies of profiles, imports, and the messages of errors.
 
 mod common;
 
@@ -10,14 +10,14 @@ use cofferdam_policy::Policy;
 use cofferdam_profiles::protocol::*;
 use common::*;
 
-/// What a profile is refused with.
+/// The problem of a profile that is refused.
 #[track_caller]
 fn problem(text: &str) -> Problem {
     let (_keep, file) = profile(text);
     result(job(&file, &[Format::Policy])).unwrap_err()
 }
 
-/// The policy that a profile becomes.
+/// The policy that a profile compiles to.
 #[track_caller]
 fn policy(job: Job) -> Policy {
     let evaluated = result(job).unwrap_or_else(|problem| panic!("{}", problem.message));
@@ -34,14 +34,14 @@ fn every_example_becomes_a_valid_policy() {
         let evaluated = result.unwrap_or_else(|problem| panic!("{}", problem.message));
         let text = evaluated.outputs[0].as_ref().unwrap();
         let policy = Policy::decode(text.as_bytes()).unwrap();
-        // Complete: written again it is the same.
+        // The policy is complete: encoding it again gives the same text.
         assert_eq!(*text, policy.to_json_pretty(), "{}", file.display());
         assert_eq!(evaluated.files[0].path, *file);
     }
 }
 
 #[test]
-fn the_library_is_found_under_each_of_its_names() {
+fn library_is_found_under_each_of_its_names() {
     for import in ["sandbox", "sandbox/main.ncl", "sandbox/skill/default.ncl"] {
         let (_keep, file) = profile(&format!("let s = import \"{import}\" in s.make_default_config \"reader\""));
         assert_eq!(policy(job(&file, &[Format::Policy])).id.as_deref(), Some("reader"), "{import}");
@@ -49,7 +49,7 @@ fn the_library_is_found_under_each_of_its_names() {
 }
 
 #[test]
-fn a_profile_imports_from_beside_itself_and_the_own_comes_first() {
+fn imports_beside_the_profile_precede_the_library() {
     let (keep, file) = profile("(import \"part/name.ncl\") & (import \"limit.json\")");
     fs::create_dir(keep.path().join("part")).unwrap();
     fs::write(keep.path().join("part/name.ncl"), "{ skill_id = import \"../text.txt\" }").unwrap();
@@ -65,7 +65,7 @@ fn a_profile_imports_from_beside_itself_and_the_own_comes_first() {
 }
 
 #[test]
-fn a_name_that_was_looked_for_in_vain_is_told() {
+fn missing_paths_are_reported() {
     let (_keep, file) = profile(READER);
     let evaluated = result(job(&file, &[Format::Policy])).unwrap();
     assert_eq!(evaluated.absent, [file.with_file_name("sandbox")]);
@@ -88,13 +88,13 @@ fn what_is_set_goes_through_the_contracts() {
     assert!(unknown.message.contains("no_such_field"), "{}", unknown.message);
     let import = result(set(&["skill_version"], "import \"/etc/hostname\" as 'Text")).unwrap_err();
     assert_eq!(import.kind, ProblemKind::Override);
-    // It is a source of its own and cannot reach around the profile.
+    // An override is a source of its own and cannot refer to the profile.
     let breakout = result(set(&["skill_version"], "\"1\" } & { skill_id = \"other\"")).unwrap_err();
     assert_eq!(breakout.kind, ProblemKind::Nickel, "{}", breakout.message);
 }
 
 #[test]
-fn a_name_that_is_set_is_no_path_to_another_source() {
+fn slashes_in_an_override_do_not_lead_to_another_source() {
     let (_scene, file) = profile("{ version = 1, id = \"own\" }");
     let set = |path: &[&str], value: &str| {
         let mut job = job(&file, &[Format::Raw]);
@@ -103,12 +103,12 @@ fn a_name_that_is_set_is_no_path_to_another_source() {
         result(job).unwrap().outputs[0].clone().unwrap()
     };
     assert!(set(&["id"], "\"other\"").contains("\"id\": \"other\""));
-    let told = set(&["x/../../sandbox/lib/base.ncl"], "7");
-    assert!(told.contains("\"x/../../sandbox/lib/base.ncl\": 7"), "{told}");
+    let message = set(&["x/../../sandbox/lib/base.ncl"], "7");
+    assert!(message.contains("\"x/../../sandbox/lib/base.ncl\": 7"), "{message}");
 }
 
 #[test]
-fn one_bad_profile_does_not_spoil_the_others() {
+fn invalid_profile_does_not_affect_the_others() {
     let (_keep, good) = profile(READER);
     let (_keep, bad) = profile("{ skill_id = ");
     let all = results(vec![job(&good, &[Format::Policy]), job(&bad, &[Format::Policy]), job(&good, &[Format::Raw])]);
@@ -137,7 +137,7 @@ fn syntax_and_contract_errors_show_the_source() {
 }
 
 #[test]
-fn an_error_about_a_field_shows_the_line_that_sets_it() {
+fn error_about_a_field_shows_the_line_that_sets_it() {
     let begin = "let sandbox = import \"sandbox\" in\nsandbox.make_default_config \"s\" & {\n  cmd = [\"x\"],\n";
     for (fields, places) in [
         ("  resources.max_memory = 64,", &["4:13"][..]),
@@ -148,23 +148,23 @@ fn an_error_about_a_field_shows_the_line_that_sets_it() {
         ("  platform = \"windows\",", &["4:3"]),
         ("  resources = { max_memory_mb = \"x\" },", &["4:33"]),
     ] {
-        let told = problem(&format!("{begin}{fields}\n}}")).message;
-        assert!(told.contains(&format!("profile.ncl:{}", places[0])), "{fields}: {told}");
-        assert!(places[1..].iter().all(|line| told.contains(line)), "{fields}: {told}");
-        assert!(!told.contains("closure@") && !told.contains("profile.ncl:2:1\n"), "{fields}: {told}");
+        let message = problem(&format!("{begin}{fields}\n}}")).message;
+        assert!(message.contains(&format!("profile.ncl:{}", places[0])), "{fields}: {message}");
+        assert!(places[1..].iter().all(|line| message.contains(line)), "{fields}: {message}");
+        assert!(!message.contains("closure@") && !message.contains("profile.ncl:2:1\n"), "{fields}: {message}");
     }
-    // What an imported file of the profile's own sets is shown there.
+    // A field that an imported file sets is shown in that file.
     let (keep, file) = profile("(import \"sandbox\").make_default_config \"s\" & (import \"part.ncl\")");
     fs::write(keep.path().join("part.ncl"), "{\n  max_memry_mb = 1,\n}").unwrap();
-    let told = result(job(&file, &[Format::Policy])).unwrap_err().message;
-    assert!(told.contains("part.ncl:2:3"), "{told}");
+    let message = result(job(&file, &[Format::Policy])).unwrap_err().message;
+    assert!(message.contains("part.ncl:2:3"), "{message}");
 }
 
 #[test]
-fn an_error_about_a_value_that_is_set_shows_that_and_not_the_line_that_it_replaces() {
+fn error_about_an_override_shows_it_and_not_the_file() {
     let text = "(import \"sandbox\").make_default_config \"s\" & {\n  network_policy = \"deny\",\n  cmd = [\"x\"],\n}";
     let (_keep, file) = profile(text);
-    let told = |sets: &[(&str, &str)]| {
+    let message = |sets: &[(&str, &str)]| {
         let of = |(path, value): &(&str, &str)| {
             let path = path.split('.').map(str::to_owned).collect();
             Override { path, value: (*value).to_owned() }
@@ -181,13 +181,14 @@ fn an_error_about_a_value_that_is_set_shows_that_and_not_the_line_that_it_replac
             &["--set network_policy:1:1", "--set capabilities:1:3"],
         ),
     ] {
-        let told = told(sets);
-        assert!(places.iter().all(|place| told.contains(place)), "{sets:?}: {told}");
-        assert!(!told.contains("profile.ncl:"), "nothing in the file is wrong: {told}");
+        let message = message(sets);
+        assert!(places.iter().all(|place| message.contains(place)), "{sets:?}: {message}");
+        assert!(!message.contains("profile.ncl:"), "nothing in the file is wrong: {message}");
     }
-    // What the file says beside it is its own.
-    let told = told(&[("capabilities.network", "\"none\""), ("max_memory_mb", "7"), ("resources.max_memory_mb", "8")]);
-    assert!(told.contains("--set max_memory_mb:1:1"), "{told}");
+    // Other fields of the file are not affected.
+    let message =
+        message(&[("capabilities.network", "\"none\""), ("max_memory_mb", "7"), ("resources.max_memory_mb", "8")]);
+    assert!(message.contains("--set max_memory_mb:1:1"), "{message}");
     let (_keep, file) = profile(&text.replace("deny", "allow"));
     let path = ["capabilities", "network"].map(str::to_owned).to_vec();
     let set = Override { path, value: "\"none\"".into() };
@@ -196,7 +197,7 @@ fn an_error_about_a_value_that_is_set_shows_that_and_not_the_line_that_it_replac
 }
 
 #[test]
-fn an_import_of_the_library_by_another_path_is_told_its_name() {
+fn import_of_a_library_copy_gets_a_hint() {
     for (path, name) in [("skill/default.ncl", "sandbox/skill/default.ncl"), ("main.ncl", "sandbox")] {
         let wrong = problem(&format!("import \"assets/knowledge/ncl/sandbox/{path}\""));
         assert!(wrong.message.contains("profile.ncl:1:1"), "{}", wrong.message);
@@ -225,7 +226,7 @@ fn a_keyword_as_a_name_has_a_hint() {
 }
 
 #[test]
-fn an_import_loop_is_an_error_and_no_end_of_the_evaluator() {
+fn import_loop_is_an_error_and_the_evaluator_survives() {
     let (keep, file) = profile("import \"other.ncl\"");
     fs::write(keep.path().join("other.ncl"), "import \"profile.ncl\"").unwrap();
     let looped = result(job(&file, &[Format::Raw])).unwrap_err();
@@ -233,7 +234,7 @@ fn an_import_loop_is_an_error_and_no_end_of_the_evaluator() {
 }
 
 #[test]
-fn imports_stay_in_the_directories_that_are_allowed() {
+fn imports_stay_in_the_allowed_directories() {
     let elsewhere = tempfile::tempdir().unwrap();
     let outside = fs::canonicalize(elsewhere.path()).unwrap();
     let secret = outside.join("secret.txt");
@@ -244,16 +245,16 @@ fn imports_stay_in_the_directories_that_are_allowed() {
     assert_eq!(refused.kind, ProblemKind::Import);
     assert!(refused.message.contains("profile.ncl:2:7"), "{}", refused.message);
     assert_eq!(refused.hint.as_deref(), Some(&*format!("--allow-import {} lets it", outside.display())));
-    // What is not there is refused alike: nobody learns what is.
+    // Missing files are refused alike, so that existence is not revealed.
     fs::write(&file, import.replace("secret.txt", "nothing.txt")).unwrap();
     assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::Import);
-    // Nor by a link, which would be the same file.
+    // A link to such a file is refused as well.
     symlink(&secret, keep.path().join("link.txt")).unwrap();
     fs::write(&file, "import \"link.txt\"").unwrap();
     let linked = result(job(&file, &[Format::Raw])).unwrap_err();
     assert_eq!(linked.kind, ProblemKind::Import);
     assert!(linked.message.contains("a link to"), "{}", linked.message);
-    // Allowed, each works.
+    // The positive control: each works if allowed.
     let mut allowed = job(&file, &[Format::Raw]);
     allowed.imports.push(outside.clone());
     assert_eq!(result(allowed.clone()).unwrap().outputs, [Ok("\"secret\"\n".to_owned())]);
@@ -262,7 +263,7 @@ fn imports_stay_in_the_directories_that_are_allowed() {
 }
 
 #[test]
-fn links_are_followed_as_far_as_they_stay_in_what_is_allowed() {
+fn links_are_followed_within_the_allowed_directories() {
     let elsewhere = tempfile::tempdir().unwrap();
     let outside = fs::canonicalize(elsewhere.path()).unwrap();
     fs::create_dir(outside.join("sub")).unwrap();
@@ -270,14 +271,14 @@ fn links_are_followed_as_far_as_they_stay_in_what_is_allowed() {
     fs::write(outside.join("whole.ncl"), "(import \"sandbox\").make_default_config \"whole\"").unwrap();
     let (keep, file) = profile("import \"dir/o.ncl\"");
     let own = fs::canonicalize(keep.path()).unwrap();
-    // A linked directory, a link that begins at it, and one that leads back and forth.
+    // A linked directory, a link that begins in it, and one that leads out and back.
     symlink(outside.join("sub"), own.join("dir")).unwrap();
     symlink("dir/../whole.ncl", own.join("whole.ncl")).unwrap();
     symlink("loop.ncl", own.join("loop.ncl")).unwrap();
     let hint = |job| result(job).unwrap_err().hint.unwrap();
     let sub = outside.join("sub");
     assert_eq!(hint(job(&file, &[Format::Raw])), format!("--allow-import {} lets it", sub.display()));
-    // What the hint says works, in the jail's view of directories as well.
+    // The hint's option works, also with the jail's paths of directories.
     let mut allowed = job(&file, &[Format::Raw]);
     allowed.imports.push(sub.clone());
     let moved = own.join("moved");
@@ -297,7 +298,7 @@ fn links_are_followed_as_far_as_they_stay_in_what_is_allowed() {
         "{lines:?}"
     );
     fs::rename(&moved, &sub).unwrap();
-    // The profile itself as a link, and `..` behind a linked directory, which is that directory's.
+    // The profile itself as a link, and `..` after a linked directory, which refers to its target's parent.
     let mut linked = job(&own.join("profile.ncl"), &[Format::Policy]);
     linked.file = own.join("whole.ncl");
     linked.imports.push(outside.clone());
@@ -310,7 +311,7 @@ fn links_are_followed_as_far_as_they_stay_in_what_is_allowed() {
 }
 
 #[test]
-fn a_hint_about_imports_names_nothing_that_would_not_help() {
+fn import_hints_name_only_options_that_help() {
     let (keep, file) = profile("import \".hid\" as 'Text");
     fs::write(keep.path().join(".hid"), "x").unwrap();
     let own = fs::canonicalize(keep.path()).unwrap();
@@ -323,7 +324,7 @@ fn a_hint_about_imports_names_nothing_that_would_not_help() {
 }
 
 #[test]
-fn the_last_value_that_is_set_for_a_field_counts() {
+fn last_override_of_a_field_is_used() {
     let (_keep, file) = profile("(import \"sandbox\").make_default_config \"a\" & { max_memory_mb = 64 }");
     let memory = |set: &[&str]| {
         let mut job = job(&file, &[Format::Policy]);
@@ -339,7 +340,7 @@ fn the_last_value_that_is_set_for_a_field_counts() {
 }
 
 #[test]
-fn a_required_field_that_is_missing_is_named_with_the_users_line() {
+fn missing_required_field_is_named_with_its_line() {
     let base = "(import \"sandbox\").make_default_config \"a\" &\n{ ";
     for (text, field, line) in [
         (
@@ -357,7 +358,7 @@ fn a_required_field_that_is_missing_is_named_with_the_users_line() {
 }
 
 #[test]
-fn many_entries_take_time_that_grows_with_their_number() {
+fn evaluation_time_is_linear_in_the_number_of_entries() {
     let entries = |count: usize, entry: &dyn Fn(usize) -> String| (0..count).map(entry).collect::<Vec<_>>().join(", ");
     let kinds: [(&str, &dyn Fn(usize) -> String); 4] = [
         ("mounts", &|n| format!("{{ src = \"/srv/d{n}\", dst = \"/srv/d{n}\" }}")),
@@ -374,8 +375,8 @@ fn many_entries_take_time_that_grows_with_their_number() {
             policy(job(&file, &[Format::Policy]));
             children_cpu() - before
         };
-        // Four times the entries take four times as long, and sixteen times if the time grew with the square. The evaluators
-        // of other tests are children as well, so that a second look decides.
+        // Four times the entries take four times as long, or sixteen times if the time were quadratic. The evaluators of other tests
+        // are children as well, so a second measurement decides.
         let grows = || {
             let (few, many) = (ticks(100).max(1), ticks(400));
             println!("{field}: 100 entries take {few}0 ms of CPU time, 400 take {many}0 ms");
@@ -393,7 +394,7 @@ fn children_cpu() -> u64 {
 }
 
 #[test]
-fn hidden_files_are_not_imported_unless_their_directory_is_named() {
+fn hidden_files_need_a_named_directory() {
     let (keep, file) = profile("import \".ssh/id\" as 'Text");
     fs::create_dir(keep.path().join(".ssh")).unwrap();
     fs::write(keep.path().join(".ssh/id"), "key").unwrap();
@@ -406,14 +407,14 @@ fn hidden_files_are_not_imported_unless_their_directory_is_named() {
 }
 
 #[test]
-fn what_is_too_large_or_no_file_is_refused_before_it_is_read() {
+fn oversized_and_special_files_are_refused_unread() {
     let (keep, file) = profile("import \"big.txt\"");
     let big = fs::File::create(keep.path().join("big.txt")).unwrap();
     big.set_len(50_000_000).unwrap();
     let refused = result(job(&file, &[Format::Raw])).unwrap_err();
     assert_eq!(refused.kind, ProblemKind::TooLarge);
     assert!(refused.message.contains("50000000 bytes") && refused.hint.is_some(), "{}", refused.message);
-    // Many that are not too large by themselves are too large together.
+    // Many files within the limit exceed it together.
     let part = "x".repeat(6 << 20);
     for name in ["1.txt", "2.txt", "3.txt"] {
         fs::write(keep.path().join(name), &part).unwrap();
@@ -451,7 +452,7 @@ fn deep_nesting_is_an_error_with_its_place() {
 }
 
 #[test]
-fn what_nobody_counts_as_too_deep_can_be_evaluated() {
+fn allowed_nesting_depth_can_be_evaluated() {
     let depth = 900;
     for text in [
         format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
@@ -476,7 +477,7 @@ fn a_request_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_file_outside_the_directories_of_the_request_is_not_read() {
+fn file_outside_the_requested_directories_is_not_read() {
     let (_keep, file) = profile("1");
     let mut elsewhere = job(&file, &[Format::Raw]);
     elsewhere.file = Path::new("/etc/hostname").into();
@@ -484,7 +485,7 @@ fn a_file_outside_the_directories_of_the_request_is_not_read() {
 }
 
 #[test]
-fn what_no_policy_may_say_reaches_no_target() {
+fn invalid_policy_values_reach_no_target() {
     let raw = |more: &str| format!("{{ version = 1, command.argv = [\"/bin/true\"], {more} }}");
     let rule =
         |call: &str| raw(&format!("process.seccomp.rules = [{{ syscalls = [\"{call}\"], action.errno = \"EPERM\" }}]"));
@@ -493,7 +494,7 @@ fn what_no_policy_may_say_reaches_no_target() {
         result(job(&file, &[format])).map(|evaluated| evaluated.outputs[0].clone())
     };
     for format in [Format::Policy, Format::Nsjail, Format::NsjailText, Format::Seatbelt] {
-        // Where one ends the filter's text early, its twin stands in it.
+        // The positive control: the same text without the character that would end the filter's text.
         for (bad, word) in [
             (rule("personality } } USE other DEFAULT ALLOW /*"), "name of a system call"),
             (raw("process.hostname = \"a\\nb\""), "not a host name"),
@@ -520,53 +521,53 @@ fn what_no_policy_may_say_reaches_no_target() {
 }
 
 #[test]
-fn nothing_in_a_path_is_run_by_who_copies_a_seatbelt_command_line() {
+fn seatbelt_command_line_quotes_paths_for_a_shell() {
     let text = |path: &str| {
         let mount = format!("{{ type = \"bind\", source = {path}, target = {path} }}");
         let (_scene, file) = profile(&format!("{{ version = 1, filesystem.mounts = [{mount}] }}"));
         result(job(&file, &[Format::Seatbelt])).unwrap().outputs[0].clone().unwrap()
     };
-    let told = text(r#""/srv/$(id)`id`'\"""#);
-    assert!(told.contains(r#" -D READ_0='/srv/$(id)`id`'\''"' "#), "{told}");
+    let message = text(r#""/srv/$(id)`id`'\"""#);
+    assert!(message.contains(r#" -D READ_0='/srv/$(id)`id`'\''"' "#), "{message}");
     assert!(text(r#""/srv/plain""#).contains(" -D READ_0=/srv/plain "));
     let lines = text(r#""/srv/a\n(allow default)""#);
     assert!(lines.contains("'/srv/a?(allow default)'") && !lines.contains("\n(allow default)"), "{lines}");
 }
 
 #[test]
-fn no_protected_name_ends_the_string_that_it_stands_in() {
+fn protected_names_cannot_end_their_string() {
     let text = |name: &str| {
         let (_scene, file) = profile(&format!("{{ version = 1, filesystem.protected = [{name}] }}"));
         result(job(&file, &[Format::Seatbelt])).unwrap().outputs[0].clone().unwrap()
     };
     let plain = text(r#"".git/ho(ks""#);
     assert!(plain.contains(r##"(regex #"/\.git/ho\(ks(/|$)")"##), "{plain}");
-    // What cannot stand in the text stands for anything: more is protected, never less.
-    let told = text(r#""a\" b\n(allow default)\u{1b}c""#);
-    assert!(told.contains(r##"(regex #"/a.* b.*\(allow default\).*c(/|$)")"##), "{told}");
-    // An Arabic number sign joins the sign behind it to one cluster of characters.
-    let told = text(r#""é\u{600}\"(allow default)""#);
-    assert!(told.contains(r##"(regex #"/é.*\(allow default\)(/|$)")"##), "{told}");
+    // A character that cannot be written matches any: more is protected, never less.
+    let message = text(r#""a\" b\n(allow default)\u{1b}c""#);
+    assert!(message.contains(r##"(regex #"/a.* b.*\(allow default\).*c(/|$)")"##), "{message}");
+    // An Arabic number sign forms one grapheme cluster with the next character.
+    let message = text(r#""é\u{600}\"(allow default)""#);
+    assert!(message.contains(r##"(regex #"/é.*\(allow default\)(/|$)")"##), "{message}");
 }
 
 #[test]
-fn no_text_ends_the_string_of_nsjails_text_format() {
+fn texts_cannot_end_their_string_in_nsjail_format() {
     let description = |text: &str| {
         let (_scene, file) =
             profile(&format!("{{ version = 1, command.argv = [\"/bin/true\"], description = \"{text}\" }}"));
-        let told = result(job(&file, &[Format::NsjailText])).unwrap().outputs[0].clone().unwrap();
-        told.lines().find(|line| line.starts_with("description: ")).unwrap().to_owned()
+        let message = result(job(&file, &[Format::NsjailText])).unwrap().outputs[0].clone().unwrap();
+        message.lines().find(|line| line.starts_with("description: ")).unwrap().to_owned()
     };
-    for (text, told) in [
+    for (text, message) in [
         ("plain, 'é'", r#""plain, '\303\251'""#),
         (r#"a\" b: 1 #\\"#, r#""a\" b: 1 #\\""#),
         (r"a\nb\tc", r#""a\nb\tc""#),
-        // Each is one cluster of characters, in which a quote or a line feed is not seen as such.
+        // Each is one grapheme cluster, in which a quote or a newline is not recognised.
         (r#"\u{600}\" keep_caps: true #"#, r#""\330\200\042 keep_caps: true #""#),
         (r#"\"\u{301} keep_caps: true #"#, r#""\042\314\201 keep_caps: true #""#),
         (r"a\r\nb", r#""a\015\012b""#),
         (r"\u{1b}\u{9b}\u{202e}\u{10ffff}", r#""\033\302\233\342\200\256\364\217\277\277""#),
     ] {
-        assert_eq!(description(text), format!("description: {told}"), "{text}");
+        assert_eq!(description(text), format!("description: {message}"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The Nickel library's own tests, evaluated by plain Nickel: what profiles become, and what is refused with which words.
+//! The Nickel library's own tests, evaluated by plain Nickel: the results of profiles, and the messages of errors.
 //!
 //! A file of `ncl/sandbox/tests` is a record of cases `{ got, want }`; one of `refuse/` fails with the text of its first
 //! line. `COFFERDAM_PY_NICKEL` names a Python that has py-nickel.
@@ -115,7 +115,7 @@ fn update_golden(cases: &serde_json::Map<String, Value>) {
 }
 
 #[test]
-fn what_is_refused_is_refused_with_its_words() {
+fn refused_profiles_have_the_expected_message() {
     let files = files(&library().join("sandbox/tests/refuse"));
     assert!(files.len() > 50, "{} files", files.len());
     let Some(answers) = evaluate(&files) else { return };

@@ -1,4 +1,4 @@
-//! Embedded evaluation gives the bytes that the `nickel` command gives.
+//! Embedded evaluation gives the same bytes as the `nickel` command.
 //!
 //! Compared with py-nickel 1.18, the same language as a Python module: `COFFERDAM_PY_NICKEL` names a Python that has it.
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use cofferdam_profiles::protocol::Format;
 use common::*;
 
-/// The version of py-nickel, and of the `nickel` command, whose core is this crate's.
+/// The version of py-nickel and the `nickel` command with the same core as this crate.
 const VERSION: &str = "1.18.0";
 
 const SCRIPT: &str = "

@@ -15,7 +15,7 @@ type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // As text, not as `main` would show it: what to do stands in the text.
+    // As text, not as `main` would show it: the text has the hint.
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! The guard's `[sandbox]` table. Other tables of the same file are the program's own and are not looked at.
+//! The guard's `[sandbox]` table. Other tables of the same file belong to the program and are ignored.
 //!
 //! ```toml
 //! [sandbox]
@@ -36,18 +36,18 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
     },
-    /// Not TOML, a key that is not known, or a value of the wrong kind; says where.
+    /// It is not TOML, or has an unknown key or a value of the wrong type. The error names the position.
     #[error("not a configuration of a guard: {0}")]
     Form(#[from] toml::de::Error),
-    /// There is nothing to read.
+    /// There is no `[sandbox]` table.
     #[error("there is no [sandbox] table\nhint: add one; an empty one denies every command")]
     NoTable,
 }
 
-/// Reads the `[sandbox]` table of a file. Without key, the documented defaults hold.
+/// Reads the `[sandbox]` table of a file. Missing keys have the documented defaults.
 ///
 /// # Errors
-/// The file cannot be read, or holds something else.
+/// The file cannot be read or is invalid.
 pub fn guard_from_file(path: impl AsRef<Path>) -> Result<GuardConfig, ConfigError> {
     use std::io::Read as _;
     let path = path.as_ref();
@@ -61,10 +61,10 @@ pub fn guard_from_file(path: impl AsRef<Path>) -> Result<GuardConfig, ConfigErro
     guard(&text)
 }
 
-/// Reads the `[sandbox]` table of a text. Without key, the documented defaults hold.
+/// Parses the `[sandbox]` table of a text. Missing keys have the documented defaults.
 ///
 /// # Errors
-/// The text holds something else.
+/// The text is invalid.
 pub fn guard(text: &str) -> Result<GuardConfig, ConfigError> {
     let document: Document = toml::from_str(text)?;
     document.sandbox.ok_or(ConfigError::NoTable)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_of_the_wrong_kind_is_an_error_that_says_where() {
+    fn unknown_keys_and_wrong_types_are_errors_with_position() {
         for (text, part) in [
             ("", "no [sandbox] table"),
             ("[sandbx]\nenabled = true", "no [sandbox] table"),
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_and_a_missing_one_is_named() {
+    fn file_is_read_and_a_missing_one_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");
         let error = guard_from_file(&path).unwrap_err();
-        let told = error.to_string();
-        assert!(told.starts_with("cannot read ") && told.contains("config.toml"), "{told}");
-        assert!(told.contains("No such file or directory"), "{told}");
-        let ConfigError::Unreadable { path: named, source } = error else { panic!("{told}") };
+        let reported = error.to_string();
+        assert!(reported.starts_with("cannot read ") && reported.contains("config.toml"), "{reported}");
+        assert!(reported.contains("No such file or directory"), "{reported}");
+        let ConfigError::Unreadable { path: named, source } = error else { panic!("{reported}") };
         assert_eq!((named, source.kind()), (path.clone(), std::io::ErrorKind::NotFound));
         std::fs::write(&path, "[sandbox]\n").unwrap();
         assert_eq!(guard_from_file(&path).unwrap(), GuardConfig::default());

@@ -1,8 +1,8 @@
-//! What people write, read into what the engine takes: the guard's table, environments, and signed skills. Small, without
-//! the evaluator: a program that uses the guard depends on this and on the engine.
+//! Parses configuration files into the types of the engine: the guard's table, environments, and signed skills. It is small and
+//! does not contain the evaluator, so a program that uses the guard can depend on it and on the engine alone.
 //!
-//! Reads and checks the form; what the values come to, and whether this host can hold them, is the engine's to say. Every
-//! key that is not known is an error with its line: a misspelt rule never goes unnoticed.
+//! Checks the form. The engine decides what the values mean, and whether this host can enforce them. Unknown keys are errors with
+//! their line, so that a misspelt rule is never ignored.
 //!
 //! ```no_run
 //! # async fn tool() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,6 +20,7 @@
 pub mod clients;
 pub mod environments;
 mod guard;
+mod json;
 pub mod running;
 pub mod serve;
 #[cfg(feature = "skills")]

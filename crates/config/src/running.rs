@@ -1,7 +1,7 @@
-//! Servers that run for this user, and asking them to read their definitions again: each listens on a socket of its own in
-//! a directory that only this user can enter.
+//! The control sockets of this user's running servers, by which they are asked to reload their definitions. Each server listens on
+//! a socket of its own in a directory that only this user can enter.
 //!
-//! What is said is one word and one line of answer. Who can connect is who may end the server as well: the user, and root.
+//! The protocol is one word, and one line of answer. Only the user and root can connect, who could also kill the server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
@@ -11,20 +11,19 @@ use std::time::Duration;
 
 use crate::environments::Surroundings;
 
-/// What asks a server to read its definitions again.
+/// The request to reload the definitions.
 pub const RELOAD: &str = "reload";
 
 /// Longest answer, bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// How long a server is waited for.
+/// How long to wait for a server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory of the sockets: in the user's runtime directory, where that is the user's own, or one that is made for the
-/// purpose.
+/// The directory of the sockets: in the user's runtime directory if that belongs to the user, or in a temporary directory.
 pub fn directory(around: &Surroundings) -> PathBuf {
     let variable = |name: &str| around.variables.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
-    // A variable that came along from another user (su, sudo) names a directory of theirs.
+    // A variable that was inherited from another user (su, sudo) names that user's directory.
     let mine = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == rustix::process::geteuid().as_raw())
     };
@@ -37,7 +36,7 @@ pub fn directory(around: &Surroundings) -> PathBuf {
     }
 }
 
-/// Makes the directory, or sees that it is nobody else's.
+/// Creates the directory, or checks that it is this user's alone.
 fn own(directory: &Path) -> std::io::Result<()> {
     match std::fs::DirBuilder::new().recursive(false).mode(0o700).create(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
@@ -56,31 +55,31 @@ fn check(directory: &Path) -> std::io::Result<()> {
     Err(std::io::Error::other(format!("{} is not a directory of this user's alone", directory.display())))
 }
 
-/// A server's own socket. Dropped, it goes.
+/// A server's control socket, which is removed on drop.
 #[derive(Debug)]
 pub struct Listening {
-    /// Where it is asked.
+    /// The listening socket.
     pub listener: UnixListener,
     path: PathBuf,
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.path)); // one that stays is found out by the next who asks
+        drop(std::fs::remove_file(&self.path)); // the next client removes it if this fails
     }
 }
 
-/// Begins to listen.
+/// Listens on a new control socket.
 ///
 /// # Errors
-/// There is no place for a socket.
+/// The socket cannot be created.
 pub fn listen(around: &Surroundings) -> std::io::Result<Listening> {
     let directory = directory(around);
     own(&directory)?;
     let path = directory.join(format!("serve-{}.sock", std::process::id()));
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {} // another process had this number
+        _ => {} // another process had this process id
     }
     let listener = UnixListener::bind(&path)?;
     remove_stale(&directory);
@@ -101,8 +100,7 @@ fn sockets(directory: &Path) -> std::io::Result<Vec<(u32, PathBuf)>> {
     Ok(found)
 }
 
-/// Removes the sockets of servers that were killed. One whose process id is in use stays: its server may be about to
-/// listen, and refuses connections until then.
+/// Removes the sockets of killed servers. A socket whose process id is in use stays, since its server may be about to listen.
 fn remove_stale(directory: &Path) {
     for (pid, path) in sockets(directory).unwrap_or_default() {
         let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -114,12 +112,12 @@ fn remove_stale(directory: &Path) {
     }
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Its process id.
     pub pid: u32,
-    /// What it said; or why it said nothing.
+    /// The answer, or why there is none.
     pub answer: Result<String, String>,
 }
 
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_asked_and_who_is_gone_is_forgotten() {
+    fn listening_servers_answer_and_dead_sockets_are_removed() {
         let runtime = tempfile::tempdir().unwrap();
         let around = around(runtime.path());
         assert_eq!(ask(&around, RELOAD).unwrap(), []);
@@ -180,7 +178,7 @@ mod tests {
         let answer = Asked { pid: std::process::id(), answer: Ok("heard reload".into()) };
         assert_eq!(ask(&around, RELOAD).unwrap(), [answer]);
         server.join().unwrap();
-        // Killed, it would leave its socket.
+        // A killed server leaves its socket.
         let path = listening.path.clone();
         drop(listening);
         drop(UnixListener::bind(&path).unwrap());
@@ -193,10 +191,10 @@ mod tests {
         let runtime = tempfile::tempdir().unwrap();
         let around = around(runtime.path());
         let first = listen(&around).unwrap();
-        // No process has this id: it is above the kernel's greatest.
+        // No process has this id, which is above the kernel's maximum.
         let killed = directory(&around).join("serve-4194305.sock");
         drop(UnixListener::bind(&killed).unwrap());
-        // This one's process runs, and may be about to listen.
+        // The process of this socket runs, and may be about to listen.
         let starting = directory(&around).join("serve-1.sock");
         drop(UnixListener::bind(&starting).unwrap());
         let own = first.path.clone();

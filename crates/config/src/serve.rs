@@ -1,53 +1,53 @@
-//! How the server is to serve: what the command tells its helper, as one JSON argument.
+//! The options of the server, which the command passes to its helper program as one JSON argument.
 //!
-//! Data. The command reads options and writes this; the server reads this and nothing else, so each option is parsed once.
+//! Data only. The command parses its options into this, and the server reads nothing else, so each option is parsed once.
 
 use serde::{Deserialize, Serialize};
 
 /// The server's program, beside the command.
 pub const PROGRAM: &str = "cofferdam-serve";
 
-/// What the server offers besides `run`.
+/// The tools that the server can offer besides `run`.
 pub const TOOLS: &[&str] = &["download", "list", "sessions", "upload"];
 
-/// How the server is to serve.
+/// The options of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Serve {
-    /// The configuration file, in place of variables and defaults.
+    /// The configuration file, instead of variables and defaults.
     pub config: Option<String>,
-    /// `ADDRESS:PORT` to listen on; over standard input and output where it is not set.
+    /// `ADDRESS:PORT` to listen on; standard input and output if not set.
     pub http: Option<String>,
-    /// The file with the bearer token; made where it is not there.
+    /// The file with the bearer token, which is created if it does not exist.
     pub token_file: Option<String>,
-    /// Names under which the server is reached, besides loopback's.
+    /// Host names of the server, besides those of loopback.
     pub allow_hosts: Vec<String>,
-    /// Origins whose pages may call.
+    /// Web origins whose pages may call the server.
     pub allow_origins: Vec<String>,
-    /// Tools besides `run`: of [`TOOLS`].
+    /// Tools offered besides `run`, out of [`TOOLS`].
     pub tools: Vec<String>,
     /// Most runs at a time.
     pub max_runs: Option<usize>,
     /// Most calls that wait for one to end.
     pub max_queue: Option<usize>,
-    /// Interpreters that wait for a call, for each environment in use: 1 where nobody says, or 0.
+    /// Interpreters started before their call, for each environment in use: 1 by default, or 0.
     pub early: Option<u8>,
     /// The audit trail in which runs and sessions are recorded, absolute.
     pub audit_trail: Option<String>,
-    /// Say more on standard error.
+    /// Whether to log more on standard error.
     pub verbose: bool,
 }
 
 impl Serve {
-    /// The argument that says this.
+    /// The options as the argument.
     pub fn to_argument(&self) -> String {
         serde_json::to_string(self).expect("plain data with text keys")
     }
 
-    /// Reads the argument.
+    /// Parses the argument.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn from_argument(text: &str) -> Result<Serve, String> {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_what_is_read_and_nothing_else_is() {
+    fn argument_round_trips_and_other_keys_are_errors() {
         let serve = Serve {
             http: Some("127.0.0.1:0".into()),
             tools: vec!["list".into()],

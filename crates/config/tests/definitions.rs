@@ -1,4 +1,4 @@
-//! Environments from end to end, without running any: what a configuration says, who wins, and what each comes to.
+//! Environments from end to end, without running any: definitions, their precedence, and the policy of each.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_config::environments::nix::{Builder, Building};
 use cofferdam_config::environments::{
-    Environment, Environments, Found, Kind, Overrides, Passing, Rank, Recipe, Surroundings, WORKSPACE, parse, ready,
-    recipe,
+    CodeInput, Environment, EnvironmentSpec, Environments, Found, Kind, Overrides, Rank, Surroundings, WORKSPACE,
+    build_environment, parse, spec,
 };
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn find<'e>(all: &'e Environments, name: &str) -> &'e Environment {
     }
 }
 
-fn told(text: &str) -> Vec<String> {
+fn reported(text: &str) -> Vec<String> {
     let parsed = parse(text, Path::new("/c/config.toml"), Some("/home/u"));
     let broken = parsed.definitions.into_iter().filter_map(|one| one.what.err()).flatten();
     parsed.problems.into_iter().chain(broken).map(|problem| problem.to_string()).collect()
@@ -81,9 +81,9 @@ const SYSTEM: &str = "etc/cofferdam/environments/x";
 const THEIR_SYSTEM: &str = "etc/nix-sandbox-mcp/sandboxes/x";
 
 #[test]
-fn who_wins_is_the_order_that_the_page_has() {
+fn precedence_is_the_documented_order() {
     let mut made = Made::new();
-    // From the weakest to the strongest: each new one takes the name over.
+    // In ascending precedence: each new definition takes the name over.
     let bundle = made.artifact("bundle", "x").join("bin/run");
     made.set("NIX_SANDBOX_METADATA", json!({"environments": {"x": {"exec": bundle}}}).to_string());
     assert_eq!(find(&made.load(), "x").rank, Rank::Bundled);
@@ -109,14 +109,14 @@ fn who_wins_is_the_order_that_the_page_has() {
     assert_eq!(all.hidden_by(&all.all().iter().rfind(|one| one.name == "x").unwrap().clone()), Some(first));
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["node", "other", "python", "shell", "x"]);
-    // A path on the command line asks nobody.
+    // A path on the command line needs no definition.
     let at = made.path(USER);
     let named = Environments::at_path(at.to_str().unwrap(), &made.around);
     assert_eq!((named.rank, named.name.as_str()), (Rank::CommandLine, "x"));
 }
 
 #[test]
-fn presets_can_be_defined_anew_and_a_broken_definition_gives_way_to_nothing() {
+fn presets_can_be_redefined_and_invalid_ones_are_kept() {
     let made = Made::new();
     assert!(made.around.is_plain("python") && !made.around.is_plain("x"));
     made.write("home/.config/cofferdam/environments/python/metadata.json", "{");
@@ -124,21 +124,21 @@ fn presets_can_be_defined_anew_and_a_broken_definition_gives_way_to_nothing() {
     let all = made.load();
     assert!(all.problems.is_empty(), "others work: {:?}", all.problems);
     let python = find(&all, "python");
-    let reason = recipe(python, None).unwrap_err();
+    let reason = spec(python, None).unwrap_err();
     assert!(
         reason.contains("metadata.json: not readable as JSON") && reason.contains("bin/run: is not there"),
         "{reason}"
     );
-    assert!(recipe(find(&all, "shell"), None).is_ok());
+    assert!(spec(find(&all, "shell"), None).is_ok());
     made.write("etc/cofferdam/config.toml", "[environments.shell]\npreset = \"bash\"\n");
     assert!(!made.around.is_plain("shell") && !made.around.is_plain("node"));
     let all = made.load();
-    assert!(recipe(find(&all, "shell"), None).unwrap_err().contains("config.toml:2: environments.shell.preset"));
+    assert!(spec(find(&all, "shell"), None).unwrap_err().contains("config.toml:2: environments.shell.preset"));
     assert_eq!(find(&all, "node").rank, Rank::Preset);
 }
 
 #[test]
-fn our_variables_win_over_those_of_others() {
+fn own_variables_override_those_of_other_programs() {
     let mut made = Made::new();
     let theirs = made.write("theirs.toml", "[environments.theirs]\npreset = \"node\"\n");
     let ours = made.write("ours.toml", "[environments.ours]\npreset = \"node\"\n[project]\npath = \"p\"\n");
@@ -174,23 +174,24 @@ fn our_variables_win_over_those_of_others() {
     assert_eq!((project.path.as_str(), project.mount_point.as_str()), (made.path("p").to_str().unwrap(), "/srv/p"));
     assert_eq!(Environments::load(&made.around, theirs.to_str()).configuration, Some(theirs));
     made.set("COFFERDAM_PROJECT_DIR", "/../");
-    let told: Vec<String> = made.load().problems.iter().map(ToString::to_string).collect();
-    assert!(told.len() == 1 && told[0].contains("is the whole host"), "{told:?}");
+    let reported: Vec<String> = made.load().problems.iter().map(ToString::to_string).collect();
+    assert!(reported.len() == 1 && reported[0].contains("is the whole host"), "{reported:?}");
 }
 
 #[test]
-fn two_of_one_name_in_one_source_name_both_places() {
+fn duplicate_names_in_one_source_name_both_positions() {
     let text = "[environments.a]\npreset = \"node\"\n\n[environments.a]\npreset = \"shell\"\n";
-    let told = told(text);
+    let reported = reported(text);
     assert!(
-        told.iter()
+        reported
+            .iter()
             .any(|line| line == "/c/config.toml:4: `[environments.a]` is defined twice: here and at /c/config.toml:1"),
-        "{told:?}"
+        "{reported:?}"
     );
     let mut made = Made::new();
     made.set("COFFERDAM_ENVS", "github:o/r#x,github:other/r#packages.x86_64-linux.x");
     let all = made.load();
-    let reason = recipe(find(&all, "x"), None).unwrap_err();
+    let reason = spec(find(&all, "x"), None).unwrap_err();
     let both = "COFFERDAM_ENVS, entry 2: x is defined twice: by `github:other/r#packages.x86_64-linux.x` here, and by \
                 `github:o/r#x` in entry 1";
     assert_eq!(reason, both);
@@ -199,7 +200,7 @@ fn two_of_one_name_in_one_source_name_both_places() {
 }
 
 #[test]
-fn every_mistake_of_a_file_is_told_at_once_with_its_line_and_what_is_accepted() {
+fn all_mistakes_of_a_file_are_reported_with_line_and_fix() {
     let text = r#"
 [environments.two]
 preset = "python"
@@ -235,7 +236,7 @@ idle_timeout_seconds = -1
 max_sessions = 3
 max_sessions_per_client = 4
 "#;
-    let told = told(text).join("\n");
+    let reported = reported(text).join("\n");
     let one = "accepted: exactly one of preset, sandbox, flake, profile, image";
     for part in [
         format!("/c/config.toml:4: environments.two: has preset and sandbox; {one}"),
@@ -258,7 +259,7 @@ max_sessions_per_client = 4
         "/c/config.toml:32: session.idle_timeout_seconds: `-1` is out of range".into(),
         "/c/config.toml:34: session.max_sessions_per_client: `4` is more than all clients together may have".into(),
     ] {
-        assert!(told.contains(&part), "{part}\nin:\n{told}");
+        assert!(reported.contains(&part), "{part}\nin:\n{reported}");
     }
     let made = Made::new();
     made.write(
@@ -270,7 +271,7 @@ max_sessions_per_client = 4
 }
 
 #[test]
-fn files_that_others_can_change_are_not_believed() {
+fn files_writable_by_others_are_not_used() {
     let made = Made::new();
     let file = made.write("home/.config/cofferdam/config.toml", "[environments.a]\npreset = \"node\"\n");
     let at = made.artifact(SYSTEM, "x");
@@ -289,10 +290,10 @@ fn files_that_others_can_change_are_not_believed() {
     assert!(matches!(all.find("a"), Found::Environment(_)) && matches!(all.find("x"), Found::Environment(_)));
 }
 
-/// What dressing changes of the built-in policy, as the JSON of its changed groups.
-fn dressed(recipe: &Recipe) -> (Policy, Value) {
+/// The groups of the default policy that applying an environment changes, as JSON.
+fn dressed(spec: &EnvironmentSpec) -> (Policy, Value) {
     let mut policy = Policy::base();
-    recipe.dress(&mut policy, None, |_| None);
+    spec.apply(&mut policy, None, |_| None);
     let (now, base) = (serde_json::to_value(&policy).unwrap(), serde_json::to_value(Policy::base()).unwrap());
     let mut changed = serde_json::Map::new();
     for (key, value) in now.as_object().unwrap() {
@@ -310,14 +311,14 @@ fn dressed(recipe: &Recipe) -> (Policy, Value) {
 }
 
 #[test]
-fn an_artifact_comes_to_its_directory_a_workspace_and_its_own_limits() {
+fn artifact_has_its_directory_a_workspace_and_its_limits() {
     let made = Made::new();
     let at = made.artifact("a", "a");
     let at = at.to_str().unwrap();
     made.write("home/.config/cofferdam/config.toml", &format!("[environments.a]\nsandbox = \"{at}\"\n"));
     let all = made.load();
-    let recipe = recipe(find(&all, "a"), None).unwrap();
-    let (mut policy, changed) = dressed(&recipe);
+    let spec = spec(find(&all, "a"), None).unwrap();
+    let (mut policy, changed) = dressed(&spec);
     let expected = json!({
         "command.cwd": "/workspace",
         "command.variables": {
@@ -333,24 +334,24 @@ fn an_artifact_comes_to_its_directory_a_workspace_and_its_own_limits() {
     });
     assert_eq!(changed, expected);
     assert!(!policy.is_required(Field::Memory), "nobody named it");
-    recipe.pass(&mut policy, Some("echo".into()), &[]).unwrap();
+    spec.pass(&mut policy, Some("echo".into()), &[]).unwrap();
     assert_eq!(policy.command.argv, [format!("{at}/bin/run")]);
     assert_eq!(policy.command.stdin, Stdin::Text("echo".into()));
     assert_eq!(policy.validate(), Ok(()));
-    assert!(recipe.pass(&mut Policy::base(), Some("x".into()), &["argument".into()]).is_err());
+    assert!(spec.pass(&mut Policy::base(), Some("x".into()), &["argument".into()]).is_err());
 }
 
 #[test]
-fn what_a_definition_names_must_hold() {
+fn settings_of_a_definition_are_required() {
     let made = Made::new();
     let text = "[environments.a]\npreset = \"python\"\ntimeout_seconds = 300\nmemory_mb = 64\nnetwork = \"loopback\"\n\
                 description = \"d\"\nbackend = \"jail\"\n[environments.vm]\npreset = \"python\"\nbackend = \"microvm\"\n\
                 ";
     made.write("home/.config/cofferdam/config.toml", text);
     let all = made.load();
-    let of = recipe(find(&all, "a"), None).unwrap();
+    let of = spec(find(&all, "a"), None).unwrap();
     let (policy, changed) = dressed(&of);
-    assert_eq!(of.passing, Passing::Preset("python".into()));
+    assert_eq!(of.code_input, CodeInput::Preset("python".into()));
     assert_eq!(changed["limits.wall_ms"], 300_000);
     assert_eq!((policy.limits.memory_mb, policy.limits.cpu_seconds), (64, 600));
     assert_eq!(
@@ -359,7 +360,7 @@ fn what_a_definition_names_must_hold() {
     );
     assert!(policy.is_required(Field::Memory) && policy.is_required(Field::WallTime));
     assert!(!policy.is_required(Field::CpuTime));
-    assert!(recipe(find(&all, "vm"), None).unwrap_err().contains("no backend runs virtual machines"));
+    assert!(spec(find(&all, "vm"), None).unwrap_err().contains("no backend runs virtual machines"));
 }
 
 #[test]
@@ -386,7 +387,7 @@ fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
         ("dir", Root::Directory(beside("there")), Backend::Jail),
         ("home", Root::Directory(beside("there")), Backend::Podman),
     ] {
-        let of = recipe(find(&all, name), None).unwrap();
+        let of = spec(find(&all, name), None).unwrap();
         let (mut policy, _) = dressed(&of);
         assert_eq!((&policy.filesystem.root, policy.backend), (&root, backend), "{name}");
         assert!(policy.is_required(Field::Root), "{name}");
@@ -395,40 +396,40 @@ fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
                 of.pass(&mut policy, Some("print(1)".into()), &[]).unwrap();
                 assert_eq!(policy.command.argv, ["python3", "-c", "print(1)"]);
             }
-            _ => assert_eq!(of.passing, Passing::Image("shell".into()), "{name}"),
+            _ => assert_eq!(of.code_input, CodeInput::Image("shell".into()), "{name}"),
         }
     }
-    for (name, told) in [
+    for (name, reported) in [
         ("none", "image: `"),
         ("jailed", "`jail` makes no containers"),
         ("jailed-tar", "`nsjail` makes no containers"),
         ("vm", "no backend runs virtual machines"),
     ] {
-        let refused = recipe(find(&all, name), None).unwrap_err();
-        assert!(refused.contains(told), "{name}: {refused}");
+        let refused = spec(find(&all, name), None).unwrap_err();
+        assert!(refused.contains(reported), "{name}: {refused}");
         assert_eq!(refused.contains("accepted: "), name != "vm", "{name}: {refused}");
     }
 }
 
 #[test]
-fn a_flake_comes_to_its_programs_and_its_interpreter() {
+fn flake_has_its_programs_and_its_interpreter() {
     let made = Made::new();
     let text = "[environments.p]\nflake = \"github:o/r#p\"\ninterpreter = \"python3 -I -c\"\n\
                 [environments.b]\nflake = \"../b#x\"\n";
     made.write("home/.config/cofferdam/config.toml", text);
     let all = made.load();
-    assert!(recipe(find(&all, "p"), None).unwrap_err().contains("was not built"));
-    let of = recipe(find(&all, "p"), Some(Path::new("/nix/store/h-p"))).unwrap();
+    assert!(spec(find(&all, "p"), None).unwrap_err().contains("was not built"));
+    let of = spec(find(&all, "p"), Some(Path::new("/nix/store/h-p"))).unwrap();
     let (mut policy, _) = dressed(&of);
-    assert_eq!(of.shows, ["/nix/store"]);
+    assert_eq!(of.binds, ["/nix/store"]);
     assert_eq!(policy.command.variables["PATH"], "/nix/store/h-p/bin:/usr/local/bin:/usr/bin:/bin");
     of.pass(&mut policy, Some("print(1)".into()), &["a".into()]).unwrap();
     assert_eq!(policy.command.argv, ["python3", "-I", "-c", "print(1)", "a"]);
     assert_eq!(policy.command.cwd.as_deref(), Some(WORKSPACE));
     let long = "#".repeat(200_000);
     assert!(of.pass(&mut Policy::base(), Some(long.clone()), &[]).unwrap_err().contains("hint: "));
-    let of = recipe(find(&all, "b"), Some(Path::new("/srv/b"))).unwrap();
-    assert_eq!(of.shows, ["/srv/b"]);
+    let of = spec(find(&all, "b"), Some(Path::new("/srv/b"))).unwrap();
+    assert_eq!(of.binds, ["/srv/b"]);
     let (mut policy, _) = dressed(&of);
     of.pass(&mut policy, Some(long.clone()), &[]).unwrap();
     assert_eq!(
@@ -475,7 +476,7 @@ fn the_example_at_the_root_shows_every_form() {
 }
 
 #[test]
-fn a_store_elsewhere_is_where_nix_is_told_it_is_and_no_home() {
+fn other_nix_store_is_accepted_and_a_home_is_not() {
     let mut made = Made::new();
     let store = made.path("nix/store");
     made.write("nix/store/h-run/bin/run", "#!/bin/sh\nexec sh -s\n");
@@ -495,10 +496,10 @@ fn a_store_elsewhere_is_where_nix_is_told_it_is_and_no_home() {
     made.around.variables.insert("NIX_STORE_DIR".into(), store.to_str().unwrap().into());
     let found = Environments::at_path(&directory, &made.around);
     assert_eq!(found.unavailable(), None);
-    let found = recipe(&found, None).unwrap();
-    assert_eq!(found.shows, [store.to_str().unwrap(), &directory]);
+    let found = spec(&found, None).unwrap();
+    assert_eq!(found.binds, [store.to_str().unwrap(), &directory]);
     let mut policy = Policy::base();
-    found.dress(&mut policy, None, |_| None);
+    found.apply(&mut policy, None, |_| None);
     assert_eq!(policy.command.variables["COFFERDAM_ENVIRONMENT"], "a");
 }
 
@@ -558,7 +559,7 @@ fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
     ] {
         std::fs::remove_file(&link).ok();
         std::os::unix::fs::symlink(target, &link).unwrap();
-        let found = ready(reference(), &builder, &around, Building::Never, |_| ());
+        let found = build_environment(reference(), &builder, &around, Building::Never, |_| ());
         assert_eq!(found.is_ok(), usable, "{target:?}: {found:?}");
         if let Err(error) = found {
             assert!(error.to_string().contains("is no Nix store"), "{error}");
@@ -567,7 +568,7 @@ fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
 }
 
 #[test]
-fn defaults_are_for_definitions_that_give_themselves_no_limits_and_what_is_not_known_is_named() {
+fn default_limits_apply_to_definitions_without_their_own() {
     let made = Made::new();
     let artifact = made.artifact("artifact", "c");
     made.write(
@@ -599,15 +600,15 @@ fn a_wrappers_session_program_is_the_one_that_it_names() {
     let all = made.load();
     let Kind::Artifact(found) = &find(&all, "w").kind else { panic!("{all:?}") };
     assert_eq!(found.session_program.as_deref(), Some(session.as_path()));
-    let shows = recipe(find(&all, "w"), None).unwrap().shows;
-    assert!(shows.iter().any(|path| std::path::Path::new(path) == session), "{shows:?}");
+    let binds = spec(find(&all, "w"), None).unwrap().binds;
+    assert!(binds.iter().any(|path| std::path::Path::new(path) == session), "{binds:?}");
     made.set("COFFERDAM_METADATA", set(std::path::Path::new("/no/where")));
     let why = find(&made.load(), "w").unavailable().unwrap();
     assert!(why.contains("session_exec: `/no/where` is no executable file"), "{why}");
 }
 
 #[test]
-fn a_project_whose_flake_is_asked_for_has_one() {
+fn project_with_use_flake_must_have_a_flake() {
     let made = Made::new();
     let file = made.write("c.toml", "[project]\npath = \".\"\nuse_flake = true\n");
     let found = Environments::of_file(file.to_str().unwrap(), &made.around).problems;

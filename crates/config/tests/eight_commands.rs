@@ -20,7 +20,7 @@ max_output_bytes = 1048576
 /// Debian's `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Names the directory of a second pass, made by the first.
+/// Names the directory of a second pass, created by the first.
 const AGAIN: &str = "COFFERDAM_EIGHT_COMMANDS";
 
 fn is_root() -> bool {
@@ -84,7 +84,7 @@ fn give(path: &Path) {
     }
 }
 
-/// A toolchain that everybody can read.
+/// A toolchain that all users can read.
 fn toolchain(to: &Path) -> bool {
     let Ok(asked) = Command::new("rustc").args(["--print", "sysroot"]).output() else { return false };
     let from = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim_end());
@@ -153,7 +153,7 @@ fn the_eight_commands(base: &Path, path: &str) {
         works(&guard, "cargo", &["build", "--offline", "-q"]);
         let made = work.join("target/debug/tiny");
         assert!(made.exists());
-        // It was built, and is no program that anybody here may start.
+        // It was built, and no user may execute it here.
         let ran = run(&guard, "cargo", &["run", "--offline", "-q"]);
         assert!(ran.exit_code != 0 && !ran.stdout.contains("42"), "{ran:?}");
     } else {
@@ -234,6 +234,6 @@ fn all_eight_commands_do_real_work() {
         .env_remove("XDG_RUNTIME_DIR")
         .output()
         .unwrap();
-    let told = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success() && told.contains("1 passed"), "{told}");
+    let reported = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && reported.contains("1 passed"), "{reported}");
 }

@@ -1,11 +1,11 @@
-//! Any text as a configuration or as metadata: property tests of what the fuzz targets ask for as well.
+//! Any text as a configuration or as metadata: property tests with the properties of the fuzz targets.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;
 
 use proptest::prelude::*;
 
-/// Pieces that configurations are made of, so that some of what comes out is read.
+/// Fragments of configurations, so that some generated texts are valid.
 fn toml_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("[environments.a]\n".to_owned()),
@@ -20,7 +20,7 @@ fn toml_like() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-/// The same for metadata.
+/// Fragments of metadata.
 fn json_like() -> impl Strategy<Value = String> {
     let key = "\"(name|backend|interpreter|interpreter_type|stdin_mode|timeout_seconds|memory_mb|microvm|environments|exec)\"";
     let value = prop_oneof![

@@ -1,4 +1,4 @@
-//! Any text as a skill's manifest or an operator's configuration: property tests of what the fuzz targets ask for as well.
+//! Any text as a skill's manifest or an operator's configuration: property tests with the properties of the fuzz targets.
 #![cfg(feature = "skills")]
 
 #[path = "common/skills.rs"]
@@ -96,7 +96,7 @@ fn the_seeds_are_read() {
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_not_told_as_it_is() {
+fn control_characters_are_escaped_in_errors() {
     for text in ["\0", "\u{1b}[2J", "a = \u{7}", "\u{9b}31m = 1", "{\"\u{1b}\": 1}", "{\"image\": \"\u{9b}\"}"] {
         skills::operator(text.as_bytes());
         skills::manifest(text.as_bytes());

@@ -1,14 +1,13 @@
-//! Compiled profiles on disk, by the content of everything that went into them.
+//! The cache of compiled profiles on disk, keyed by everything that a result depends on.
 //!
 //! ```text
-//! $XDG_CACHE_HOME/cofferdam/policies/SHA256-OF-THE-QUESTION   a code over the rest; what was read, what was not there, the answer
+//! $XDG_CACHE_HOME/cofferdam/policies/SHA256-OF-THE-REQUEST   MAC of the rest; files read, files missing, the result
 //! ```
 //!
-//! An entry holds as long as every file that was read is the same and every file that was looked for in vain is still
-//! not there. Sameness is told by stat(2); where that is not enough (a file as young as the entry, or touched since) the
-//! file's SHA-256 tells. Only what the user's own key signed is believed (`seal`): the policy that an entry holds decides what
-//! a sandbox may do. Never an error: what cannot be read, trusted or understood is as if it were not there, and
-//! written again.
+//! An entry is valid as long as all files that were read are unchanged, and all files that were not found still do not exist. Files
+//! are compared by stat(2), or by SHA-256 if that is not sufficient (the file is as young as the entry, or was touched since). Only
+//! entries with a MAC of the user's own key are used (`seal`), since the policy in an entry decides what a sandbox may do. The
+//! cache causes no errors: an entry that cannot be read, verified or parsed counts as missing, and is replaced.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -24,26 +23,26 @@ use crate::private;
 use crate::protocol::{Evaluated, Identity};
 use crate::seal::{self, Key};
 
-/// Changes with the form of the entries.
+/// The version of the entry format.
 const VERSION: u32 = 2;
 
 /// Most bytes of an entry.
 const MAX_ENTRY: u64 = 64 << 20;
 
-/// Most bytes of a file that is hashed: no profile has more.
+/// Most bytes of a file that is hashed. No profile has more.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Entries kept; the oldest go.
+/// Most entries. The oldest are removed first.
 const MAX_ENTRIES: usize = 512;
 
-/// How far apart two changes of a file must be to have different times on every file system, nanoseconds.
+/// The coarsest resolution of file timestamps, nanoseconds.
 const GRANULARITY_NS: i64 = 2_000_000_000;
 
-/// A cache directory. Nothing is opened or made before it is used.
+/// A cache directory. Nothing is opened or created before it is used.
 #[derive(Debug, Clone)]
 pub struct Cache {
     directory: PathBuf,
-    /// Where the key is. Without one nothing is believed and nothing kept.
+    /// The directory of the key. Without a key the cache is not used.
     keys: Option<PathBuf>,
 }
 
@@ -56,7 +55,7 @@ struct Entry {
     answer: Evaluated,
 }
 
-/// Now, nanoseconds since 1970: to be taken before an evaluation begins.
+/// The present time, nanoseconds since 1970; to be taken before an evaluation begins.
 pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
@@ -68,7 +67,7 @@ impl Cache {
         Cache { directory: directory.into(), keys: seal::default_directory() }
     }
 
-    /// The same with the key in another directory.
+    /// The cache with its key in another directory.
     pub fn with_keys(directory: impl Into<PathBuf>, keys: impl Into<PathBuf>) -> Cache {
         Cache { directory: directory.into(), keys: Some(keys.into()) }
     }
@@ -77,7 +76,7 @@ impl Cache {
         Key::of(self.keys.as_deref()?, make)
     }
 
-    /// Where the cache of a user is: below `$XDG_CACHE_HOME` where that is absolute, else below `~/.cache`.
+    /// The default directory: below `$XDG_CACHE_HOME` if that is absolute, else below `~/.cache`.
     pub fn default_directory(xdg_cache_home: Option<&str>, home: Option<&Path>) -> Option<PathBuf> {
         let base = match xdg_cache_home.filter(|base| base.starts_with('/')) {
             Some(base) => PathBuf::from(base),
@@ -86,7 +85,7 @@ impl Cache {
         Some(base.join("cofferdam/policies"))
     }
 
-    /// The answer to this question, if nothing that went into it has changed.
+    /// The result of this request, if nothing that it depends on has changed.
     pub fn look_up(&self, question: &str) -> Option<Evaluated> {
         let directory = private::open(&self.directory).ok()?;
         own(&directory)?;
@@ -123,14 +122,14 @@ impl Cache {
             refreshed = true;
         }
         if refreshed {
-            // With times of now they need not be hashed the next time, once they are old enough.
+            // With a newer time of the entry they need not be hashed again, once they are old enough.
             entry.begun_ns = looked_ns;
             self.write(&directory, &name, &entry, &key);
         }
         Some(entry.answer)
     }
 
-    /// Keeps an answer. `begun_ns` is from before the first file was read.
+    /// Stores a result. `begun_ns` is from before the first file was read.
     pub fn keep(&self, question: &str, answer: &Evaluated, begun_ns: i64) {
         let Some(key) = self.key(true) else { return };
         let Ok(directory) = private::open_or_make(&self.directory) else { return };
@@ -143,8 +142,8 @@ impl Cache {
     }
 
     fn write(&self, directory: &OwnedFd, name: &str, entry: &Entry, key: &Key) {
-        // A cache that cannot be written costs time, and nothing else.
-        // What would not be read again would only fill the disk.
+        // A failure to write the cache only costs time.
+        // An entry that is too large to be read again would only use disk space.
         if let Ok(content) = serde_json::to_vec(entry)
             && content.len() as u64 + 65 <= MAX_ENTRY
         {
@@ -155,7 +154,7 @@ impl Cache {
 
     fn prune(&self, directory: &OwnedFd) {
         let Ok(mut names) = private::names(directory) else { return };
-        // Where the directory is a link to another one, what else lies there is none of ours.
+        // If the directory is a link, it may contain files that do not belong to the cache.
         names.retain(|name| is_own(name));
         if names.len() <= MAX_ENTRIES {
             return;
@@ -168,24 +167,24 @@ impl Cache {
             .collect();
         aged.sort_unstable();
         for (_, name) in aged.iter().take(aged.len().saturating_sub(MAX_ENTRIES / 2)) {
-            // Another process may have pruned it, and the next entry that is kept prunes again.
+            // Another process may have removed it already, and the next stored entry prunes again.
             unlinkat(directory, name, AtFlags::empty()).ok();
         }
     }
 }
 
-/// Whether a file of this name is an entry, or what an entry that was never finished left.
+/// Whether a file of this name is an entry, or the temporary file of one.
 fn is_own(name: &str) -> bool {
     name.starts_with(private::TEMPORARY) || name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Only what this user alone could have written is believed.
+/// Opens an entry that only this user could have written.
 fn own(fd: impl std::os::fd::AsFd) -> Option<()> {
     let stat = rustix::fs::fstat(fd).ok()?;
     (stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0).then_some(())
 }
 
-/// Opens what an answer was made of, without waiting for a pipe's writer.
+/// Opens a file that a result depends on. Opening a FIFO does not block.
 fn open(path: &Path) -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;

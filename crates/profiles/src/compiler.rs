@@ -1,12 +1,12 @@
-//! Asks `cofferdam-compile`: finds it, walls it in, reads its answers, and gives its ends words.
+//! Compiles profiles by the evaluator `cofferdam-compile`, which it runs in a jail, and caches the results.
 //!
 //! ```text
-//! asks ─ cache ─▶ known
-//!          └─ the rest ─ one evaluator in a jail (or, trusted, as a plain child) ─▶ answers, kept for the next time
+//! requests ─ cache ─▶ known
+//!              └─ others ─ an evaluator in a jail (or, if trusted, as a child process) ─▶ results, which are cached
 //! ```
 //!
-//! The evaluator may die of a profile (memory, time, nesting): that profile gets the error, and the others another
-//! evaluator. Never evaluates in this process.
+//! A profile may make the evaluator die (memory, time, nesting): that profile gets the error, and another evaluator continues with
+//! the others. Never evaluates in this process.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,76 +17,51 @@ use cofferdam_engine::Engine;
 use cofferdam_policy::paths::normalize;
 
 use crate::cache::{Cache, now_ns};
-use crate::helper::{self, End, Helper};
+use crate::error::CompileError;
+use crate::helper::{self, End, Helper, MEMORY_MB};
+use crate::jail;
 use crate::protocol::{Dir, Evaluated, Job, Line, Override, ProblemKind, Request, Result as Answer, Wanted};
-use crate::walls;
-
-/// Memory of the evaluator, MiB.
-pub const MEMORY_MB: u64 = 1024;
 
 /// Wall and CPU time for one profile.
 pub const TIME: Duration = Duration::from_secs(10);
 
-/// What every further profile of the same call may take.
+/// Additional time for each further profile of the same call.
 const TIME_EACH: Duration = Duration::from_secs(1);
 
-/// Fewest profiles that are worth an evaluator of their own: starting one takes as long as evaluating some ten.
+/// Fewest profiles for a further evaluator: starting one takes as long as evaluating some ten.
 const SHARE: usize = 24;
 
-/// Most profiles that one evaluator gets: it keeps what it has evaluated, about half a MiB each.
+/// Most profiles of one evaluator, which retains about half a MiB for each.
 const MAX_SHARE: usize = 256;
 
 /// Most evaluators at once.
 const MAX_EVALUATORS: usize = 4;
 
-/// Address space of the evaluator, bytes: its memory, and a stack of which little is ever used.
+/// Address space of the evaluator, bytes: its memory, and a stack that is hardly used.
 const ADDRESS_SPACE: u64 = (MEMORY_MB << 20) + (1 << 30);
 
-/// One profile, and what is wanted of it.
+/// A request to compile one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct CompileRequest {
     /// The profile's file.
     pub file: PathBuf,
-    /// Values that replace its own.
+    /// Values that override its own.
     pub overrides: Vec<Override>,
-    /// What is wanted.
+    /// The requested outputs.
     pub outputs: Vec<Wanted>,
-    /// Directories from which it may import besides its own.
+    /// Directories that it may import from, besides its own.
     pub imports: Vec<PathBuf>,
 }
 
-/// What came of it.
+/// A compiled profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
-    /// The outputs in the order asked for: texts that end with a line feed, or why the target cannot have one.
+    /// The outputs in the requested order: texts that end with a newline, or why the target cannot have one.
     pub outputs: Vec<Result<String, String>>,
-    /// What a target goes without.
+    /// What a target cannot express.
     pub warnings: Vec<String>,
-    /// Whether it was known, and nothing evaluated.
+    /// Whether it came from the cache.
     pub cached: bool,
-}
-
-/// Why a profile could not be compiled.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CompileError {
-    /// What and why; several lines where Nickel shows the source.
-    pub message: String,
-    /// What a user can do.
-    pub hint: Option<String>,
-    /// Whether the profile itself is wrong, and not what stands around it.
-    pub refused: bool,
-}
-
-impl CompileError {
-    pub(crate) fn new(message: impl Into<String>) -> CompileError {
-        CompileError { message: message.into(), hint: None, refused: false }
-    }
-
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> CompileError {
-        self.hint = Some(hint.into());
-        self
-    }
 }
 
 /// Turns profiles into outputs.
@@ -104,14 +79,14 @@ impl<'e> Compiler<'e> {
         Compiler { engine, helper: helper.into(), cache: None, trusted: false }
     }
 
-    /// The same with a cache.
+    /// The compiler with a cache.
     pub fn cache(mut self, cache: Option<Cache>) -> Compiler<'e> {
         self.cache = cache;
         self
     }
 
-    /// With true, the evaluator is a plain child process: for profiles that the operator wrote, where no sandbox can be
-    /// had. What it may read, and how long it may take, is limited all the same.
+    /// With true, the evaluator is a child process without a sandbox, for the operator's own profiles on hosts without one. The files
+    /// that it may read, and its time, are limited nevertheless.
     pub fn trusted(mut self, trusted: bool) -> Compiler<'e> {
         self.trusted = trusted;
         self
@@ -120,13 +95,13 @@ impl<'e> Compiler<'e> {
     /// Compiles one profile.
     ///
     /// # Errors
-    /// It cannot be evaluated, or what it evaluates to is refused.
-    pub fn compile(&self, ask: &Ask) -> Result<Compiled, CompileError> {
+    /// It cannot be evaluated, or its result is refused.
+    pub fn compile(&self, ask: &CompileRequest) -> Result<Compiled, CompileError> {
         self.compile_all(std::slice::from_ref(ask)).remove(0)
     }
 
-    /// Compiles profiles, those that are not known by one evaluator. The answers are in the order of the asks.
-    pub fn compile_all(&self, asks: &[Ask]) -> Vec<Result<Compiled, CompileError>> {
+    /// Compiles profiles; those that are not cached share evaluators. The results are in the order of the requests.
+    pub fn compile_all(&self, asks: &[CompileRequest]) -> Vec<Result<Compiled, CompileError>> {
         let helper = match Helper::at(&self.helper) {
             Ok(helper) => helper,
             Err(error) => return asks.iter().map(|_| Err(error.clone())).collect(),
@@ -154,7 +129,7 @@ impl<'e> Compiler<'e> {
             for (at, result) in round {
                 let Open { index, job, question, begun_ns } = &open[at];
                 answers[*index] = Some(result.map(|evaluated| {
-                    // An answer that does not depend on the profile would hold for whatever is put in its place.
+                    // A result that does not depend on the profile's file would be valid for any replacement of it.
                     let own = evaluated.files.iter().any(|seen| seen.path == job.file);
                     if let Some(cache) = self.cache.as_ref().filter(|_| own) {
                         cache.keep(question, &evaluated, *begun_ns);
@@ -171,10 +146,10 @@ impl<'e> Compiler<'e> {
         answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
     }
 
-    /// One evaluator for all that is open, or several side by side where that pays.
+    /// Runs one evaluator for all open requests, or several in parallel if that is faster.
     fn rounds(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
         let evaluators = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_EVALUATORS);
-        // What is left is for the next round.
+        // The rest is for the next round.
         let open = &open[..open.len().min(evaluators * MAX_SHARE)];
         let share = open.len().div_ceil(evaluators).max(SHARE);
         if open.len() <= share {
@@ -185,7 +160,7 @@ impl<'e> Compiler<'e> {
             let shares = work.into_iter().enumerate();
             shares
                 .flat_map(|(number, work)| {
-                    // One that panicked has answered nothing, which is told as such.
+                    // A thread that panicked has no results, which is reported.
                     let answers = work.join().unwrap_or_default();
                     answers.into_iter().map(move |(at, result)| (number * share + at, result))
                 })
@@ -193,7 +168,7 @@ impl<'e> Compiler<'e> {
         })
     }
 
-    /// One evaluator: what it answered, and what it died of.
+    /// Runs one evaluator, and returns its results and how it ended.
     fn round(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
         let names: BTreeSet<&Path> = open.iter().flat_map(|open| &open.job.imports).map(PathBuf::as_path).collect();
         let time = TIME + TIME_EACH * u32::try_from(open.len().saturating_sub(1)).unwrap_or(u32::MAX);
@@ -210,7 +185,7 @@ impl<'e> Compiler<'e> {
             let dirs = names.iter().map(|name| Dir { name: name.to_path_buf(), at: name.to_path_buf() }).collect();
             helper::run(helper, &request(dirs), time)
         } else {
-            walls::run(self.engine, helper, &names, request, time)
+            jail::run(self.engine, helper, &names, request, time)
         };
         let end = match end {
             Ok(end) => end,
@@ -228,7 +203,7 @@ struct Open {
     begun_ns: i64,
 }
 
-/// What an evaluator that has ended said, and whom its end is about.
+/// The results of an evaluator that has ended, and the request that its end belongs to.
 fn read(end: &End, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
     let mut results = Vec::new();
     let mut begun = None;
@@ -261,7 +236,7 @@ fn read(end: &End, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>
         }
     }
     if results.len() < open.len() {
-        // The one that it was at, or the first that it never came to: either way somebody gets an answer.
+        // The request in progress, or the first that it never began: one of them gets the error.
         let next = (0..open.len()).find(|at| results.iter().all(|(done, _)| done != at)).unwrap_or(0);
         let at = begun.filter(|at| *at < open.len()).unwrap_or(next);
         results.push((at, Err(end.error(&open[at].job.file))));
@@ -273,10 +248,10 @@ fn compiled(evaluated: Evaluated, cached: bool) -> Compiled {
     Compiled { outputs: evaluated.outputs, warnings: evaluated.warnings, cached }
 }
 
-/// The ask in the evaluator's terms: every path absolute and without links.
-fn job(ask: &Ask) -> Result<Job, CompileError> {
+/// The request for the evaluator, with canonical paths.
+fn job(ask: &CompileRequest) -> Result<Job, CompileError> {
     let unreadable = |path: &Path, error: std::io::Error| {
-        // Only the library's own callers come here with a name that is no file's.
+        // Only direct users of this crate can pass a path that does not name a file.
         let id = path.parent() == Some(Path::new("")) && path.extension().is_none();
         CompileError::new(format!("cannot read the profile {}: {error}", path.display())).hint(match id {
             true => format!("name its Nickel file, such as {}.ncl; what is stored is compiled already", path.display()),
@@ -297,7 +272,7 @@ fn job(ask: &Ask) -> Result<Job, CompileError> {
             .hint("name a Nickel file in it, such as main.ncl"));
     }
     if parent == Path::new("/") {
-        // What it may import from would be everything.
+        // It could import any file.
         return Err(CompileError::new(format!("the profile {} lies in /", file.display()))
             .hint("put it into a directory of its own"));
     }
@@ -321,7 +296,7 @@ fn job(ask: &Ask) -> Result<Job, CompileError> {
     Ok(Job { file, imports, overrides: ask.overrides.clone(), outputs: ask.outputs.clone() })
 }
 
-/// Everything that an answer depends on besides the files.
+/// Everything that a result depends on besides the files.
 fn question(job: &Job, helper: &Helper) -> String {
     let job = serde_json::to_string(job).expect("a job has text keys, so nothing can fail");
     let m = &helper.metadata;

@@ -1,4 +1,4 @@
-//! The evaluator as a program: where it is, how it runs as a plain child, and what its end means.
+//! The evaluator program: how it is found, how it runs as a child process without a sandbox, and what its exit means.
 
 use std::fs::Metadata;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::compiler::{CompileError, MEMORY_MB};
+use crate::error::CompileError;
 
 /// The program's name.
 pub const NAME: &str = "cofferdam-compile";
@@ -17,30 +17,33 @@ pub const NAME: &str = "cofferdam-compile";
 /// The variable that names the directory of the helper programs.
 pub const DIRECTORY_VARIABLE: &str = "COFFERDAM_LIBEXEC";
 
-/// The evaluator's variables: its allocator keeps what is freed for the next object of that size, and asks the system
-/// rarely (mallopt(3), glibc's tunables). Nickel makes and drops small objects; it takes a fifth less time like this.
+/// The evaluator's variables: its allocator caches freed memory for objects of the same size, and rarely calls the system
+/// (mallopt(3), glibc's tunables). Nickel allocates and frees many small objects; this saves a fifth of the time.
 pub const VARIABLES: &[(&str, &str)] = &[(
     "GLIBC_TUNABLES",
     "glibc.malloc.arena_max=1:glibc.malloc.top_pad=33554432:glibc.malloc.trim_threshold=1073741824:\
      glibc.malloc.tcache_count=65535",
 )];
 
+/// Memory of the evaluator, MiB.
+pub const MEMORY_MB: u64 = 1024;
+
 /// Most bytes of an answer.
 pub const MAX_ANSWER: u64 = 256 << 20;
 
-/// Where the evaluator is: in `libexec` where that is given (the value of [`DIRECTORY_VARIABLE`]), else beside the
-/// program `own`, else in `../libexec/cofferdam` from there; in `/usr/libexec/cofferdam` where `own` is
-/// not known. The first place is told when it is nowhere.
+/// Finds the evaluator: in `libexec` if that is given (the value of [`DIRECTORY_VARIABLE`]), else beside the program `own`, else in
+/// `../libexec/cofferdam` from there, or in `/usr/libexec/cofferdam` if `own` is not known. Returns the first of these paths if it
+/// is in none.
 pub fn find(libexec: Option<&Path>, own: Option<&Path>) -> PathBuf {
     find_named(NAME, libexec, own)
 }
 
-/// The same for the helper program of any name.
+/// Finds a helper program of any name in the same way.
 pub fn find_named(name: &str, libexec: Option<&Path>, own: Option<&Path>) -> PathBuf {
     if let Some(directory) = libexec {
         return directory.join(name);
     }
-    // Never the working directory: what lies there may be anybody's.
+    // Never in the working directory, which may belong to another user.
     let Some(directory) = own.and_then(Path::parent) else { return Path::new("/usr/libexec/cofferdam").join(name) };
     let beside = directory.join(name);
     let apart = directory.join("../libexec/cofferdam").join(name);
@@ -52,12 +55,12 @@ pub fn find_named(name: &str, libexec: Option<&Path>, own: Option<&Path>) -> Pat
 pub struct Helper {
     /// Absolute, without links.
     pub path: PathBuf,
-    /// What stat(2) says about it.
+    /// Its identity by stat(2).
     pub metadata: Metadata,
 }
 
 impl Helper {
-    /// Looks at the program.
+    /// Examines the program.
     pub(crate) fn at(path: &Path) -> Result<Helper, CompileError> {
         let looked = std::fs::canonicalize(path).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
         match looked {
@@ -71,16 +74,16 @@ impl Helper {
     }
 }
 
-/// How an evaluator ended, and what it said.
+/// How an evaluator ended, and its output.
 #[derive(Debug)]
 pub struct End {
     /// Its answers.
     pub stdout: String,
-    /// What its runtime said when it died.
+    /// Its standard error.
     pub stderr: String,
-    /// How.
+    /// How it ended.
     pub how: How,
-    /// What it was given, wall time.
+    /// Its limit of wall time.
     pub time: Duration,
 }
 
@@ -98,7 +101,7 @@ pub enum How {
 }
 
 impl End {
-    /// The end as an error about this profile.
+    /// The error for the profile that it was evaluating.
     pub(crate) fn error(&self, file: &Path) -> CompileError {
         const SIGABRT: i32 = 6;
         const SIGSEGV: i32 = 11;
@@ -135,9 +138,9 @@ impl End {
     }
 }
 
-/// Runs the evaluator as a plain child without variables, and reads what it says.
+/// Runs the evaluator as a child process without a sandbox and without the caller's variables, and reads its output.
 pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End, CompileError> {
-    let told = |error: std::io::Error| CompileError::new(format!("cannot run {}: {error}", helper.path.display()));
+    let failed = |error: std::io::Error| CompileError::new(format!("cannot run {}: {error}", helper.path.display()));
     let mut child = Command::new(&helper.path)
         .env_clear()
         .envs(VARIABLES.iter().copied())
@@ -146,18 +149,18 @@ pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(told)?;
+        .map_err(failed)?;
     let ended = talk(&mut child, request, time);
-    // Whatever happened, nothing of it stays.
+    // No process of it remains in any case.
     let late = matches!(ended, Ok((_, true)));
     if ended.is_err() || late {
-        child.kill().map_err(told)?;
+        child.kill().map_err(failed)?;
     }
-    let status = child.wait().map_err(told)?;
-    let (stdout, late) = ended.map_err(told)?;
+    let status = child.wait().map_err(failed)?;
+    let (stdout, late) = ended.map_err(failed)?;
     let mut stderr = String::new();
     if let Some(stream) = child.stderr.take() {
-        stream.take(64 << 10).read_to_string(&mut stderr).map_err(told)?;
+        stream.take(64 << 10).read_to_string(&mut stderr).map_err(failed)?;
     }
     let how = match (late, status.code(), status.signal()) {
         (true, ..) => How::Time,
@@ -167,11 +170,11 @@ pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End
     Ok(End { stdout, stderr, how, time })
 }
 
-/// Says the request and reads the answer; true when the time is over.
+/// Writes the request and reads the answer; true if the time is over.
 fn talk(child: &mut Child, request: &[u8], time: Duration) -> std::io::Result<(String, bool)> {
     let deadline = Instant::now() + time;
     if let Some(mut stdin) = child.stdin.take() {
-        // It reads everything before it says anything; what it does not read, it answers by ending.
+        // It reads the whole request before it writes anything. If it exits before that, its exit is the answer.
         match stdin.write_all(request) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error),
             _ => {}
@@ -207,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_working_directory_is_no_place_of_the_evaluator() {
+    fn evaluator_is_never_looked_up_in_the_working_directory() {
         assert_eq!(find(None, None), Path::new("/usr/libexec/cofferdam/cofferdam-compile"));
         assert_eq!(find(None, Some(Path::new("/opt/no/cofferdam"))), Path::new("/opt/no/cofferdam-compile"));
         assert_eq!(find(Some(Path::new("/opt/x")), None), Path::new("/opt/x/cofferdam-compile"));

@@ -1,4 +1,4 @@
-//! Which state of which file: stat(2) identities, and SHA-256 where those do not say enough.
+//! Identifies the state of a file: by stat(2), and by SHA-256 if that is not sufficient.
 
 use std::fs::Metadata;
 use std::io::Read;
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::protocol::Identity;
 
 impl Identity {
-    /// The identity that stat(2) tells.
+    /// The identity by stat(2).
     pub fn of(metadata: &Metadata) -> Identity {
         let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
         Identity {
@@ -46,7 +46,8 @@ pub fn sha256_of(stream: impl Read, limit: u64) -> std::io::Result<Option<String
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
 }

@@ -1,15 +1,15 @@
-//! `--set a.b=value`: what people write, as a field path and a Nickel expression.
+//! Parses `--set a.b=value` into a field path and a Nickel expression.
 //!
-//! Pure. A value that can only be meant as Nickel is taken as Nickel: numbers, `true`, `false`, `null`, and what begins
-//! with a quote, a bracket, a brace, a parenthesis, `'` or `m%`. Everything else is plain text, so that nobody has to
-//! quote quotes: `--set description=hello`.
+//! Pure. A value that can only be Nickel is taken as Nickel: numbers, `true`, `false`, `null`, and values that begin with a quote, a
+//! bracket, a brace, a parenthesis, `'` or `m%`. Any other value is plain text, which needs no quotes within quotes:
+//! `--set description=hello`.
 
 use crate::protocol::Override;
 
-/// Reads one assignment.
+/// Parses one assignment.
 ///
 /// # Errors
-/// What is wrong with it, and what would be accepted.
+/// Why it is invalid, and what would be accepted.
 pub fn parse(text: &str) -> Result<Override, String> {
     let mut path = Vec::new();
     let mut rest = text;
@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Result<Override, String> {
     Ok(Override { path, value: value(rest) })
 }
 
-/// One name of a path, and what follows it.
+/// The first name of a path, and the rest.
 fn name(text: &str) -> Result<(String, &str), String> {
     if let Some(quoted) = text.strip_prefix('"') {
         let (name, after) = quoted.split_once('"').ok_or("a quote is not closed")?;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_nickel_only_where_they_can_be_nothing_else() {
+    fn values_are_nickel_only_if_they_cannot_be_text() {
         for (given, path, value) in [
             ("a=1", "a", "1"),
             ("a.b=-1.5", "a/b", "-1.5"),

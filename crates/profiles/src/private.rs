@@ -1,4 +1,4 @@
-//! Directories of our own: made for the user alone, opened once, and used by descriptor from then on.
+//! Private directories: created for the user alone, opened once, and used by descriptor from then on.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Write as _};
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fsync, mkdirat, openat, renameat, unlinkat};
 
-/// How temporary files begin: the rest is the process and a number.
+/// The prefix of temporary files, followed by the process id and a number.
 pub const TEMPORARY: &str = ".tmp-";
 
-/// Opens a directory, and makes it and what is missing above it for the user alone.
+/// Opens a directory. Creates it and missing ancestors for the user alone.
 ///
 /// # Errors
-/// It cannot be made or opened.
+/// It cannot be created or opened.
 pub fn open_or_make(path: &Path) -> Result<OwnedFd> {
     match open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -25,27 +25,27 @@ pub fn open_or_make(path: &Path) -> Result<OwnedFd> {
     open(path)
 }
 
-/// Opens a directory that is there.
+/// Opens an existing directory.
 ///
 /// # Errors
-/// It is not there, or no directory.
+/// It does not exist, or is not a directory.
 pub fn open(path: &Path) -> Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens a directory below another one; never a link.
+/// Opens a directory below another one, without following a link.
 ///
 /// # Errors
-/// It is not there, or no directory.
+/// It does not exist, or is not a directory.
 pub fn open_below(parent: impl AsFd, name: &str) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
-/// Makes a directory below another one for the user alone, unless it is there, and opens it.
+/// Opens a directory below another one, creating it for the user alone if it does not exist.
 ///
 /// # Errors
-/// It cannot be made or opened.
+/// It cannot be created or opened.
 pub fn make_below(parent: impl AsFd, name: &str) -> Result<OwnedFd> {
     match mkdirat(parent.as_fd(), name, Mode::RWXU) {
         Err(error) if error != rustix::io::Errno::EXIST => Err(error.into()),
@@ -53,10 +53,10 @@ pub fn make_below(parent: impl AsFd, name: &str) -> Result<OwnedFd> {
     }
 }
 
-/// Opens a regular file below a directory for reading; never a link, and never waiting for a pipe's writer.
+/// Opens a regular file below a directory for reading, without following a link, and without blocking on a FIFO.
 ///
 /// # Errors
-/// It is not there, or no regular file.
+/// It does not exist, or is not a regular file.
 pub fn open_file(directory: impl AsFd, name: &str) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::empty())?);
@@ -66,23 +66,23 @@ pub fn open_file(directory: impl AsFd, name: &str) -> Result<File> {
     Ok(file)
 }
 
-/// Whether this name in a directory is a symbolic link. Only words depend on it: opening refuses links by itself.
+/// Whether this name in a directory is a symbolic link. Only messages depend on it: opening refuses links by itself.
 pub fn is_link(directory: impl AsFd, name: &str) -> bool {
     rustix::fs::readlinkat(directory, name, Vec::new()).is_ok()
 }
 
-/// Whether somebody else could have written what an open file or directory holds, and who that is.
+/// Which other users could have written to an open file or directory; `None` if there are none.
 ///
 /// # Errors
-/// The descriptor cannot be asked.
+/// fstat(2) failed.
 pub fn others_write(fd: impl AsFd) -> Result<Option<String>> {
     let stat = fstat(fd)?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Ok(writer((stat.st_uid, stat.st_gid, stat.st_mode), user, group))
 }
 
-/// Who else can write to what has this owner, group and mode. The caller's own group is taken as the caller's alone, as
-/// where every user has one.
+/// Which other users can write to a file of this owner, group and mode. The caller's own group is assumed to have no other members,
+/// as with user private groups.
 fn writer((owner, group, mode): (u32, u32, u32), user: u32, own_group: u32) -> Option<String> {
     if owner != user && owner != 0 {
         Some(format!("it belongs to user {owner}"))
@@ -95,10 +95,10 @@ fn writer((owner, group, mode): (u32, u32, u32), user: u32, own_group: u32) -> O
     }
 }
 
-/// Puts a whole file in its place, or nothing: written beside it, synchronised if asked, and renamed.
+/// Replaces a file atomically: writes a temporary file, synchronises it if requested, and renames it.
 ///
 /// # Errors
-/// It cannot be written; what was there before is untouched.
+/// It cannot be written; the previous file is unchanged.
 pub fn replace(directory: impl AsFd, name: &str, bytes: &[u8], sync: bool) -> Result<()> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let directory = directory.as_fd();
@@ -107,7 +107,7 @@ pub fn replace(directory: impl AsFd, name: &str, bytes: &[u8], sync: bool) -> Re
     let written = write_new(directory, &temporary, bytes, sync)
         .and_then(|()| Ok(renameat(directory, &temporary, directory, name)?));
     if written.is_err() {
-        // The first error is the one to tell; the temporary file may not even exist.
+        // The first error is returned; the temporary file may not exist.
         unlinkat(directory, &temporary, AtFlags::empty()).ok();
     }
     written

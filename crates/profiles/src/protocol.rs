@@ -1,5 +1,5 @@
-//! What the callers and the evaluator say to each other: one request as JSON on its standard input, one answer per line
-//! of JSON on its standard output.
+//! The protocol between callers and the evaluator: one request as JSON on its standard input, and one message per line of JSON on
+//! its standard output.
 //!
 //! ```text
 //! {"dirs": […], "jobs": [{"file": …}, …]}   ─▶  {"begun": 0}
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What an output is made for.
+/// The format of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -25,12 +25,12 @@ pub enum Format {
     NsjailText,
     /// A Seatbelt profile.
     Seatbelt,
-    /// The profile itself, evaluated, as the `nickel` command exports it.
+    /// The evaluated profile itself, as the `nickel` command exports it.
     Raw,
 }
 
 impl Format {
-    /// All of them, in the order in which help shows them.
+    /// All formats, in the order of the help text.
     pub const ALL: &'static [Format] =
         &[Format::Policy, Format::Nsjail, Format::NsjailText, Format::Seatbelt, Format::Raw];
 
@@ -45,13 +45,13 @@ impl Format {
         }
     }
 
-    /// Whether it is text in a language of its own, which no encoding changes.
+    /// Whether it is text of its own syntax, which has no encoding.
     pub fn is_text(self) -> bool {
         matches!(self, Format::NsjailText | Format::Seatbelt)
     }
 }
 
-/// How data is written.
+/// The encoding of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoding {
@@ -65,7 +65,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// All of them.
+    /// All encodings.
     pub const ALL: &'static [Encoding] = &[Encoding::Json, Encoding::Yaml, Encoding::Toml];
 
     /// Its name on the command line.
@@ -78,13 +78,13 @@ impl Encoding {
     }
 }
 
-/// All that the evaluator is asked in its one life.
+/// The one request of an evaluator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Directories that can be read, each under its own name and where it is found. Nothing else is.
+    /// The directories that can be read, each by its name and its location. No other files are read.
     pub dirs: Vec<Dir>,
-    /// What is evaluated, in order.
+    /// The jobs, in order.
     pub jobs: Vec<Job>,
     /// Address space of the evaluator, bytes; 0 leaves it as it is.
     #[serde(default)]
@@ -94,17 +94,17 @@ pub struct Request {
     pub cpu_seconds: u64,
 }
 
-/// A directory as people name it, and where the evaluator finds it.
+/// A directory, by its name for users and its location for the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dir {
     /// Absolute, without `.`, `..` and links: its name in imports and messages.
     pub name: PathBuf,
-    /// Where it is for the evaluator.
+    /// Its path for the evaluator.
     pub at: PathBuf,
 }
 
-/// One profile and what is wanted of it.
+/// A profile to evaluate, and the requested outputs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
@@ -115,68 +115,68 @@ pub struct Job {
     /// Values set from outside, before any contract is applied.
     #[serde(default)]
     pub overrides: Vec<Override>,
-    /// What is wanted, answered in this order.
+    /// The requested outputs, in the order of the results.
     pub outputs: Vec<Wanted>,
 }
 
-/// One wanted output.
+/// A requested output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// What for.
+    /// Its format.
     pub format: Format,
-    /// How it is written; text formats take no notice.
+    /// Its encoding, which text formats ignore.
     #[serde(default)]
     pub encoding: Encoding,
 }
 
-/// A field of the profile and the value that it gets instead of its own.
+/// A field of the profile, and the value that overrides its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// The names down to the field, never empty.
+    /// The path of the field, never empty.
     pub path: Vec<String>,
     /// The value as a Nickel expression that imports nothing.
     pub value: String,
 }
 
-/// One line of the answer.
+/// One message of the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The job of that index is being worked on.
+    /// The job of that index has begun.
     Begun(usize),
-    /// What became of it.
+    /// A job is done.
     Done {
         /// Its index.
         job: usize,
-        /// What came of it.
+        /// Its result.
         result: Result,
     },
-    /// The request itself is no good.
+    /// The request itself is invalid.
     Refused(String),
 }
 
-/// What became of one job.
+/// The result of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Result {
-    /// It has been evaluated.
+    /// It was evaluated.
     Ok(Evaluated),
-    /// It has not.
+    /// It was not evaluated.
     Error(Problem),
 }
 
 /// An evaluated profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evaluated {
-    /// The outputs in the order asked for: texts that end with a line feed, or why the target cannot have one.
+    /// The outputs in the requested order: texts that end with a newline, or why the target cannot have one.
     pub outputs: Vec<std::result::Result<String, String>>,
-    /// What a target cannot express and goes without.
+    /// What a target cannot express.
     pub warnings: Vec<String>,
-    /// Every file that was read for it, library excepted.
+    /// All files that were read for it, except those of the library.
     pub files: Vec<FileSeen>,
-    /// Names that were looked for and not there: were they, they would have come first.
+    /// Paths that were looked up and did not exist; existing, they would have taken precedence.
     pub absent: Vec<PathBuf>,
 }
 
@@ -185,13 +185,13 @@ pub struct Evaluated {
 pub struct FileSeen {
     /// Its name.
     pub path: PathBuf,
-    /// Which file it was.
+    /// Its identity.
     pub identity: Identity,
     /// SHA-256 of the bytes that were read, hexadecimal.
     pub sha256: String,
 }
 
-/// What tells one state of a file from another without reading it (stat(2)).
+/// Identifies the state of a file without reading it (stat(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Device.
@@ -202,27 +202,27 @@ pub struct Identity {
     pub size: u64,
     /// Last change of the content, nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// Last change of anything, nanoseconds since 1970. Nobody can set it back.
+    /// Last change of content or metadata (ctime), nanoseconds since 1970. Programs cannot set it.
     pub ctime_ns: i64,
 }
 
 /// Why a profile was not evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What sort of problem.
+    /// The kind of problem.
     pub kind: ProblemKind,
-    /// The reason, several lines where Nickel shows the source.
+    /// The reason; several lines if Nickel shows the source.
     pub message: String,
-    /// What a user can do.
+    /// A hint for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// The sorts of problems.
+/// The kinds of problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
-    /// Nickel refuses it: syntax, types, a contract, an import that is not there.
+    /// Nickel refuses it: syntax, types, a contract, a missing import.
     Nickel,
     /// A file cannot be read.
     Unreadable,
@@ -230,12 +230,12 @@ pub enum ProblemKind {
     TooLarge,
     /// Nested too deeply.
     TooDeep,
-    /// An import outside the directories that are allowed.
+    /// An import outside the allowed directories.
     Import,
-    /// It evaluates to a policy that is none.
+    /// It evaluates to an invalid policy.
     Policy,
-    /// The target cannot express what the profile asks for.
+    /// The target cannot express what the profile requires.
     Target,
-    /// A value that was set from outside cannot be read.
+    /// An override cannot be parsed.
     Override,
 }

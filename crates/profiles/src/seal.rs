@@ -1,7 +1,7 @@
-//! The key that says which compiled policies this user's own commands wrote.
+//! Authenticates cache entries, so that only those that this user's own commands wrote are used.
 //!
-//! HMAC-SHA-256 (RFC 2104). The key lies in the state directory, which no sandbox sees: a program that can write the cache
-//! cannot make an entry that is believed.
+//! HMAC-SHA-256 (RFC 2104). The key is in the state directory, which no sandbox sees: a program that can write to the cache cannot
+//! forge an entry.
 
 use std::io::Read as _;
 use std::os::fd::AsFd;
@@ -15,10 +15,10 @@ use crate::private;
 const NAME: &str = "policies.key";
 const BLOCK: usize = 64;
 
-/// A key.
+/// The key of this user.
 pub struct Key([u8; 32]);
 
-/// Where keys of a user are: below `$XDG_STATE_HOME` where that is absolute, else below `~/.local/state`.
+/// The default directory of the key: below `$XDG_STATE_HOME` if that is absolute, else below `~/.local/state`.
 pub fn default_directory() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
@@ -26,8 +26,8 @@ pub fn default_directory() -> Option<PathBuf> {
 }
 
 impl Key {
-    /// The key in this directory; made where there is none yet and `make` says so. `None` where none can be had that only
-    /// this user could have read.
+    /// The key in this directory, created with `make` if it does not exist. `None` if there is no key that only this user can have
+    /// read.
     pub fn of(directory: &Path, make: bool) -> Option<Key> {
         let open = if make { private::open_or_make(directory) } else { private::open(directory) }.ok()?;
         own(&open, 0o022)?;
@@ -43,11 +43,11 @@ impl Key {
             return None;
         }
         private::replace(&open, NAME, &bytes, true).ok()?;
-        // Another process may have made one meanwhile: the one that is there counts.
+        // Another process may have created a key meanwhile: the one in the file counts.
         read(&open)
     }
 
-    /// The code of these bytes, hexadecimal.
+    /// The MAC of these bytes, hexadecimal.
     pub fn code(&self, bytes: &[u8]) -> String {
         let pad = |with: u8| {
             let mut block = [with; BLOCK];
@@ -56,10 +56,10 @@ impl Key {
         };
         let inner = Sha256::new().chain_update(pad(0x36)).chain_update(bytes).finalize();
         let outer = Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize();
-        outer.iter().map(|byte| format!("{byte:02x}")).collect()
+        crate::identity::hex(&outer)
     }
 
-    /// Whether this is the code of these bytes. Takes as long for a wrong one.
+    /// Whether this is the MAC of these bytes. Takes constant time.
     pub fn suits(&self, bytes: &[u8], code: &[u8]) -> bool {
         let right = self.code(bytes);
         right.len() == code.len() && right.bytes().zip(code).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
@@ -74,7 +74,7 @@ fn read(directory: impl AsFd) -> Option<Key> {
     bytes.try_into().ok().map(Key)
 }
 
-/// Whether it is this user's, and nobody else has one of these rights.
+/// Whether the file is this user's, and has none of these permission bits.
 fn own(fd: impl AsFd, rights: u32) -> Option<()> {
     let stat = rustix::fs::fstat(fd).ok()?;
     (stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & rights == 0).then_some(())

@@ -1,11 +1,11 @@
-//! The profile store: a directory per skill with what its profile was exported to, for whoever runs it later.
+//! The profile store: a directory per skill with the files that its profile was exported to, for later runs.
 //!
 //! ```text
 //! ~/.omni/sandbox/profiles/{skill_id}/policy.json, nsjail.json, seatbelt.sb
 //! ```
 //!
-//! Every file is whole or not there: it is written beside its place, synchronised and renamed, under a lock that keeps
-//! concurrent exports apart. Ids are names and never paths. Never evaluates and never interprets what it keeps.
+//! Files are replaced atomically: written to a temporary file, synchronised and renamed, under a lock against concurrent exports.
+//! Ids are names and never paths. Never evaluates or interprets the files.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _};
@@ -19,7 +19,7 @@ use crate::private;
 /// Most bytes of one file in the store.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The file whose lock keeps exports apart.
+/// The lock file of exports.
 const LOCK: &str = ".lock";
 
 /// The name of a stored profile: `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$` without `..`.
@@ -27,10 +27,10 @@ const LOCK: &str = ".lock";
 pub struct Id(String);
 
 impl Id {
-    /// Takes a text as an id.
+    /// Parses an id.
     ///
     /// # Errors
-    /// It could be something else than one plain name.
+    /// It is not a plain name.
     pub fn new(text: &str) -> Result<Id, StoreError> {
         let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
         let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
@@ -64,7 +64,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// All of them; the policy last, because it is what readers look for.
+    /// All files; the policy last, because readers look for it.
     pub const ALL: &'static [Stored] = &[Stored::Nsjail, Stored::Seatbelt, Stored::Policy];
 
     /// The file's name.
@@ -80,7 +80,7 @@ impl Stored {
 /// Why something cannot be stored or found.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No id.
+    /// The id is invalid.
     #[error(
         "`{0}` is no profile id: letters, digits, `.`, `_` and `-`, at most 128, beginning with a letter or digit, \
          without `..`"
@@ -89,33 +89,33 @@ pub enum StoreError {
     /// No such profile.
     #[error("no profile `{id}` in {store}: {missing} is not there")]
     Missing {
-        /// Which.
+        /// Its id.
         id: Id,
-        /// Where.
+        /// The store's directory.
         store: PathBuf,
         /// The file that is missing.
         missing: &'static str,
     },
-    /// A symbolic link, which is not followed: it could lead to what another user writes.
+    /// A symbolic link, which is not followed: it could lead to a file of another user.
     #[error("cannot use {path}: it is a symbolic link, and no link inside a profile store is followed")]
     Linked {
         /// The link.
         path: PathBuf,
     },
-    /// Somebody else could have put it there.
+    /// Another user could have written it.
     #[error("cannot trust {path}: {why}")]
     Untrusted {
         /// Directory or file.
         path: PathBuf,
-        /// Who could.
+        /// The user or users who could.
         why: String,
     },
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -123,7 +123,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What a user can do, as a command where there is one.
+    /// A hint for the user, as a command if possible.
     pub fn hint(&self) -> Option<String> {
         match self {
             StoreError::Id(_) => Some("choose another name with --id".into()),
@@ -150,7 +150,7 @@ impl StoreError {
     }
 }
 
-/// A profile store. Nothing is opened or made before it is used.
+/// A profile store. Nothing is opened or created before it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
     directory: PathBuf,
@@ -162,7 +162,7 @@ impl Store {
         Store { directory: directory.into() }
     }
 
-    /// Where the store is when nobody says otherwise.
+    /// The default directory of the store.
     pub fn default_directory(home: &Path) -> PathBuf {
         home.join(".omni/sandbox/profiles")
     }
@@ -175,7 +175,7 @@ impl Store {
     /// One file of a stored profile.
     ///
     /// # Errors
-    /// It is not there, cannot be read, or could be somebody else's.
+    /// It does not exist, cannot be read, or could have been written by another user.
     pub fn read(&self, id: &Id, what: Stored) -> Result<Vec<u8>, StoreError> {
         let path = self.directory.join(id.as_str()).join(what.file_name());
         let missing =
@@ -205,12 +205,12 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Where a file of a stored profile is, for programs that read it themselves. Says nothing about whether it is.
+    /// The path of a file of a stored profile, whether or not it exists, for programs that read it themselves.
     pub fn path(&self, id: &Id, what: Stored) -> PathBuf {
         self.directory.join(id.as_str()).join(what.file_name())
     }
 
-    /// The ids of all stored profiles; none when there is no store.
+    /// The ids of all stored profiles; none if there is no store.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -225,11 +225,11 @@ impl Store {
         Ok(ids.filter(|id| private::open_below(&store, id.as_str()).is_ok()).collect())
     }
 
-    /// Keeps these files as the whole of a profile, and returns its directory. A file of an earlier export that this one
-    /// does not have goes: it would belong to another policy. Other files in the directory stay.
+    /// Stores these files as a profile, and returns its directory. Files of an earlier export that this one does not have are removed,
+    /// since they belong to another policy. Other files in the directory stay.
     ///
     /// # Errors
-    /// Something cannot be written. Then every file is still whole, the old one or the new one.
+    /// A file cannot be written. Each file is complete nevertheless, either the old or the new one.
     pub fn save(&self, id: &Id, files: &[(Stored, &[u8])]) -> Result<PathBuf, StoreError> {
         let path = self.directory.join(id.as_str());
         let failed = |operation| {
@@ -277,7 +277,7 @@ impl Store {
     }
 }
 
-/// Waits until no other export is at work in this store. The lock goes with the descriptor.
+/// Waits for the store's lock, which is released with the descriptor.
 fn lock(store: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let lock = openat(store, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
@@ -289,7 +289,7 @@ fn lock(store: &OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Removes what an export left that was killed: whoever holds the lock is alone.
+/// Removes temporary files of killed exports. The caller holds the lock.
 fn sweep(directory: &OwnedFd) -> io::Result<()> {
     for name in private::names(directory)?.iter().filter(|name| name.starts_with(private::TEMPORARY)) {
         unlinkat(directory, name, AtFlags::empty())?;

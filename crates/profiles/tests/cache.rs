@@ -1,4 +1,4 @@
-//! The cache: an answer is known as long as nothing that went into it has changed, and never longer.
+//! The cache: a result is valid exactly as long as nothing that it depends on has changed.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use cofferdam_profiles::cache::{Cache, now_ns};
 use cofferdam_profiles::identity::sha256;
 use cofferdam_profiles::protocol::{Evaluated, FileSeen, Identity};
 
-/// An hour: no file here is as young as an entry that claims to have begun then.
+/// An hour: all files here are older than an entry with this time.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
 struct Scene {
@@ -28,7 +28,7 @@ impl Scene {
         self.keep.path().join(name)
     }
 
-    /// Keeps an answer that was made of this file, at this time.
+    /// Stores a result that depends on this file, at this time.
     fn kept(&self, path: &Path, begun_ns: i64) -> Evaluated {
         let file = File::open(path).unwrap();
         let seen = FileSeen {
@@ -52,8 +52,8 @@ impl Scene {
 }
 
 #[test]
-fn an_answer_is_known_until_its_file_changes() {
-    // Young and old: told by the file's content, and by stat alone.
+fn result_is_valid_until_its_file_changes() {
+    // A young and an old file: compared by content, and by stat(2) alone.
     for begun_ns in [now_ns(), now_ns() + HOUR_NS] {
         let scene = Scene::new();
         let file = scene.path("profile.ncl");
@@ -68,7 +68,7 @@ fn an_answer_is_known_until_its_file_changes() {
 }
 
 #[test]
-fn what_the_key_did_not_sign_is_not_believed() {
+fn entries_without_a_valid_mac_are_not_used() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -93,7 +93,7 @@ fn what_the_key_did_not_sign_is_not_believed() {
 }
 
 #[test]
-fn a_change_within_one_tick_of_the_clock_is_seen() {
+fn change_within_one_clock_tick_is_detected() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     for _ in 0..50 {
@@ -105,7 +105,7 @@ fn a_change_within_one_tick_of_the_clock_is_seen() {
 }
 
 #[test]
-fn a_change_that_hides_its_time_is_seen() {
+fn change_with_a_restored_mtime_is_detected() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -119,7 +119,7 @@ fn a_change_that_hides_its_time_is_seen() {
 }
 
 #[test]
-fn a_file_that_was_only_touched_is_the_same() {
+fn touched_file_counts_as_unchanged() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -132,7 +132,7 @@ fn a_file_that_was_only_touched_is_the_same() {
 }
 
 #[test]
-fn a_file_that_comes_into_being_where_one_was_missed_changes_the_answer() {
+fn file_created_at_a_missing_path_invalidates_the_entry() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -145,7 +145,7 @@ fn a_file_that_comes_into_being_where_one_was_missed_changes_the_answer() {
 }
 
 #[test]
-fn an_entry_that_is_broken_is_written_again() {
+fn invalid_entry_is_replaced() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -160,7 +160,7 @@ fn an_entry_that_is_broken_is_written_again() {
 }
 
 #[test]
-fn only_what_the_user_alone_could_write_is_believed() {
+fn entries_writable_by_other_users_are_not_used() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -185,14 +185,14 @@ fn the_cache_does_not_grow_without_end() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_is_as_good_as_none() {
+fn unusable_cache_counts_as_empty() {
     let cache = Cache::with_keys("/proc/self/no-such-place", "/proc/self/no-such-keys");
     cache.keep("question", &Evaluated::default(), now_ns());
     assert_eq!(cache.look_up("question"), None);
 }
 
 #[test]
-fn what_is_none_of_its_entries_is_never_removed() {
+fn pruning_removes_only_entries() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();
@@ -210,7 +210,7 @@ fn what_is_none_of_its_entries_is_never_removed() {
 }
 
 #[test]
-fn an_answer_that_is_too_large_to_be_read_again_is_not_kept() {
+fn oversized_result_is_not_stored() {
     let scene = Scene::new();
     let file = scene.path("profile.ncl");
     fs::write(&file, "first").unwrap();

@@ -1,4 +1,4 @@
-//! The profile store: whole files or none, under names that cannot leave it, whoever else is at work.
+//! The profile store: atomic files, names that cannot leave the store, and concurrent users.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -36,7 +36,7 @@ fn what_is_saved_is_read() {
 }
 
 #[test]
-fn an_export_leaves_nothing_of_the_one_before_and_touches_nothing_else() {
+fn export_removes_stale_files_and_touches_no_others() {
     let (_keep, store) = store();
     let directory = store.save(&id("s"), &[(Stored::Policy, b"1"), (Stored::Nsjail, b"1")]).unwrap();
     fs::write(directory.join("notes.txt"), "mine").unwrap();
@@ -108,31 +108,31 @@ fn links_are_not_followed_out_of_the_store() {
     fs::remove_file(real.join("policy.json")).unwrap();
     symlink(outside.join("policy.json"), real.join("policy.json")).unwrap();
     linked(store.read(&id("real"), Stored::Policy).unwrap_err(), &real.join("policy.json"));
-    // A new export replaces the link, and not what it leads to.
+    // A new export replaces the link, and not its target.
     store.save(&id("real"), &[(Stored::Policy, b"{}")]).unwrap();
     assert_eq!(store.read(&id("real"), Stored::Policy).unwrap(), b"{}");
     assert_eq!(fs::read_to_string(outside.join("policy.json")).unwrap(), "secret");
 }
 
 #[test]
-fn what_everybody_can_write_is_not_trusted() {
+fn world_writable_files_are_not_trusted() {
     let (_keep, store) = store();
     let directory = store.save(&id("s"), &[(Stored::Policy, b"{}")]).unwrap();
     for path in [directory.join("policy.json"), directory, store.directory().to_owned()] {
         let before = fs::metadata(&path).unwrap().permissions();
         fs::set_permissions(&path, fs::Permissions::from_mode(before.mode() | 0o002)).unwrap();
         let error = store.read(&id("s"), Stored::Policy).unwrap_err();
-        assert!(matches!(&error, StoreError::Untrusted { path: told, .. } if *told == path), "{error}");
+        assert!(matches!(&error, StoreError::Untrusted { path: named, .. } if *named == path), "{error}");
         fs::set_permissions(&path, before).unwrap();
         assert!(store.read(&id("s"), Stored::Policy).is_ok(), "{path:?}");
     }
 }
 
 #[test]
-fn a_store_that_cannot_be_written_says_so_and_what_to_do() {
+fn unwritable_store_is_an_error_with_a_hint() {
     let keep = tempfile::tempdir().unwrap();
     let place = if rustix::process::geteuid().is_root() {
-        // Permissions do not hold the superuser; sysfs does.
+        // Root ignores permissions, but not those of sysfs.
         Path::new("/sys/kernel").join("store")
     } else {
         fs::set_permissions(keep.path(), fs::Permissions::from_mode(0o500)).unwrap();
@@ -169,13 +169,13 @@ fn concurrent_exports_and_readers_see_whole_files() {
             });
         }
     });
-    // The last one won as a whole.
+    // The files of the last export are complete.
     assert_eq!(store.read(&id("s"), Stored::Policy).unwrap(), store.read(&id("s"), Stored::Nsjail).unwrap());
     assert_eq!(names(&store.directory().join("s")), ["nsjail.json", "policy.json"]);
 }
 
 #[test]
-fn a_store_that_may_not_be_read_is_told_as_one_to_read() {
+fn unreadable_store_is_reported_as_a_read_error() {
     let error = |operation| StoreError::Io {
         operation,
         path: "/s".into(),

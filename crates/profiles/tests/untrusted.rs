@@ -1,11 +1,11 @@
-//! What comes from outside: requests, answers, ids and assignments of any bytes. The fuzz targets hold the same for longer.
+//! Untrusted input: requests, answers, ids and assignments of any bytes. The fuzz targets test the same properties for longer.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;
 
 use proptest::prelude::*;
 
-/// Bytes that begin like something: a form to break out of.
+/// Bytes that begin like valid input.
 fn near(forms: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(forms), prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6)).prop_map(
         |(form, changes)| {

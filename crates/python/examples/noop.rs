@@ -1,4 +1,4 @@
-//! The in-process figure that calls from Python are held against: one policy, prepared once, run again and again.
+//! The in-process baseline for calls from Python: one policy, prepared once and run repeatedly.
 //!
 //! `noop POLICY RUNS THREADS` prints medians as JSON; python/bench/runs.py starts it.
 

@@ -1,4 +1,4 @@
-//! What can go wrong, as Python exceptions. Each has the hint, where there is one, on a line of its own.
+//! Python exceptions. A hint is on a line of its own in the message.
 
 use std::io::ErrorKind;
 
@@ -18,7 +18,7 @@ create_exception!(
 create_exception!(cofferdam, PolicyError, PyValueError, "A policy or configuration says what cannot be.");
 create_exception!(cofferdam, ProfileError, PyRuntimeError, "A profile cannot be evaluated, or is refused.");
 
-/// A text and what a user can do about it.
+/// A message with its hint.
 fn hinted(message: impl std::fmt::Display, hint: Option<&str>) -> String {
     match hint {
         Some(hint) => format!("{message}\nhint: {}", in_python(hint)),
@@ -26,18 +26,18 @@ fn hinted(message: impl std::fmt::Display, hint: Option<&str>) -> String {
     }
 }
 
-/// Why nothing runs.
+/// The exception for a run that does not start.
 pub fn of_failure(failure: &Failure) -> PyErr {
     CofferdamError::new_err(hinted(&failure.message, failure.hint.as_deref()))
 }
 
-/// Why a profile is none.
+/// The exception for an invalid profile.
 pub fn of_compiler(error: &CompileError) -> PyErr {
-    // Of several sources that are refused, each has its hint in the message.
+    // If several sources are refused, the message has a hint for each.
     ProfileError::new_err(hinted(message_in_python(&error.message), error.hint.as_deref()))
 }
 
-/// What the profile store refuses, as the exceptions that Python's own files have.
+/// Errors of the profile store, as the exceptions that Python raises for files.
 pub fn of_store(error: &StoreError) -> PyErr {
     let text = hinted(error, error.hint().as_deref());
     match error {

@@ -1,8 +1,8 @@
-//! Hints for who calls from Python: where they name an option of the command, the field or argument that it stands for.
+//! Rewrites hints for Python callers: an option of the command becomes the equivalent field or argument.
 //!
-//! Text only; says nothing that the hint does not say. What is no option of ours, such as a container's, stays as it is.
+//! Text only. Options of other programs, such as container engines, are unchanged.
 
-/// What hints say to who types, and what it is for who writes Python. Longer ones first.
+/// Phrases of hints for the command line, and their equivalents in Python. Longer ones first.
 pub const WORDS: &[(&str, &str)] = &[
     (
         "--root minimal for the system's programs, --image for those of an image, -v for directories",
@@ -70,7 +70,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("--profiles DIR", "profile_dir"),
 ];
 
-/// The same hint without options of the command.
+/// The hint without options of the command.
 pub fn in_python(hint: &str) -> String {
     let mut said = match hint.strip_prefix("--best-effort=").and_then(|rest| rest.split_once(' ')) {
         Some((fields, rest)) => {
@@ -89,7 +89,7 @@ pub fn in_python(hint: &str) -> String {
     said
 }
 
-/// A whole message, in which a hint has a line of its own.
+/// Rewrites the hints of a message, each of which has a line of its own.
 pub fn message_in_python(text: &str) -> String {
     let lines = text.split('\n').map(|line| match line.split_once("hint: ") {
         Some((before, hint)) if before.trim().is_empty() => format!("{before}hint: {}", in_python(hint)),

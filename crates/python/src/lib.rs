@@ -1,26 +1,25 @@
-//! The module `cofferdam._native`: policies made ready, runs, profiles and results as Python objects.
+//! The module `cofferdam._native`: prepared policies, runs, profiles and results as Python objects.
 //!
 //! ```text
 //! policy, configuration ─▶ Prepared ─┬─ run ──▶ Outcome            on the calling thread, without Python's lock
 //!                                    └─ start ─▶ Run ─ wait ─▶ Outcome   on a thread of its own
 //! ```
 //!
-//! Converts and waits; decides nothing about safety, which is the engine's. What is asynchronous, and how things are
-//! called by people, stands in python/cofferdam.
+//! Converts and waits; the engine decides what is safe. Asynchronous functions and the public interface are in python/cofferdam.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod errors;
-mod here;
 mod hints;
+mod host;
 mod outcome;
 mod prepared;
 mod profiles;
-mod recorded;
 mod run;
 
 use pyo3::prelude::*;
 
-/// What `cofferdam` is made of.
+/// The native part of `cofferdam`.
 #[pymodule]
 mod _native {
     use std::path::PathBuf;
@@ -45,14 +44,14 @@ mod _native {
         compat::detect_platform()
     }
 
-    /// Whether there is an nsjail that can be used: at this path, or on `PATH`.
+    /// Whether a usable nsjail exists at this path, or on `PATH`.
     #[pyfunction]
     #[pyo3(signature = (nsjail_path=None))]
     fn is_nsjail_available(py: Python<'_>, nsjail_path: Option<PathBuf>) -> bool {
         py.detach(|| compat::is_nsjail_available(nsjail_path.as_deref()))
     }
 
-    /// Whether macOS's Seatbelt is here.
+    /// Whether macOS's Seatbelt is available.
     #[pyfunction]
     fn is_seatbelt_available(py: Python<'_>) -> bool {
         py.detach(compat::is_seatbelt_available)

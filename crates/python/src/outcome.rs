@@ -1,4 +1,4 @@
-//! What a run came to and what it uses, as Python objects. Data only.
+//! The outcome of a run and its resource usage, as Python objects. Data only.
 
 use cofferdam_compat as compat;
 use cofferdam_engine as engine;
@@ -13,13 +13,13 @@ use serde_json::Value;
 use crate::errors::CofferdamError;
 use crate::hints::{in_python, message_in_python};
 
-/// The whole answer of one run, with the fields of the command's `--json`.
+/// The outcome of one run, with the fields of the command's `--json`.
 #[pyclass(frozen, module = "cofferdam")]
 #[derive(Debug)]
 pub struct Outcome(pub engine::Outcome);
 
 impl Outcome {
-    /// For who calls from Python: its hint names no option of the command.
+    /// The engine's outcome, with its hint rewritten for Python.
     pub fn of(mut outcome: engine::Outcome) -> Outcome {
         if let Some(hint) = outcome.error.as_mut().and_then(|failure| failure.hint.as_mut()) {
             *hint = in_python(hint);
@@ -54,13 +54,13 @@ impl Outcome {
         self.0.signal
     }
 
-    /// Standard output, where it was not read while it ran.
+    /// Standard output; empty if it was read while it ran.
     #[getter]
     fn stdout(&self) -> &str {
         &self.0.stdout
     }
 
-    /// Standard error, where it was not read while it ran.
+    /// Standard error; empty if it was read while it ran.
     #[getter]
     fn stderr(&self) -> &str {
         &self.0.stderr
@@ -108,13 +108,13 @@ impl Outcome {
         self.0.limit.map(cofferdam_policy::Field::name)
     }
 
-    /// What was refused.
+    /// The refused operations.
     #[getter]
     fn violations(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         python(py, &self.0.violations)
     }
 
-    /// Whether `violations` holds everything that counts as reported.
+    /// Whether `violations` has all refused operations of reported kinds.
     #[getter]
     fn violations_complete(&self) -> bool {
         self.0.violations_complete
@@ -126,13 +126,13 @@ impl Outcome {
         python(py, &self.0.changes)
     }
 
-    /// How many more changed, which are not listed.
+    /// How many more files changed than are listed.
     #[getter]
     fn changes_omitted(&self) -> u64 {
         self.0.changes_omitted
     }
 
-    /// What was applied, per field.
+    /// The enforcement of each field.
     #[getter]
     fn enforcement(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         python(py, &self.0.enforcement)
@@ -144,7 +144,7 @@ impl Outcome {
         &self.0.backend
     }
 
-    /// Why that backend.
+    /// Why that backend was chosen.
     #[getter]
     fn backend_reason(&self) -> &str {
         &self.0.backend_reason
@@ -168,21 +168,21 @@ impl Outcome {
         python(py, &self.0.error)
     }
 
-    /// The same as plain data.
+    /// The outcome as plain data.
     fn to_dict(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         python(py, &self.0)
     }
 
-    /// The same as JSON.
+    /// The outcome as JSON.
     fn to_json(&self) -> PyResult<String> {
         serde_json::to_string(&self.0).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// The same in the fields of the compatible interface.
+    /// The outcome in the fields of the compatible interface.
     fn to_execution_result(&self) -> PyResult<ExecutionResult> {
         let truncated = self.0.truncated.stdout || self.0.truncated.stderr;
         let result = compat::ExecutionResult::of(self.0.clone())
-            .map_err(|told| CofferdamError::new_err(message_in_python(&told)))?;
+            .map_err(|error| CofferdamError::new_err(message_in_python(&error)))?;
         Ok(ExecutionResult::new(result, truncated))
     }
 
@@ -198,7 +198,7 @@ fn word(ending: Ending) -> String {
     serde_json::to_value(ending).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// What an execution came to, in the fields of the compatible interface.
+/// The result of an execution, in the fields of the compatible interface.
 #[pyclass(frozen, get_all, module = "cofferdam")]
 #[derive(Debug, Clone)]
 pub struct ExecutionResult {
@@ -214,9 +214,9 @@ pub struct ExecutionResult {
     execution_time_ms: u64,
     /// Highest memory use of the whole tree, bytes.
     memory_used_bytes: Option<u64>,
-    /// Why it failed, when more than its exit code tells; `Timeout` for the time limit.
+    /// Why it failed, if the exit code does not say; `Timeout` for the time limit.
     error: Option<String>,
-    /// A stream was longer than the policy's limit of output, and is cut.
+    /// A stream was longer than the policy's limit of output, and is truncated.
     truncated: bool,
 }
 
@@ -248,7 +248,7 @@ impl ExecutionResult {
     }
 }
 
-/// A snapshot of a running sandbox.
+/// The resource usage of a running sandbox.
 #[pyclass(frozen, get_all, module = "cofferdam")]
 #[derive(Debug, Clone)]
 pub struct ResourceUsage {
@@ -276,7 +276,7 @@ impl ResourceUsage {
     }
 }
 
-/// Anything that has a JSON form, as Python's own data.
+/// Any serialisable value, as Python data.
 pub fn python(py: Python<'_>, value: &impl Serialize) -> PyResult<Py<PyAny>> {
     let value = serde_json::to_value(value).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     data(py, &value)

@@ -1,4 +1,4 @@
-//! A policy that is ready to run, many times and from several threads.
+//! A prepared policy, which can run many times and from several threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,31 +10,31 @@ use cofferdam_engine::{Cancel, Input, Io};
 use cofferdam_policy::{Backend, Field, Policy, Stdin};
 use pyo3::prelude::*;
 
+use crate::audit;
 use crate::errors::{PolicyError, of_failure};
-use crate::here;
+use crate::host;
 use crate::outcome::{Outcome, python};
-use crate::recorded;
 use crate::run::Run;
 
-/// How often a run on the calling thread asks Python whether a signal has come, such as Ctrl-C.
+/// How often a run on the calling thread checks for signals of Python, such as Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// A policy with its backend, ready to run.
+/// A policy prepared with its backend.
 #[pyclass(frozen, module = "cofferdam._native")]
 #[derive(Debug)]
 pub struct Prepared {
     policy: Policy,
     nsjail: Option<PathBuf>,
-    /// Where nsjail is not installed, the jail stands in for it.
+    /// Whether the jail replaces nsjail, which is not installed.
     or_jail: bool,
-    /// The trail that its runs are recorded in, in place of the variable's.
+    /// The audit trail of its runs, instead of the variable's.
     audit_trail: Option<PathBuf>,
     notes: Vec<String>,
     keep_ready: usize,
     owned: Mutex<Arc<Owned>>,
 }
 
-/// What belongs to the process that made it: sandboxes staged ahead, and the thread that stages them.
+/// State that belongs to the process that created it: staged sandboxes, and the thread that stages them.
 #[derive(Debug)]
 struct Owned {
     pid: u32,
@@ -43,7 +43,7 @@ struct Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // After a fork, the sandboxes are the other process's, and the thread is not in this one.
+        // After a fork, the sandboxes belong to the parent, and the thread does not exist here.
         if self.pid != std::process::id() {
             std::mem::forget(self.prepared.take());
         }
@@ -52,23 +52,23 @@ impl Drop for Owned {
 
 impl Owned {
     fn new(policy: &Policy, nsjail: Option<&Path>, or_jail: bool, keep_ready: usize) -> Result<Owned, engine::Failure> {
-        let engine = here::engine(nsjail);
+        let engine = host::engine(nsjail);
         let prepared = if or_jail { engine.prepare_or_jail(policy)? } else { engine.prepare(policy)? };
         let prepared = prepared.keep_ready(keep_ready);
         Ok(Owned { pid: std::process::id(), prepared: Some(prepared) })
     }
 }
 
-/// What a caller sets beside a policy.
+/// Settings of the caller in addition to a policy.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Another command.
+    /// A command that replaces the policy's.
     pub command: Option<Vec<String>>,
-    /// Another wall limit, milliseconds.
+    /// A wall time limit that replaces the policy's, milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Standard input is the caller's.
+    /// Whether standard input is the caller's.
     pub stdin: bool,
-    /// `python` means `python3` where the sandbox has only that.
+    /// Whether `python` means `python3` if the sandbox has only that.
     pub python3: bool,
 }
 
@@ -81,11 +81,11 @@ impl Changes {
             return Err(PolicyError::new_err("command.argv: the policy names no program, and the call none either"));
         }
         if let Some(ms) = self.timeout_ms {
-            // What the policy names is a ceiling; what it does not name is only the built-in value.
+            // A limit that the policy names cannot be exceeded; one that it does not name is only a default.
             let most = if policy.is_required(Field::WallTime) { policy.limits.wall_ms } else { u64::MAX };
             policy.limits.wall_ms = ms.min(most);
         }
-        // A policy with a text of its own keeps it unless the caller has another.
+        // A policy with its own input text keeps it unless the caller gives another.
         if self.stdin || !matches!(policy.command.stdin, Stdin::Text(_)) {
             policy.command.stdin = Stdin::Caller;
         }
@@ -111,7 +111,7 @@ impl Prepared {
         Ok(Prepared { policy, nsjail, or_jail, audit_trail: None, notes, keep_ready, owned })
     }
 
-    /// What is ready in this process.
+    /// The prepared policy of this process.
     fn current(&self) -> PyResult<Arc<Owned>> {
         let mut slot = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.pid != std::process::id() {
@@ -122,14 +122,14 @@ impl Prepared {
     }
 }
 
-/// Standard input as bytes; end of file where there are none.
+/// Standard input as bytes; end of file without any.
 fn input(stdin: Option<&[u8]>) -> Input {
     stdin.map_or(Input::Closed, |bytes| Input::Bytes(bytes.to_vec()))
 }
 
 #[pymethods]
 impl Prepared {
-    /// Makes a policy ready: JSON, and what the caller sets beside it. `stored` is where an exported profile has it.
+    /// Prepares a policy: its JSON, and the caller's settings. `stored` is its path in the profile store.
     #[staticmethod]
     #[pyo3(signature = (policy, *, stored=None, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0, audit_trail=None))]
     #[expect(clippy::too_many_arguments, reason = "called by name")]
@@ -155,8 +155,8 @@ impl Prepared {
         Ok(Prepared { audit_trail, ..prepared })
     }
 
-    /// Makes a configuration of any form ready for one of the compatible executors. `content` is the file's and that of the
-    /// policy beside it, read by the caller: what is kept by its content must have been made of it.
+    /// Prepares a configuration of any format for a compatible executor. `content` has the file's content and that of the policy beside
+    /// it, read by the caller, so that a cache keyed by the content is consistent with it.
     #[staticmethod]
     #[pyo3(signature = (path, executor, content, *, nsjail_path=None, default_timeout=60, command=None, timeout_ms=None, keep_ready=0))]
     #[expect(clippy::too_many_arguments, reason = "called by name, from one place")]
@@ -178,7 +178,7 @@ impl Prepared {
             "seatbelt" => Backend::Seatbelt,
             _ => Backend::Auto,
         };
-        // An older configuration may not say how long it runs.
+        // An older configuration may have no time limit.
         if form == Form::Legacy && policy.limits.wall_ms == Policy::base().limits.wall_ms {
             policy.limits.wall_ms = default_timeout.saturating_mul(1000);
         }
@@ -186,7 +186,7 @@ impl Prepared {
         Prepared::make(py, policy, nsjail_path, true, notes, keep_ready)
     }
 
-    /// What was changed to make a policy of an older configuration, one line each.
+    /// What was changed to convert an older configuration, one line each.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
@@ -199,14 +199,14 @@ impl Prepared {
         Ok(owned.prepared.as_ref().map_or("", engine::Prepared::backend).to_owned())
     }
 
-    /// Why that one.
+    /// Why that backend was chosen.
     #[getter]
     fn backend_reason(&self) -> PyResult<String> {
         let owned = self.current()?;
         Ok(owned.prepared.as_ref().map_or("", engine::Prepared::backend_reason).to_owned())
     }
 
-    /// What will hold, per field, as far as it can be told before the run.
+    /// The expected enforcement of each field.
     #[getter]
     fn enforcement(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let owned = self.current()?;
@@ -219,7 +219,7 @@ impl Prepared {
         self.policy.to_json_pretty()
     }
 
-    /// What the backend will do, for people: steps in order.
+    /// What the backend will do, for display: steps in order.
     #[getter]
     fn plan(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let owned = self.current()?;
@@ -230,26 +230,26 @@ impl Prepared {
     #[pyo3(signature = (stdin=None, *, keep_changes=None))]
     fn run(&self, py: Python<'_>, stdin: Option<&[u8]>, keep_changes: Option<PathBuf>) -> PyResult<Outcome> {
         let owned = self.current()?;
-        let trail = recorded::trail(self.audit_trail.as_deref())?;
+        let trail = audit::trail(self.audit_trail.as_deref())?;
         let input = input(stdin);
         let cancel = Cancel::default();
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
-        let (stop, told) = (cancel.clone(), Arc::clone(&raised));
+        let (stop, error_slot) = (cancel.clone(), Arc::clone(&raised));
         let mut asked = Instant::now();
-        // The one thing that is called after each wake-up on this thread.
+        // This is called after each wake-up on this thread.
         let signals = move || {
             if asked.elapsed() >= SIGNALS {
                 asked = Instant::now();
                 if let Err(error) = Python::attach(|py| py.check_signals()) {
                     stop.cancel();
-                    told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    error_slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 }
             }
             None
         };
         let io = Io { input, cancel, resize: Some(Box::new(signals)), keep_changes, ..Io::default() };
         let outcome = py.detach(move || {
-            owned.prepared.as_ref().map(|prepared| recorded::run(prepared, &self.policy, trail.as_ref(), io))
+            owned.prepared.as_ref().map(|prepared| audit::run(prepared, &self.policy, trail.as_ref(), io))
         });
         if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
@@ -257,9 +257,8 @@ impl Prepared {
         outcome.map(Outcome::of).ok_or_else(|| crate::errors::CofferdamError::new_err("nothing is prepared"))
     }
 
-    /// Runs it on a thread of its own. `stream`: the output is to be read while it runs. `notify` is called on that
-    /// thread when there is output again, and at the end. `pipe`: standard input comes through a pipe, whose other end
-    /// `take_stdin` gives.
+    /// Runs it on a thread of its own. With `stream` its output has to be read while it runs. `notify` is called on that thread when there
+    /// is new output, and at the end. With `pipe` standard input is a pipe, whose write end `take_stdin` returns.
     #[pyo3(signature = (stdin=None, *, pipe=false, keep_changes=None, stream=false, notify=None))]
     fn start(
         &self,
@@ -270,14 +269,14 @@ impl Prepared {
         notify: Option<Py<PyAny>>,
     ) -> PyResult<Run> {
         let owned = self.current()?;
-        let (policy, trail) = (self.policy.clone(), recorded::trail(self.audit_trail.as_deref())?);
+        let (policy, trail) = (self.policy.clone(), audit::trail(self.audit_trail.as_deref())?);
         let (input, ours) = match pipe {
             true => std::io::pipe().map(|(theirs, ours)| (Input::Fd(theirs.into()), Some(ours.into())))?,
             false => (input(stdin), None),
         };
         let io = Io { input, keep_changes, ..Io::default() };
         Run::start(io, ours, stream, notify, move |io| {
-            owned.prepared.as_ref().map(|prepared| recorded::run(prepared, &policy, trail.as_ref(), io))
+            owned.prepared.as_ref().map(|prepared| audit::run(prepared, &policy, trail.as_ref(), io))
         })
     }
 

@@ -1,17 +1,17 @@
-//! Profiles from Python: compiling them by the evaluator, and the store.
+//! Profiles for Python: compilation by the evaluator, and the store.
 
 use std::path::PathBuf;
 
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::overrides;
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
-use cofferdam_profiles::{Ask, Compiler, Id, Stored};
+use cofferdam_profiles::{CompileRequest, Compiler, Id, Stored};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{of_compiler, of_store};
-use crate::here;
+use crate::host;
 
 /// One output: its text, or why the target cannot have one.
 type Given = (Option<String>, Option<String>);
@@ -30,8 +30,7 @@ fn encoding(name: &str) -> PyResult<Encoding> {
     })
 }
 
-/// Evaluates a profile by the program `helper`, in a sandbox unless `trusted`. Returns an output for each format, and the
-/// warnings.
+/// Evaluates a profile by the program `helper`, in a sandbox unless `trusted`. Returns an output for each format, and the warnings.
 #[pyfunction]
 #[pyo3(signature = (helper, file, formats, *, encoding="json", overrides=vec![], imports=vec![], cache=None, trusted=false))]
 #[expect(clippy::too_many_arguments, reason = "called by name, from one place")]
@@ -53,9 +52,9 @@ pub fn compile_profile(
         .iter()
         .map(|text| overrides::parse(text).map_err(PyValueError::new_err))
         .collect::<PyResult<Vec<_>>>()?;
-    let ask = Ask { file, overrides, outputs, imports };
+    let request = CompileRequest { file, overrides, outputs, imports };
     let compiled = py.detach(|| {
-        Compiler::new(here::engine(None), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&ask)
+        Compiler::new(host::engine(None), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&request)
     });
     let compiled = compiled.map_err(|error| of_compiler(&error))?;
     let given = compiled.outputs.into_iter().map(|output| match output {
@@ -84,7 +83,7 @@ fn id(text: &str) -> PyResult<Id> {
 
 #[pymethods]
 impl Store {
-    /// The store in this directory, which is made when something is kept.
+    /// The store in this directory, which is created on the first save.
     #[new]
     fn new(directory: PathBuf) -> Store {
         Store(cofferdam_profiles::Store::at(directory))
@@ -96,12 +95,12 @@ impl Store {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Where that file is.
+    /// The path of that file.
     fn path(&self, skill_id: &str, name: &str) -> PyResult<PathBuf> {
         Ok(self.0.path(&id(skill_id)?, stored(name)?))
     }
 
-    /// Keeps these files as the whole of a profile, and returns its directory.
+    /// Stores these files as a profile, and returns its directory.
     fn save(&self, py: Python<'_>, skill_id: &str, files: Vec<(String, String)>) -> PyResult<PathBuf> {
         let id = id(skill_id)?;
         let files =

@@ -1,11 +1,11 @@
-//! A run on a thread of its own: its output while it runs, what it uses, its end.
+//! A run on a thread of its own: its output while it runs, its resource usage, and its end.
 //!
 //! ```text
 //! the run's thread ── chunks (bounded: the program waits) ──▶ read    notify: there is something again
 //!                 └── outcome ─────────────────────────────▶ wait
 //! ```
 //!
-//! Whoever waits does so without Python's lock, and is woken by signals. A run that nobody holds any more is cancelled.
+//! Callers wait without Python's lock, and are woken by signals. A run is cancelled when its object is dropped.
 
 use std::collections::VecDeque;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -21,11 +21,11 @@ use pyo3::types::PyBytes;
 use crate::errors::CofferdamError;
 use crate::outcome::{Outcome, ResourceUsage};
 
-/// Output that waits to be read; then the program waits.
+/// Most unread output, bytes. Beyond that the program blocks.
 const MOST_WAITING: usize = 1 << 20;
-/// How long the run's thread waits for its reader before it looks at the limits again.
+/// How long the run's thread waits for its reader before it checks the limits again.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// How long anybody waits before Python is asked whether a signal has come.
+/// How long a caller waits before it checks for signals of Python.
 const SLICE: Duration = Duration::from_millis(50);
 /// Stack of a run's thread: supervision needs far less.
 const STACK: usize = 1 << 20;
@@ -34,9 +34,9 @@ const STACK: usize = 1 << 20;
 struct State {
     chunks: VecDeque<(Stream, Vec<u8>)>,
     waiting: usize,
-    /// Everything is taken, whether or not it is read: somebody waits for the end.
+    /// Accepts all output, since a caller waits for the end.
     hurried: bool,
-    /// Nobody reads any more.
+    /// The reader has gone.
     closed: bool,
     over: bool,
     outcome: Option<Py<Outcome>>,
@@ -58,7 +58,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes as much as there is room for. True: there was nothing before.
+    /// Accepts as much as there is room for. True if there was nothing before.
     fn push(&self, stream: Stream, bytes: &[u8]) -> (usize, bool) {
         let mut state = self.lock();
         if state.closed {
@@ -67,7 +67,7 @@ impl Shared {
         if state.waiting >= MOST_WAITING && !state.hurried {
             state = self.changed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
         }
-        // The policy's limit of output holds for what is kept here as well.
+        // The policy's limit of output applies to buffered output as well.
         let room = if state.hurried { usize::MAX } else { MOST_WAITING.saturating_sub(state.waiting) };
         let taken = bytes.len().min(room);
         if taken == 0 {
@@ -81,7 +81,7 @@ impl Shared {
     }
 }
 
-/// A run under way, or over.
+/// A run in progress, or one that has ended.
 #[pyclass(frozen, module = "cofferdam._native")]
 #[derive(Debug)]
 pub struct Run {
@@ -89,7 +89,7 @@ pub struct Run {
     cancel: Cancel,
     monitor: Monitor,
     streams: bool,
-    /// Our end of the pipe that standard input comes through, until somebody takes it.
+    /// The write end of the standard input pipe, until it is taken.
     stdin: Mutex<Option<OwnedFd>>,
 }
 
@@ -130,7 +130,7 @@ impl Run {
             }));
         }
         let thread = move || {
-            // A panic is an end as well: whoever waits must not wait for ever.
+            // A panic ends the run as well, so that callers do not wait forever.
             let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io))).ok().flatten();
             let outcome =
                 came.and_then(|outcome| Python::try_attach(|py| Py::new(py, Outcome::of(outcome)).ok()).flatten());
@@ -139,7 +139,7 @@ impl Run {
             drop(state);
             shared.changed.notify_all();
             tell(notify.as_deref());
-            // Given back under Python's lock, which frees it at once.
+            // Dropped with Python's lock, so that it is freed at once.
             Python::try_attach(|_| drop(notify));
         };
         std::thread::Builder::new()
@@ -150,7 +150,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Waits until `ready` has something to say, or the time is over.
+    /// Waits until `ready` returns a value, or until the timeout.
     fn wait_until<T: Send>(
         &self,
         py: Python<'_>,
@@ -218,7 +218,7 @@ fn pop(state: &mut State) -> Option<(Stream, Vec<u8>)> {
 
 #[pymethods]
 impl Run {
-    /// Waits for the end, so many seconds at most. None: not over yet. Output that nobody reads is kept.
+    /// Waits for the end, at most `timeout` seconds. None if it is not over by then. Unread output is collected.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<Outcome>>> {
         self.shared.hurry();
@@ -232,7 +232,7 @@ impl Run {
         }
     }
 
-    /// The next piece of output, waiting so many seconds at most. None: the end, or nothing by then.
+    /// The next piece of output, waiting at most `timeout` seconds. None at the end, or if there is none by then.
     #[pyo3(signature = (timeout=None))]
     fn read<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Chunk<'py>>> {
         if !self.streams {
@@ -245,7 +245,7 @@ impl Run {
         Ok(found.flatten().map(|found| chunk(py, found)))
     }
 
-    /// All output that waits.
+    /// All unread output.
     fn take<'py>(&self, py: Python<'py>) -> Vec<Chunk<'py>> {
         let mut state = self.shared.lock();
         state.waiting = 0;
@@ -255,12 +255,12 @@ impl Run {
         chunks.into_iter().map(|found| chunk(py, found)).collect()
     }
 
-    /// The descriptor that standard input is written to, which the caller closes. None: it is taken, or there is none.
+    /// The descriptor of the standard input pipe, which the caller closes. None if it was taken, or there is none.
     fn take_stdin(&self) -> Option<i32> {
         self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take().map(IntoRawFd::into_raw_fd)
     }
 
-    /// Ends the run: the whole tree is killed.
+    /// Cancels the run: the process tree is killed.
     fn cancel(&self) {
         self.cancel.cancel();
         self.shared.hurry();
@@ -272,12 +272,12 @@ impl Run {
         self.shared.lock().over
     }
 
-    /// What the sandbox uses now; None before it has begun and once it is over.
+    /// The present resource usage; None before it has begun and after it has ended.
     fn usage(&self, py: Python<'_>) -> Option<ResourceUsage> {
         py.detach(|| self.monitor.usage()).map(Into::into)
     }
 
-    /// A snapshot every so many seconds until it is over.
+    /// A snapshot every `interval` seconds, until it is over.
     fn samples(&self, interval: f64) -> PyResult<Samples> {
         let interval = Duration::try_from_secs_f64(interval)
             .map_err(|_| PyValueError::new_err("interval: seconds, not negative"))?;
@@ -304,7 +304,7 @@ impl Samples {
 
     fn __next__(&self, py: Python<'_>) -> Option<ResourceUsage> {
         let next = || {
-            // One that never began is over without a word.
+            // A run that never began has no snapshots.
             if self.shared.lock().over {
                 return None;
             }

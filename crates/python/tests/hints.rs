@@ -1,4 +1,4 @@
-//! Hints name no option of the command to who calls from Python; and what is replaced is what is really said.
+//! Hints for Python callers name no option of the command, and each replaced phrase occurs in the crates below.
 
 #[path = "../src/hints.rs"]
 mod hints;
@@ -50,7 +50,7 @@ fn options_become_fields() {
     );
 }
 
-/// Texts of a source file, without its comments and tests. One with a line's end in it is one text.
+/// The string literals of a source file, without comments and tests.
 fn texts(source: &str) -> Vec<String> {
     let code = source.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -108,13 +108,13 @@ fn no_hint_of_the_crates_below_keeps_an_option_of_the_command() {
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "rs")) {
         for text in texts(&fs::read_to_string(file).unwrap()) {
-            // A word alone is an argument that another program is started with.
+            // A single word is an argument for another program.
             if names(&text).is_empty() || !text.contains(' ') {
                 continue;
             }
             seen += 1;
             let left = names(&in_python(&text.replace("{}", "FIELD")));
-            // Whole commands of the system's are typed as they stand.
+            // Commands of the system are unchanged.
             let system = ["systemd-run --user --scope", "cargo build --release", "exec env CONTAINERS_CONF="];
             if !left.is_empty() && !system.iter().any(|command| text.contains(command)) {
                 wrong.push(format!("{}: {text}: {left:?}", file.display()));
@@ -126,7 +126,7 @@ fn no_hint_of_the_crates_below_keeps_an_option_of_the_command() {
 }
 
 #[test]
-fn what_compile_profile_is_told_is_an_argument_of_its_own() {
+fn compile_profile_hints_name_its_own_arguments() {
     let trusted = "--trust-profile evaluates it without one, if you wrote it; `cofferdam doctor` shows what is missing";
     assert_eq!(
         in_python(trusted),

@@ -1,4 +1,4 @@
-//! The module's types as Python's type checkers read them name everything that the module has, and nothing else.
+//! The type stubs have exactly the names of the native module.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn in_rust() -> BTreeSet<String> {
             } else if text == "#[pymethods]" {
                 methods = true;
             } else if let Some(name) = text.strip_prefix("create_exception!(") {
-                // On one line, or the name on the second of the next ones.
+                // The name is on the same line, or on the second of the following ones.
                 marked = if name.is_empty() { "exception" } else { "" };
                 found.extend(name.split(", ").nth(1).map(str::to_owned));
             } else if marked == "exception" && text != "cofferdam," {

@@ -1,43 +1,32 @@
-//! The MCP server: one tool, `run`, which runs code in a named environment, and others where the operator offers them. It decides nothing about what is safe: each
-//! environment ends in a policy, and the engine holds that.
+//! The MCP server: the tool `run`, which runs code in a named environment, and further tools that the operator offers. It
+//! does not decide what is safe: each environment compiles to a policy, and the engine enforces that policy.
 //!
 //! ```text
-//! client ─ transport (stdio, http) ─▶ service ─ calls (how many at a time) ─▶ run ─▶ engine
-//!                                       │  ▲                                   │
-//!                          catalogue ◀──┘  └── answer (text, outcome, files) ◀─┘
-//!                              ▲ watch, control: definitions changed
+//!  client ─▶ transport ─▶ service ─▶ tools ─▶ execution ─▶ engine
+//!            stdio, HTTP     │         │          │
+//!                            ▼         ▼          ├─▶ workspace     files in and out of a sandbox
+//!                        connection  results      └─▶ environments  policies, prepared sandboxes, reload
+//!                        state of    text, data,
+//!                        one client  blobs
 //! ```
 //!
-//! The runtime is one thread and only ever waits; every run of the engine is on a thread of its own. Standard output
-//! belongs to the protocol: what there is to say goes to standard error by `tracing`, and never holds code or output.
+//! Imports follow the arrows, and `server` starts and stops all of it.
+//!
+//! The async runtime has one thread, which only waits; each run of the engine has a thread of its own. Standard output
+//! belongs to the protocol. Logs go to standard error by `tracing` and never contain code or its output.
 #![forbid(unsafe_code)]
 
-mod answer;
-mod blobs;
-mod calls;
-mod conn_limit;
-mod early;
-mod environment;
+mod conformance;
+mod connection;
 mod environments;
-mod event_log;
-mod files;
-mod fixtures;
-mod framing;
-mod http;
-mod http_sessions;
-mod json_answers;
-mod request_ids;
-mod run;
-mod schema;
+mod error;
+mod execution;
+mod results;
 mod server;
 mod service;
-mod session;
-mod session_tools;
-mod stdio;
-mod token;
-mod transfers;
-mod truncate;
-mod watch;
+mod tools;
+mod transport;
 mod workspace;
 
-pub use server::{ServeError, serve};
+pub use error::ServeError;
+pub use server::serve;

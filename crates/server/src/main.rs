@@ -1,4 +1,4 @@
-//! `cofferdam-serve`: the helper program that `cofferdam mcp` becomes. Reads its one argument, and serves.
+//! `cofferdam-serve`: the helper program that `cofferdam mcp` executes. Reads its one argument, and serves.
 
 use std::process::ExitCode;
 
@@ -8,16 +8,16 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// What the command itself says when it refuses.
+/// The exit code when the server cannot start, as the command's own.
 const REFUSED: u8 = 125;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let said = match (arguments.next().and_then(|argument| argument.into_string().ok()), arguments.next()) {
+    let serve = match (arguments.next().and_then(|argument| argument.into_string().ok()), arguments.next()) {
         (Some(argument), None) => Serve::from_argument(&argument),
         _ => Err("one argument is expected, which the command writes".into()),
     };
-    let serve = match said {
+    let serve = match serve {
         Ok(serve) => serve,
         Err(problem) => {
             eprintln!("cofferdam-serve: {}\nhint: start it by the command: cofferdam mcp", paragraph(&problem));
@@ -38,8 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is said goes to standard error. The library of the protocol says whole messages below `info`, with code in them:
-/// it is held to warnings.
+/// Logs to standard error. Below `error` the protocol's library logs whole messages, with code in them.
 fn log(verbose: bool) {
     let own = if verbose { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false);

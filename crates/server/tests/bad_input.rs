@@ -1,4 +1,4 @@
-//! What changes, floods or makes no sense: a clear answer to whoever asked, nothing to anybody else, and the server stays.
+//! Input that changes, floods or is invalid: the caller gets a clear error, no other client is affected, and the server survives.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const SHELL: &str = "#!/bin/sh\nexec sh -s\n";
 
 #[test]
-fn metadata_that_changes_between_the_check_and_the_run_hangs_nothing_and_runs_nothing_else() {
+fn metadata_replaced_after_its_check_neither_hangs_nor_runs() {
     let home = Home::new();
     let directory = artifact(&home.registry(), "mine", SHELL);
     let (metadata, program) = (directory.join("metadata.json"), directory.join("bin/run"));
@@ -49,7 +49,7 @@ fn metadata_that_changes_between_the_check_and_the_run_hangs_nothing_and_runs_no
             std::fs::remove_dir(&metadata).unwrap();
         }
         change();
-        // At once, before anybody can have looked; and when it has been noticed.
+        // At once, before the change can have been noticed, and again afterwards.
         for pause in [0, 400] {
             std::thread::sleep(Duration::from_millis(pause));
             let begun = Instant::now();
@@ -73,7 +73,7 @@ fn metadata_that_changes_between_the_check_and_the_run_hangs_nothing_and_runs_no
 }
 
 #[test]
-fn a_hundred_thousand_files_are_looked_at_up_to_a_bound() {
+fn a_hundred_thousand_files_are_examined_up_to_a_bound() {
     let home = Home::new();
     home.configure("[environments.many]\npreset = \"python\"\ntimeout_seconds = 50\n");
     let mut client = home.client(json!({}));
@@ -90,9 +90,9 @@ fn a_hundred_thousand_files_are_looked_at_up_to_a_bound() {
         assert!(text(result).contains("True\n"), "{answer}");
         let blocks = result["content"].as_array().unwrap();
         let files = blocks.iter().filter(|block| block["type"] == "resource").count();
-        let told = blocks.last().unwrap()["text"].as_str().unwrap();
-        assert_eq!(files, 32, "{told}");
-        assert!(told.contains("32 files come back at most") && told.contains(" more"), "{told}");
+        let reported = blocks.last().unwrap()["text"].as_str().unwrap();
+        assert_eq!(files, 32, "{reported}");
+        assert!(reported.contains("32 files come back at most") && reported.contains(" more"), "{reported}");
         assert!(answer.to_string().len() < 64 << 10, "{} bytes", answer.to_string().len());
         assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
     }
@@ -100,7 +100,7 @@ fn a_hundred_thousand_files_are_looked_at_up_to_a_bound() {
 }
 
 #[test]
-fn variables_that_are_missing_or_steer_programs_go_in_by_name_or_not_at_all() {
+fn missing_and_dangerous_variables_are_passed_by_name_only() {
     let home = Home::new();
     let project = home.path().join("work");
     std::fs::create_dir(&project).unwrap();
@@ -130,7 +130,7 @@ fn variables_that_are_missing_or_steer_programs_go_in_by_name_or_not_at_all() {
 }
 
 #[test]
-fn calls_while_definitions_change_are_each_answered_by_their_own() {
+fn calls_during_a_reload_use_their_own_definition() {
     let home = Home::new();
     home.configure("[environments.a]\npreset = \"shell\"\n");
     let mut client = home.client(json!({ "max_runs": 4, "max_queue": 200 }));
@@ -165,23 +165,23 @@ fn output_that_is_no_text_is_text_in_every_answer() {
     let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let answer = client.call("tools/call", params);
     assert!(text(&answer["result"]).starts_with(expected), "{answer}");
-    // A character whose two halves come apart is one.
+    // A character whose bytes arrive separately stays whole.
     let halves = "printf '\\303'; sleep 0.5; printf '\\251'";
     let params =
         json!({ "name": "run", "arguments": { "env": "shell", "code": halves }, "_meta": { "progressToken": 2 } });
     let answer = client.call("tools/call", params);
     assert_eq!(text(&answer["result"]), "\u{e9}");
-    let told: String = client
+    let reported: String = client
         .early
         .iter()
         .filter(|message| message["params"]["progressToken"] == 2)
         .map(|message| message["params"]["message"].as_str().unwrap())
         .collect();
-    assert_eq!(told, "\u{e9}");
+    assert_eq!(reported, "\u{e9}");
 }
 
 #[test]
-fn code_with_nul_and_code_that_is_too_long_are_refused_on_each_way_in() {
+fn code_with_nul_or_beyond_the_limit_is_refused_everywhere() {
     let home = Home::new();
     let mut client = home.client(json!({ "tools": ["upload"] }));
     for session in [None, Some("s"), Some("new")] {
@@ -205,7 +205,7 @@ fn code_with_nul_and_code_that_is_too_long_are_refused_on_each_way_in() {
 }
 
 #[test]
-fn an_artifact_that_floods_and_forks_away_is_cut_and_leaves_nothing() {
+fn flooding_and_forking_artifact_is_cut_and_cleaned_up() {
     let home = Home::new();
     let flood = "#!/bin/sh\n(setsid sleep 7771.5 >/dev/null 2>&1 &)\n(exec setsid sh -c 'sleep 7771.5' &)\n\
                  head -c 30000000 /dev/zero | tr '\\0' f\nhead -c 30000000 /dev/zero | tr '\\0' e >&2\n";

@@ -1,4 +1,4 @@
-//! The server over streamable HTTP, spoken to by bare requests: who is let in, and who is not.
+//! The server over streamable HTTP, with hand-written requests: which are accepted, and which are refused.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn without_the_token_nothing_is_answered() {
 }
 
 #[test]
-fn other_names_and_pages_of_others_are_refused_and_its_own_are_not() {
+fn foreign_hosts_and_origins_are_refused_and_own_accepted() {
     let served =
         Served::start(json!({ "http": "127.0.0.1:0", "allow_origins": ["https://app.example:443"] }), Some(TOKEN));
     let bearer = format!("Bearer {TOKEN}");
@@ -66,11 +66,11 @@ fn other_names_and_pages_of_others_are_refused_and_its_own_are_not() {
 }
 
 #[test]
-fn a_request_that_is_too_long_is_refused_before_it_is_read() {
+fn oversized_request_is_refused_before_it_is_read() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let bearer = format!("Bearer {TOKEN}");
     let (status, _, body) = served.send(&[("Authorization", &bearer)], &" ".repeat(40 << 20));
-    // The text may be lost to a client that is still writing.
+    // A client that is still writing may not receive the text.
     assert!(status == 413 && (body.is_empty() || body.contains("hint: code may have 16 MiB")), "{status} {body}");
     assert_eq!(served.ask("tools/list", None, json!({})).0, 200);
 }
@@ -103,7 +103,7 @@ fn a_stream_that_is_closed_ends_its_run() {
 }
 
 #[test]
-fn a_session_without_a_connection_is_known_by_a_name_that_the_server_gave() {
+fn stateless_session_is_known_by_its_server_given_name() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let call = |session: &str, code: &str| {
         let arguments = json!({ "env": "python", "session": session, "code": code });
@@ -117,7 +117,7 @@ fn a_session_without_a_connection_is_known_by_a_name_that_the_server_gave() {
 }
 
 #[test]
-fn a_token_is_made_and_told_or_kept_for_its_owner() {
+fn new_token_is_logged_or_stored_in_a_private_file() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), None);
     until("the token", || served.said.lock().unwrap().contains("Authorization: Bearer "));
     let home = Home::new();
@@ -134,7 +134,7 @@ fn a_token_is_made_and_told_or_kept_for_its_owner() {
 }
 
 #[test]
-fn an_address_that_others_reach_needs_a_token_of_theirs_and_a_name() {
+fn reachable_address_needs_a_given_token_and_a_host_name() {
     let home = Home::new();
     let refused = |serve: Value, token: Option<&str>| {
         let mut command = home.program(&serve);
@@ -152,7 +152,7 @@ fn an_address_that_others_reach_needs_a_token_of_theirs_and_a_name() {
 }
 
 #[test]
-fn the_fixtures_of_the_suite_take_no_token_away_and_say_that_there_is_none() {
+fn conformance_fixtures_keep_a_token_and_warn_without_one() {
     for (token, status) in [(Some(TOKEN), 401), (None, 200)] {
         let home = Home::new();
         let mut command = home.program(&json!({ "http": "127.0.0.1:0" }));
@@ -188,8 +188,8 @@ fn files_of_another_clients_session_are_not_reached() {
     };
     let file = |answer: &Value| answer["result"]["content"][0]["resource"]["text"].clone();
     let refused = |answer: Value| {
-        let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
-        assert!(answer["result"]["isError"] == true && told.contains("there is no "), "{answer}");
+        let reported = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(answer["result"]["isError"] == true && reported.contains("there is no "), "{answer}");
     };
     let (one, two) = (connect(), connect());
     let put = json!({ "session": "s", "env": "shell", "path": "a", "text": "of one" });
@@ -198,7 +198,7 @@ fn files_of_another_clients_session_are_not_reached() {
     assert_eq!(answer["result"]["isError"], false, "{answer}");
     refused(connected(&two, "download", &get));
     assert_eq!(file(&connected(&one, "download", &get)), "of one");
-    // Who has no connection has no names of its own.
+    // Without a connection there are no session names of the client's own.
     refused(stateless("download", &get));
     refused(stateless("upload", &put));
     let mut new = put;
@@ -249,23 +249,23 @@ fn every_refusal_says_what_helps() {
         assert!(body.split_once("\nhint: ").is_some_and(|(_, said)| said.contains(hint)), "{answer}");
     }
     let refused = |headers: &[(&str, &str)]| served.send(headers, &initialize());
-    for (status, hint, (told, _, body)) in [
+    for (status, hint, (reported, _, body)) in [
         (401, "send Authorization: Bearer TOKEN", refused(&[])),
         (403, "--allow-host NAME", refused(&[("Authorization", &bearer), ("Host", "rebound.example")])),
         (403, "--allow-origin ORIGIN", refused(&[("Authorization", &bearer), ("Origin", "null")])),
     ] {
-        assert!(told == status && body.contains("\nhint: ") && body.contains(hint), "{told} {body}");
+        assert!(reported == status && body.contains("\nhint: ") && body.contains(hint), "{reported} {body}");
     }
-    // What is a message of the protocol stays one.
+    // A message of the protocol is left unchanged.
     let (status, answer) = served.ask("nothing/such", None, json!({}));
     assert_eq!((status, &answer["error"]["code"]), (404, &json!(-32601)));
 }
 
 #[test]
-fn silent_connections_keep_nobody_out() {
+fn silent_connections_do_not_lock_out_clients() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let begun = std::time::Instant::now();
-    // More than there are places, of somebody without the token.
+    // More connections than there are slots, from a client without the token.
     let mut silent = Vec::new();
     for index in 0..600 {
         let mut stream = TcpStream::connect(("127.0.0.1", served.port)).unwrap();

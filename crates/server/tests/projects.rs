@@ -1,4 +1,4 @@
-//! What is shown of a project must not change what calls print: environment × access × session × client.
+//! The way in which a project is mounted must not change what calls print: environment × access × session × client.
 
 mod common;
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 enum By<'a> {
     Lines(Client),
     Stateless(&'a Served),
-    Conversation(&'a Served),
+    HttpSession(&'a Served),
 }
 
-/// Calls of one environment, in this order; `new` begins a session whose name the calls behind it have.
+/// Calls of one environment, in this order; `new` begins a session, whose name the calls after it use.
 const CALLS: [Option<&str>; 4] = [None, Some("new"), Some(""), Some("")];
 
-/// The same code for each environment: what it prints itself, and what a child of it prints through what it inherits.
+/// The same code for each environment: it prints itself, and through the descriptors that a child inherits.
 fn code(env: &str) -> &'static str {
     match env {
         "node" => {
@@ -33,7 +33,7 @@ fn code(env: &str) -> &'static str {
     }
 }
 
-/// A registry with an artifact that answers without a session and in one, as upstream's do: bash, by frames.
+/// A registry with an artifact that runs with and without a session, as upstream's do: bash, by frames.
 fn artifacts(home: &Home) {
     let directory = artifact(&home.registry(), "artifact", "#!/bin/sh\nexec bash -s\n");
     let session = directory.join("bin/session-run");
@@ -42,7 +42,7 @@ fn artifacts(home: &Home) {
 }
 
 fn calls(by: &mut By, env: &str) -> Vec<String> {
-    let talk = if let By::Conversation(served) = by { Some(served.talk()) } else { None };
+    let connection = if let By::HttpSession(served) = by { Some(served.session()) } else { None };
     let mut name = String::new();
     let mut seen = Vec::new();
     for (index, session) in CALLS.into_iter().enumerate() {
@@ -56,7 +56,7 @@ fn calls(by: &mut By, env: &str) -> Vec<String> {
             By::Stateless(served) => {
                 served.ask("tools/call", Some("run"), json!({ "name": "run", "arguments": arguments })).1
             }
-            By::Conversation(_) => talk.as_ref().unwrap().call(id, "run", arguments),
+            By::HttpSession(_) => connection.as_ref().unwrap().call(id, "run", arguments),
         };
         let result = if answer.get("result").is_some() { answer["result"].clone() } else { answer };
         let data = &result["structuredContent"];
@@ -90,7 +90,7 @@ fn matrix(access: Option<&str>) {
     for (client, mut by) in [
         ("stdio", By::Lines(lines.client(json!({})))),
         ("stateless HTTP", By::Stateless(&served)),
-        ("HTTP with initialize", By::Conversation(&served)),
+        ("HTTP with initialize", By::HttpSession(&served)),
     ] {
         for env in ["python", "shell", "node", "artifact"] {
             let expected = vec!["0 own child | error childerror ".to_owned(); CALLS.len()];
@@ -119,7 +119,7 @@ fn calls_print_the_same_with_a_copy_of_a_project() {
 }
 
 #[test]
-fn a_call_in_a_session_sees_and_changes_what_its_project_lets_it() {
+fn session_calls_read_and_change_what_the_project_allows() {
     let project = tempfile::tempdir().unwrap();
     std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     std::fs::write(project.path().join("there"), "here\n").unwrap();
@@ -138,7 +138,7 @@ fn a_call_in_a_session_sees_and_changes_what_its_project_lets_it() {
 }
 
 #[test]
-fn an_artifact_that_makes_a_sandbox_inside_has_sessions_and_the_project() {
+fn artifact_with_a_nested_sandbox_has_sessions_and_project() {
     let found = std::env::var("PATH").unwrap_or_default();
     if !std::env::split_paths(&found).any(|directory| directory.join("bwrap").is_file()) {
         let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");

@@ -20,17 +20,17 @@ fn names(client: &mut common::Client) -> Vec<String> {
 }
 
 #[test]
-fn a_directory_that_is_dropped_in_is_used_by_the_next_call_and_clients_are_told() {
+fn new_artifact_is_used_by_the_next_call_and_notified() {
     let home = Home::new();
     let registry = home.registry();
     let mut client = home.client(json!({}));
     assert_eq!(names(&mut client), ["node", "python", "shell"]);
     artifact(&registry, "mine", SHELL);
-    // At once, whether or not the kernel has told of it yet.
+    // At once, whether or not inotify has reported it yet.
     assert_eq!(text(&client.run("mine", "echo works")), "works\n");
     client.find("list_changed", is_changed);
     assert_eq!(names(&mut client), ["mine", "node", "python", "shell"]);
-    // Without a call that asks for it.
+    // Without a call that names it.
     artifact(&registry, "other", SHELL);
     client.find("list_changed", is_changed);
     assert!(names(&mut client).contains(&"other".to_owned()));
@@ -50,15 +50,15 @@ fn a_registry_that_did_not_exist_is_noticed() {
 }
 
 #[test]
-fn what_is_still_being_copied_is_told_and_used_when_it_is_whole() {
+fn artifact_being_copied_is_used_once_it_is_complete() {
     let home = Home::new();
     let registry = home.registry();
     let mut client = home.client(json!({}));
     std::fs::create_dir(registry.join("slow")).unwrap();
     std::fs::write(registry.join("slow/metadata.json"), "{\"na").unwrap();
     let id = client.begin("slow", "echo x");
-    let told = client.answer(id);
-    assert!(told["error"]["message"].as_str().unwrap().contains("`slow` is unavailable"), "{told}");
+    let reported = client.answer(id);
+    assert!(reported["error"]["message"].as_str().unwrap().contains("`slow` is unavailable"), "{reported}");
     assert_eq!(text(&client.run("shell", "echo others work")), "others work\n");
     artifact(&registry, "slow", SHELL);
     assert_eq!(text(&client.run("slow", "echo whole")), "whole\n");
@@ -77,12 +77,12 @@ fn a_run_is_not_touched_by_what_changes_meanwhile() {
     std::fs::remove_file(registry.join("mine/bin/run")).unwrap();
     assert_eq!(text(&client.answer(id)["result"]), "begun\n");
     let id = client.begin("mine", "echo x");
-    let told = client.answer(id);
-    assert!(told["error"]["message"].as_str().unwrap().contains("bin/run: is not there"), "{told}");
+    let reported = client.answer(id);
+    assert!(reported["error"]["message"].as_str().unwrap().contains("bin/run: is not there"), "{reported}");
 }
 
 #[test]
-fn limits_that_change_hold_for_the_next_call() {
+fn changed_limits_apply_to_the_next_call() {
     let home = Home::new();
     home.configure("[environments.quick]\npreset = \"shell\"\n");
     let mut client = home.client(json!({}));
@@ -95,7 +95,7 @@ fn limits_that_change_hold_for_the_next_call() {
 }
 
 #[test]
-fn definitions_that_cannot_be_relied_upon_change_nothing() {
+fn invalid_definitions_leave_the_previous_ones_in_force() {
     let home = Home::new();
     home.configure("[environments.mine]\npreset = \"shell\"\n");
     let mut client = home.client(json!({}));
@@ -108,7 +108,7 @@ fn definitions_that_cannot_be_relied_upon_change_nothing() {
 }
 
 #[test]
-fn a_stateless_client_hears_of_changes_on_its_subscription() {
+fn stateless_client_is_notified_on_its_subscription() {
     let home = Home::new();
     let registry = home.registry();
     let mut client = home.silent(json!({}));
@@ -117,12 +117,12 @@ fn a_stateless_client_hears_of_changes_on_its_subscription() {
     let is_acknowledged = |message: &Value| message["method"] == "notifications/subscriptions/acknowledged";
     client.find("the acknowledgement", is_acknowledged);
     artifact(&registry, "mine", SHELL);
-    let told = client.find("list_changed", is_changed);
-    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{told}");
+    let reported = client.find("list_changed", is_changed);
+    assert_eq!(reported["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{reported}");
 }
 
 #[test]
-fn sighup_and_the_command_have_the_definitions_read_again() {
+fn sighup_and_the_reload_command_reload_definitions() {
     let home = Home::new();
     let registry = home.registry();
     let client = home.client(json!({}));
@@ -150,10 +150,10 @@ fn sighup_and_the_command_have_the_definitions_read_again() {
 }
 
 #[test]
-fn many_calls_of_what_is_not_there_hold_nobody_up() {
+fn many_calls_of_unknown_environments_do_not_block_others() {
     let home = Home::new();
     let registry = home.registry();
-    // Enough that reading them takes a while.
+    // Enough definitions that reading them takes a while.
     for index in 0..50 {
         artifact(&registry, &format!("one{index}"), SHELL);
     }
@@ -167,7 +167,7 @@ fn many_calls_of_what_is_not_there_hold_nobody_up() {
         assert_eq!(client.answer(id)["error"]["code"], -32602);
     }
     assert!(waited < std::time::Duration::from_secs(3), "{waited:?}");
-    // What is there a moment later is found, also by many at once.
+    // An environment that is defined a moment later is found, also by many calls at once.
     artifact(&registry, "late", SHELL);
     let asked: Vec<u64> = (0..20).map(|_| client.begin("late", "echo late")).collect();
     for id in asked {

@@ -1,4 +1,4 @@
-//! Sessions through the protocol: state stays, belongs to its environment and its client, and what is lost is told.
+//! Sessions through the protocol: state persists, belongs to its environment and its client, and its loss is reported.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn call(client: &mut Client, env: &str, session: &str, code: &str) -> Value {
 }
 
 #[test]
-fn state_stays_in_each_language_and_belongs_to_one_environment() {
+fn state_persists_in_each_language_within_one_environment() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     for (env, first, second) in [
@@ -37,12 +37,12 @@ fn state_stays_in_each_language_and_belongs_to_one_environment() {
     let other = call(&mut client, "shell", "python", "echo x");
     assert_eq!(other["isError"], true, "{other}");
     assert!(text(&other).contains("belongs to environment 'python'"), "{other}");
-    // What runs without a session sees nothing of one.
+    // A call without a session sees nothing of one.
     assert!(text(&client.run("python", "print('x' in globals())")).starts_with("False"));
 }
 
 #[test]
-fn a_name_of_the_servers_making_is_told_and_good_for_the_next_call() {
+fn server_given_name_is_reported_and_valid_for_the_next_call() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let begun = call(&mut client, "python", "new", "x = 1");
@@ -54,7 +54,7 @@ fn a_name_of_the_servers_making_is_told_and_good_for_the_next_call() {
 }
 
 #[test]
-fn a_timeout_says_whether_the_state_is_kept_and_the_next_answer_is_its_own() {
+fn timeout_reports_whether_state_is_kept() {
     let home = Home::new();
     home.configure("[environments.quick]\npreset = \"python\"\ntimeout_seconds = 1\n");
     let mut client = home.client(json!({}));
@@ -73,7 +73,7 @@ fn a_timeout_says_whether_the_state_is_kept_and_the_next_answer_is_its_own() {
 }
 
 #[test]
-fn a_cancelled_call_is_not_answered_and_its_session_goes_on() {
+fn cancelled_call_is_not_answered_and_its_session_continues() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     call(&mut client, "python", "s", "x = 7");
@@ -87,7 +87,7 @@ fn a_cancelled_call_is_not_answered_and_its_session_goes_on() {
 }
 
 #[test]
-fn an_interpreter_that_dies_is_told_and_the_next_call_begins_anew() {
+fn interpreter_death_is_reported_and_the_next_call_begins_anew() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     call(&mut client, "python", "s", "x = 1");
@@ -100,7 +100,7 @@ fn an_interpreter_that_dies_is_told_and_the_next_call_begins_anew() {
     assert_eq!(next["structuredContent"]["session"]["fresh"], true);
 }
 
-/// An environment whose profile lets its code reach the hosts that the page's example names.
+/// An environment whose profile allows the hosts of the documentation's example.
 fn with_hosts(home: &Home) {
     let page = include_str!("../../../docs/environments.md");
     let example = |kind: &str| {
@@ -114,7 +114,7 @@ fn with_hosts(home: &Home) {
 }
 
 #[test]
-fn a_call_is_told_what_the_gateway_refused_it_with_a_session_and_without() {
+fn gateway_refusals_are_reported_with_and_without_a_session() {
     let home = Home::new();
     with_hosts(&home);
     let mut client = home.client(json!({}));
@@ -132,13 +132,13 @@ fn a_call_is_told_what_the_gateway_refused_it_with_a_session_and_without() {
     assert_eq!(refused(&without), ["connect 203.0.113.1:443"], "{without}");
     assert_eq!(without["structuredContent"]["network"]["refused"], 1, "{without}");
     for host in ["203.0.113.1", "203.0.113.2"] {
-        let told = call(&mut client, "reader", "s", &knock(host));
-        assert!(text(&told).starts_with("reset\n"), "{told}");
-        assert_eq!(refused(&told), [format!("connect {host}:443")], "{told}");
-        assert!(told["structuredContent"].get("network").is_none_or(Value::is_null), "{told}");
+        let reported = call(&mut client, "reader", "s", &knock(host));
+        assert!(text(&reported).starts_with("reset\n"), "{reported}");
+        assert_eq!(refused(&reported), [format!("connect {host}:443")], "{reported}");
+        assert!(reported["structuredContent"].get("network").is_none_or(Value::is_null), "{reported}");
         assert!(refused(&call(&mut client, "reader", "s", "print('here')")).is_empty());
     }
-    // The name that is allowed has an address in there.
+    // The allowed name resolves inside the sandbox.
     let allowed = call(&mut client, "reader", "s", "import socket; print(socket.gethostbyname('pypi.org'))");
     assert!(text(&allowed).starts_with("198.") && refused(&allowed).is_empty(), "{allowed}");
     let last = call(&mut client, "reader", "s", &format!("{}\nimport os; os._exit(3)", knock("203.0.113.3")));
@@ -147,12 +147,12 @@ fn a_call_is_told_what_the_gateway_refused_it_with_a_session_and_without() {
 }
 
 #[test]
-fn files_of_a_session_come_back_when_they_are_written() {
+fn files_of_a_session_are_returned_when_written() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let first = call(&mut client, "python", "s", "open('output/a.json', 'w').write('{}')");
     assert_eq!(first["structuredContent"]["artifacts"], json!(["a.json"]), "{first}");
-    // At once: the clock of files may stand where it stood.
+    // At once, so that the file clock may not have advanced.
     let unchanged = call(&mut client, "python", "s", "print(1)");
     assert_eq!(unchanged["structuredContent"]["artifacts"], json!([]), "{unchanged}");
     let changed = call(&mut client, "python", "s", "open('output/a.json', 'w').write('{}')");
@@ -168,9 +168,9 @@ fn an_artifact_without_a_session_program_says_so() {
     let home = Home::new();
     artifact(&home.registry(), "mine", "#!/bin/sh\nexec sh -s\n");
     let mut client = home.client(json!({}));
-    let told = call(&mut client, "mine", "s", "echo x");
-    assert_eq!(told["isError"], true);
-    assert!(text(&told).contains("it has no bin/session-run"), "{told}");
+    let reported = call(&mut client, "mine", "s", "echo x");
+    assert_eq!(reported["isError"], true);
+    assert!(text(&reported).contains("it has no bin/session-run"), "{reported}");
 }
 
 fn tool(client: &mut Client, name: &str, arguments: Value) -> Value {
@@ -197,20 +197,20 @@ fn a_client_sees_and_ends_its_own_sessions() {
     let running = ask(&mut client, "python", "a", "import time\nprint('begun', flush=True)\ntime.sleep(60)");
     std::thread::sleep(std::time::Duration::from_millis(500));
     let all = listed(&mut client);
-    let told: Vec<_> = all
+    let reported: Vec<_> = all
         .as_array()
         .unwrap()
         .iter()
         .map(|one| (one["name"].as_str().unwrap(), one["env"].as_str().unwrap(), one["calls"].as_u64().unwrap()))
         .collect();
-    assert_eq!(told, [("a", "python", 1), ("b", "shell", 2)]);
+    assert_eq!(reported, [("a", "python", 1), ("b", "shell", 2)]);
     assert!(all[0]["idle_seconds"].is_null() && all[1]["idle_seconds"].as_f64().unwrap() < 60.0, "{all}");
     assert!(
         all.as_array().unwrap().iter().all(|one| (3000.0..=3600.0).contains(&one["left_seconds"].as_f64().unwrap()))
     );
     let one = tool(&mut client, "list_sessions", json!({ "session": "b" }));
     assert_eq!(one["structuredContent"]["sessions"].as_array().map(Vec::len), Some(1));
-    // One that is ended takes its call along, and the next one by its name begins anew.
+    // Ending a session ends its call, and the next call by its name begins anew.
     assert_eq!(tool(&mut client, "end_session", json!({ "session": "a" }))["isError"], false);
     let ended = client.answer(running)["result"].clone();
     assert!(text(&ended).contains("begun") && text(&ended).contains("its owner ended it"), "{ended}");
@@ -240,12 +240,12 @@ fn sessions_have_bounds_that_a_reload_changes() {
     let second = call(&mut client, "shell", "b", "x=1");
     assert_eq!(second["isError"], false, "{second}");
     assert!(text(&call(&mut client, "shell", "c", "x=1")).contains("there are 2 sessions already"));
-    // Without a call they end, and that is told once.
+    // Idle sessions end, and that is reported once.
     common::until("both to be idle for too long", || {
         tool(&mut client, "list_sessions", json!({}))["structuredContent"]["sessions"] == json!([])
     });
-    let told = call(&mut client, "shell", "a", "echo ${x-none}");
-    assert!(text(&told).contains("session 'a' is over: it was not used for longer than it may be"), "{told}");
+    let reported = call(&mut client, "shell", "a", "echo ${x-none}");
+    assert!(text(&reported).contains("session 'a' is over: it was not used for longer than it may be"), "{reported}");
     assert!(text(&call(&mut client, "shell", "a", "echo ${x-none}")).starts_with("none\n"));
 }
 
@@ -259,15 +259,15 @@ fn a_session_that_is_used_is_not_idle() {
         std::thread::sleep(std::time::Duration::from_millis(1200));
         assert_eq!(text(&call(&mut client, "shell", "s", "echo $x")), "1\n");
     }
-    // Nor is one whose call takes longer than that.
+    // A session is not idle while a call takes longer than the timeout.
     assert_eq!(text(&call(&mut client, "shell", "s", "sleep 3; echo $x")), "1\n");
 }
 
 #[test]
-fn as_many_sessions_as_may_be_have_room() {
+fn maximum_number_of_sessions_fits_the_descriptor_limit() {
     let home = Home::new();
     let server = home.program(&json!({}));
-    // What shells give by default, and less.
+    // The usual soft limit of shells, and a lower one.
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -Sn 200 && exec \"$0\" \"$@\""]).arg(server.get_program()).args(server.get_args());
     shell.env_clear().envs(server.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(home.path());
@@ -286,7 +286,7 @@ fn as_many_sessions_as_may_be_have_room() {
 }
 
 #[test]
-fn a_call_tells_what_its_session_changed_in_a_project_that_is_copied_on_write() {
+fn call_reports_changes_in_a_copy_on_write_project() {
     let home = Home::new();
     let project = home.path().join("project");
     std::fs::create_dir(&project).unwrap();
@@ -313,12 +313,12 @@ fn a_call_tells_what_its_session_changed_in_a_project_that_is_copied_on_write() 
         "{second}"
     );
     assert_eq!(second["structuredContent"]["changes_omitted"], 0);
-    // Many are listed up to a bound, and none is hidden from the count.
+    // Many changes are listed up to a bound, and all are counted.
     let many = call(&mut client, "work", "s", "for i in range(3000): open(f'/project/{i:05}', 'w').close()");
     let changes = &many["structuredContent"];
     let listed = changes["changes"].as_array().unwrap().len() as u64;
     assert!(listed < 3002 && listed + changes["changes_omitted"].as_u64().unwrap() == 3002, "{listed}");
-    // A directory that forbids its owner to look is in the list, and stays as it is.
+    // A directory that its owner cannot read is listed, and unchanged.
     let closed = call(&mut client, "work", "t", "import os; os.mkdir('/project/d'); os.chmod('/project/d', 0)");
     assert_eq!(closed["structuredContent"]["changes"][0]["path"], at("d"), "{closed}");
     let mode = call(&mut client, "work", "t", "print(oct(os.stat('/project/d').st_mode & 0o777))");

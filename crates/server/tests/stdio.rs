@@ -1,4 +1,4 @@
-//! The server over standard input and output, spoken to line by line.
+//! The server over standard input and output, with hand-written lines.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Client, Home, artifact, meta, running, text, until};
 use serde_json::{Value, json};
 
 #[test]
-fn code_runs_and_its_outcome_comes_back_as_text_and_data() {
+fn code_runs_and_its_outcome_is_text_and_data() {
     let home = Home::new();
     let mut client = home.silent(json!({}));
     let hello = client.introduce("2025-11-25");
@@ -28,7 +28,7 @@ fn code_runs_and_its_outcome_comes_back_as_text_and_data() {
 }
 
 #[test]
-fn the_tool_names_the_environments_and_refuses_others_with_their_names() {
+fn tool_lists_environments_and_refuses_unknown_ones() {
     let home = Home::new();
     artifact(&home.registry(), "mine", "#!/bin/sh\nexec sh -s\n");
     let mut client = home.client(json!({}));
@@ -68,7 +68,7 @@ fn a_stateless_client_needs_no_introduction() {
 }
 
 #[test]
-fn files_of_the_output_directory_come_back_and_no_link_is_followed() {
+fn output_files_are_returned_and_links_not_followed() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let code = "cd output; printf '\\211PNG\\r\\n\\032\\nrest' > a.png; printf '{\"k\": 1}' > b.json; head -c 9 /dev/zero > c.bin
@@ -79,8 +79,11 @@ fn files_of_the_output_directory_come_back_and_no_link_is_followed() {
     assert_eq!(kinds, ["text", "image", "resource", "resource_link", "resource", "text"], "{result}");
     assert_eq!(blocks[1]["mimeType"], "image/png");
     assert_eq!(blocks[2]["resource"]["text"], "{\"k\": 1}");
-    let told = blocks[5]["text"].as_str().unwrap();
-    assert!(told.contains("d: it is a symbolic link") && told.contains("e: it is no regular file"), "{told}");
+    let reported = blocks[5]["text"].as_str().unwrap();
+    assert!(
+        reported.contains("d: it is a symbolic link") && reported.contains("e: it is no regular file"),
+        "{reported}"
+    );
     assert!(!result.to_string().contains("root:x:"), "{result}");
     assert_eq!(result["structuredContent"]["artifacts"], json!(["a.png", "b.json", "c.bin", "f.json"]));
     let read = client.call("resources/read", json!({ "uri": blocks[3]["uri"] }));
@@ -90,7 +93,7 @@ fn files_of_the_output_directory_come_back_and_no_link_is_followed() {
 }
 
 #[test]
-fn output_is_told_while_it_comes() {
+fn output_is_reported_as_progress() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let arguments = json!({ "env": "shell", "code": "echo first; sleep 0.4; echo second" });
@@ -105,10 +108,10 @@ fn output_is_told_while_it_comes() {
     assert_eq!(text(&client.answer(id)["result"]), "first\nsecond\n");
 }
 
-/// How many processes run with this word in their command line. It is one that no other test uses.
+/// How many processes have this word in their command line. No other test uses the word.
 
 #[test]
-fn a_cancelled_call_ends_with_everything_that_it_started() {
+fn cancelled_call_ends_with_its_process_tree() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let id = client.begin("shell", "sleep 7731.5 & sleep 7731.5");
@@ -120,7 +123,7 @@ fn a_cancelled_call_ends_with_everything_that_it_started() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_runs_along() {
+fn runs_end_when_their_client_goes() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     client.begin("shell", "sleep 7732.5 & sleep 7732.5");
@@ -132,10 +135,10 @@ fn a_client_that_goes_takes_its_runs_along() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_and_the_server_stays() {
+fn invalid_requests_are_errors_and_the_server_survives() {
     let home = Home::new();
     let mut client = home.client(json!({}));
-    for (arguments, told) in [
+    for (arguments, reported) in [
         (json!({ "code": "x" }), "`env` is missing"),
         (json!({ "env": "shell" }), "`code` is missing"),
         (json!({ "env": 3, "code": "x" }), "`env` is no text"),
@@ -145,7 +148,7 @@ fn what_makes_no_sense_is_told_and_the_server_stays() {
     ] {
         let answer = client.call("tools/call", json!({ "name": "run", "arguments": arguments }));
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(told), "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(reported), "{answer}");
     }
     let answer = client.call("tools/call", json!({ "name": "rm", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -155,7 +158,7 @@ fn what_makes_no_sense_is_told_and_the_server_stays() {
 }
 
 #[test]
-fn sixty_four_megabytes_of_code_are_refused_to_the_call_that_sent_them() {
+fn sixty_four_megabytes_of_code_are_refused() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let long = "#".repeat(64 << 20);
@@ -164,7 +167,7 @@ fn sixty_four_megabytes_of_code_are_refused_to_the_call_that_sent_them() {
     let refused = client.answer(id);
     assert!(refused["error"]["message"].as_str().unwrap().contains("67108864 bytes"), "{refused}");
     assert_eq!(text(&client.answer(after)["result"]), "after\n");
-    // What is no argument for its length goes in another way.
+    // Code that is too long for an argument is passed in another way.
     let code = format!("{}print('long')", "#\n".repeat(1 << 20));
     assert_eq!(text(&client.run("python", &code)), "long\n");
     let code = format!("{}echo long", "#\n".repeat(1 << 17));
@@ -172,7 +175,7 @@ fn sixty_four_megabytes_of_code_are_refused_to_the_call_that_sent_them() {
 }
 
 #[test]
-fn each_answer_goes_to_its_own_call() {
+fn each_answer_reaches_its_own_call() {
     let home = Home::new();
     let mut client = home.client(json!({ "max_runs": 3 }));
     let asked: Vec<(u64, usize)> =
@@ -183,14 +186,14 @@ fn each_answer_goes_to_its_own_call() {
 }
 
 #[test]
-fn too_many_calls_are_told_to_come_again() {
+fn excess_calls_are_refused_as_busy() {
     let home = Home::new();
     let mut client = home.client(json!({ "max_runs": 1, "max_queue": 1 }));
     let first = client.begin("shell", "sleep 1; echo first");
     let second = client.begin("shell", "echo second");
     let mut third = client.begin("shell", "echo third");
     let mut answer = client.answer(third)["result"].clone();
-    // The second may not have been in the queue yet, and then the third was: another one finds it full.
+    // The second may not have been queued yet, in which case the third was; a further one finds the queue full.
     if answer["isError"] == false {
         third = second;
         answer = client.answer(third)["result"].clone();
@@ -203,21 +206,21 @@ fn too_many_calls_are_told_to_come_again() {
 }
 
 #[test]
-fn one_bad_definition_is_unavailable_and_the_others_work() {
+fn invalid_definition_is_unavailable_and_the_others_work() {
     let home = Home::new();
     home.configure("[environments.good]\npreset = \"shell\"\n[environments.bad]\npreset = \"cobol\"\n");
     let mut client = home.client(json!({}));
     assert_eq!(text(&client.run("good", "echo works")), "works\n");
     let id = client.begin("bad", "x");
-    let told = client.answer(id);
-    let message = told["error"]["message"].as_str().unwrap();
-    assert!(message.contains("`bad` is unavailable") && message.contains("cobol"), "{told}");
+    let reported = client.answer(id);
+    let message = reported["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`bad` is unavailable") && message.contains("cobol"), "{reported}");
     let (_, said) = client.leave();
     assert!(said.contains("the environment bad") && said.contains("cobol"), "{said}");
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_as_a_whole_starts_nothing() {
+fn unreadable_configuration_prevents_the_start() {
     let home = Home::new();
     home.configure("[environments.a\n");
     let output = home.program(&json!({})).output().unwrap();
@@ -239,7 +242,7 @@ fn code_and_output_are_never_logged() {
 }
 
 #[test]
-fn what_is_not_offered_is_not_there_and_what_is_offered_tells_every_environment() {
+fn list_environments_is_offered_only_by_option() {
     let home = Home::new();
     home.configure(
         "[environments.bad]\nimage = \"x\"\nbackend = \"jail\"\n[environments.py]\npreset = \"python\"\ndescription = \"with care\"\n",
@@ -263,7 +266,7 @@ fn what_is_not_offered_is_not_there_and_what_is_offered_tells_every_environment(
 }
 
 #[test]
-fn the_project_is_shown_read_only_or_as_a_copy_and_variables_by_name_alone() {
+fn project_is_read_only_or_copy_on_write() {
     let home = Home::new();
     let project = home.path().join("work");
     std::fs::create_dir(&project).unwrap();
@@ -277,10 +280,10 @@ fn the_project_is_shown_read_only_or_as_a_copy_and_variables_by_name_alone() {
         command.env("SEEN", "seen").env("HIDDEN", "hidden");
         let mut client = Client::start(command);
         client.introduce("2025-11-25");
-        let told = if access == "ro" { "read-only" } else { "whose changes go with the run" };
+        let reported = if access == "ro" { "read-only" } else { "whose changes go with the run" };
         let tools = client.call("tools/list", json!({}));
         let described = tools["result"]["tools"][0]["description"].as_str().unwrap();
-        assert!(described.contains(&format!("project is at /project, {told}. ")), "{described}");
+        assert!(described.contains(&format!("project is at /project, {reported}. ")), "{described}");
         let result = client.run("shell", code);
         assert_eq!(result["structuredContent"]["stdout"], format!("{expected}seen none\n"), "{result}");
         assert_eq!(std::fs::read_to_string(project.join("note")).unwrap(), "of the host\n");
@@ -291,7 +294,7 @@ fn the_project_is_shown_read_only_or_as_a_copy_and_variables_by_name_alone() {
 }
 
 #[test]
-fn a_reference_is_built_when_it_is_first_used_and_that_is_told() {
+fn flake_is_built_on_first_use_and_reported() {
     let home = Home::new();
     let built = artifact(home.path(), "flaky", "#!/bin/sh\nexec sh -s\n");
     let bin = home.path().join("bin");
@@ -311,9 +314,12 @@ fn a_reference_is_built_when_it_is_first_used_and_that_is_told() {
     let arguments = json!({ "env": "flaky", "code": "echo from the flake" });
     let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": 1 } });
     let first = client.ask("tools/call", params.clone());
-    let told = client.find("progress", |message| message["method"] == "notifications/progress");
-    assert!(told["params"]["message"].as_str().unwrap().starts_with("building the environment flaky"), "{told}");
-    // One more while it is built: it is built for both. Who comes first has it built and is told, so this one comes later.
+    let reported = client.find("progress", |message| message["method"] == "notifications/progress");
+    assert!(
+        reported["params"]["message"].as_str().unwrap().starts_with("building the environment flaky"),
+        "{reported}"
+    );
+    // A second call during the build shares it. Only the call that starts the build reports it, so this one comes later.
     let second = client.begin("flaky", "echo second");
     assert_eq!(text_of(&client.answer(first)), "from the flake\n");
     assert_eq!(text_of(&client.answer(second)), "second\n");
@@ -325,7 +331,7 @@ fn text_of(answer: &Value) -> &str {
 }
 
 #[test]
-fn output_beyond_the_bound_is_cut_in_text_and_data_and_linked_to() {
+fn output_beyond_the_bound_is_truncated_and_linked() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     let result = client.run("shell", "head -c 3000000 /dev/zero | tr '\\0' x; echo because >&2; exit 3");
@@ -338,7 +344,7 @@ fn output_beyond_the_bound_is_cut_in_text_and_data_and_linked_to() {
     assert!(data["truncated"]["note"].as_str().unwrap().contains(link["uri"].as_str().unwrap()));
     let read = client.call("resources/read", json!({ "uri": link["uri"] }));
     assert_eq!(read["result"]["contents"][0]["text"].as_str().map(str::len), Some(3_000_000));
-    // A call that prints little is answered with little.
+    // A call that prints little has a small result.
     let small = client.run("shell", "echo x");
     for (field, said) in small["structuredContent"]["enforcement"].as_object().unwrap() {
         assert_eq!(said.get("reason").is_none(), said["strength"] == "full", "{field}: {said}");
@@ -347,28 +353,31 @@ fn output_beyond_the_bound_is_cut_in_text_and_data_and_linked_to() {
 }
 
 #[test]
-fn a_line_that_is_no_message_is_answered_and_the_server_stays() {
+fn malformed_line_is_answered_and_the_server_survives() {
     let home = Home::new();
     let mut client = home.client(json!({}));
     client.line(b"{\"jsonrpc\": \"2.0\", \"id\": 3, \"method\": ");
-    let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
-    assert_eq!(told["error"]["code"], -32700, "{told}");
-    // Half of a surrogate pair in code: the call that sent it is told.
+    let reported = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
+    assert_eq!(reported["error"]["code"], -32700, "{reported}");
+    // An unpaired surrogate in code: the error reaches the call that sent it.
     client.line(br#"{"jsonrpc":"2.0","id":4001,"method":"tools/call","params":{"name":"run","arguments":{"env":"shell","code":"\ud83d"}}}"#);
-    let told = client.answer(4001);
+    let reported = client.answer(4001);
     assert!(
-        told["error"]["code"] == -32700
-            && told["error"]["message"].as_str().unwrap().contains("half of a surrogate pair"),
-        "{told}"
+        reported["error"]["code"] == -32700
+            && reported["error"]["message"].as_str().unwrap().contains("half of a surrogate pair"),
+        "{reported}"
     );
     client.line(&[b'x'; 98 << 20]);
-    let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
-    assert!(told["error"]["message"].as_str().unwrap().contains("the line has more than 101711872 bytes"), "{told}");
+    let reported = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
+    assert!(
+        reported["error"]["message"].as_str().unwrap().contains("the line has more than 101711872 bytes"),
+        "{reported}"
+    );
     assert_eq!(text(&client.run("shell", "echo stays")), "stays\n");
 }
 
 #[test]
-fn an_image_runs_code_and_keeps_nothing_of_it() {
+fn image_environment_runs_code_and_keeps_no_state() {
     let home = Home::new();
     let image = home.path().join("image");
     for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
@@ -406,14 +415,14 @@ fn an_image_runs_code_and_keeps_nothing_of_it() {
         assert_eq!(refused["isError"], true, "{refused}");
         assert!(text(&refused).contains("keeps no state between calls"), "{refused}");
     }
-    // The twin: a session of the host's own shell.
+    // The positive control: a session of the host's own shell.
     let arguments = json!({ "env": "shell", "code": "echo kept", "session": "s" });
     let kept = client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone();
     assert_eq!(kept["isError"], false, "{kept}");
 }
 
 #[test]
-fn a_venv_on_path_that_leads_elsewhere_shows_nothing_to_a_client() {
+fn venv_on_path_that_links_elsewhere_exposes_nothing() {
     use std::os::unix::fs::symlink;
     let home = Home::new();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -433,14 +442,14 @@ fn a_venv_on_path_that_leads_elsewhere_shows_nothing_to_a_client() {
         format!("{}{}", venv.display(), key.display()),
         key.to_str().unwrap()
     );
-    // The allowed twin: a venv brings its packages.
+    // The positive control: a venv has its packages.
     let made = std::process::Command::new("/usr/bin/python3").args(["-m", "venv", "--without-pip"]).arg(&venv).output();
     assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
     let libraries = std::fs::read_dir(venv.join("lib")).unwrap().flatten().next().unwrap().path();
     std::fs::write(libraries.join("site-packages/brought.py"), "VALUE = 'brought'\n").unwrap();
     let mut client = start();
     assert_eq!(text(&client.run("python", &code)), "refused\nrefused\nbrought\n");
-    // It was prepared, and the directory is replaced by a link to the root then; and before the server starts.
+    // The directory is replaced by a link to the root after it was prepared, and before the server starts.
     std::fs::remove_dir_all(&venv).unwrap();
     symlink("/", &venv).unwrap();
     assert_eq!(text(&client.run("python", &code)), "refused\nrefused\nwithout\n");
@@ -449,7 +458,7 @@ fn a_venv_on_path_that_leads_elsewhere_shows_nothing_to_a_client() {
 }
 
 #[test]
-fn a_model_gets_descriptions_without_what_steers_and_no_more_than_a_bound() {
+fn descriptions_are_bounded_and_without_control_text() {
     let home = Home::new();
     let registry = home.registry();
     let run = "#!/bin/sh\nexec sh -s\n";
@@ -474,9 +483,9 @@ fn a_model_gets_descriptions_without_what_steers_and_no_more_than_a_bound() {
     assert_eq!(of("plain"), "it’s “é” – …");
 }
 
-/// What a client is told to do is what an operator can write into the definition, and no option of the command.
+/// Hints name keys that an operator can write into the definition, and no options of the command.
 #[test]
-fn hints_name_keys_of_the_definition_and_the_list_says_what_a_call_would() {
+fn hints_name_definition_keys_in_calls_and_in_the_list() {
     let home = Home::new();
     home.configure(
         "[environments.named]\nimage = \"alpine:3\"\n\
@@ -519,7 +528,7 @@ fn hints_name_keys_of_the_definition_and_the_list_says_what_a_call_would() {
     assert!(said.contains("in [environments.named] of the configuration: use backend = \"docker\""), "{said}");
 }
 
-/// What the tool's description promises holds in environments made of profiles as well.
+/// The tool's description is true of environments made of profiles as well.
 #[test]
 fn files_of_a_profiles_environment_come_back_too() {
     let evaluator = std::path::Path::new(env!("CARGO_BIN_EXE_cofferdam-serve")).with_file_name("cofferdam-compile");

@@ -13,7 +13,7 @@ use clap::ArgMatches;
 pub use cofferdam_config::environments::nix::Building;
 use cofferdam_config::environments::nix::{Builder, NixError, cache_directory};
 use cofferdam_config::environments::{
-    self, Environment, Environments, Found, Kind, Project, Rank, Recipe, Surroundings, Unbuilt, recipe,
+    self, BuildError, Environment, EnvironmentSpec, Environments, Found, Kind, Project, Rank, Surroundings, spec,
 };
 use cofferdam_engine::Engine;
 use cofferdam_policy::text;
@@ -32,7 +32,7 @@ pub struct Resolved {
     /// Its name, or the path that the call gives.
     pub name: String,
     /// What it sets.
-    pub recipe: Recipe,
+    pub recipe: EnvironmentSpec,
     /// The directory that it shows.
     pub project: Option<Project>,
     /// The policy of its profile.
@@ -93,8 +93,8 @@ pub fn resolve_found(
     let (environment, built) = built(environment, caller, building, quiet)?;
     let project = with_shell(project, caller, building, quiet)?;
     let configuration = matches.get_one::<String>("config").map(String::as_str);
-    let recipe = recipe(&environment, built.as_deref())
-        .map_err(|reason| unusable(name, &environment, &reason, configuration))?;
+    let recipe =
+        spec(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     let base = match &environment.kind {
         Kind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
         _ => None,
@@ -164,7 +164,8 @@ pub fn built(
             print_note(&format!("building the environment `{name}` from {reference}, once"), None);
         }
     };
-    environments::ready(environment, &builder(caller), &surroundings(caller), building, begins).map_err(unbuilt)
+    environments::build_environment(environment, &builder(caller), &surroundings(caller), building, begins)
+        .map_err(unbuilt)
 }
 
 /// The project with the development shell of its flake, where that is used.
@@ -182,7 +183,8 @@ pub fn with_shell(
             print_note(&format!("building the development shell of {path}, once"), None);
         }
     };
-    environments::developed(project, &builder(caller), &surroundings(caller), building, begins).map_err(unbuilt)
+    environments::build_project_shell(project, &builder(caller), &surroundings(caller), building, begins)
+        .map_err(unbuilt)
 }
 
 /// The builder of flake references for this caller.
@@ -191,9 +193,9 @@ pub fn builder(caller: &Caller) -> Builder {
     Builder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
 }
 
-fn unbuilt(error: Unbuilt) -> Refusal {
+fn unbuilt(error: BuildError) -> Refusal {
     match error {
-        Unbuilt::Nix(error) => nix_refusal(&error),
+        BuildError::Nix(error) => nix_refusal(&error),
         other => Refusal::new("environment", other.to_string()).split_hint(),
     }
 }

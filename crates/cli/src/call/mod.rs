@@ -18,7 +18,7 @@ pub mod profile;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::Tree;
-use cofferdam_config::environments::{Passing, deny_dot_names, deny_moved, dress, eval_base};
+use cofferdam_config::environments::{CodeInput, deny_dot_names, deny_moved, apply, eval_base};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Backend, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
@@ -94,7 +94,7 @@ pub fn from_base(
     let network_named = is_given(matches, "network");
     if let Some(environment) = environment {
         let variable = |name: &str| caller.variable(name).map(str::to_owned);
-        dress(&mut base, &environment.recipe, environment.project.as_ref(), &caller.homes, variable);
+        apply(&mut base, &environment.recipe, environment.project.as_ref(), &caller.homes, variable);
     }
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false };
@@ -225,13 +225,13 @@ fn apply_code(
 ) -> Result<(), Refusal> {
     let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
     let image_given = is_given(matches, "image");
-    match environment.map(|environment| (&environment.recipe, &environment.recipe.passing)) {
+    match environment.map(|environment| (&environment.recipe, &environment.recipe.code_input)) {
         // An image of the command line replaces the definition's root, and a root of the command line its image.
-        Some((_, Passing::Image(name))) if !is_given(matches, "root") => {
+        Some((_, CodeInput::Image(name))) if !is_given(matches, "root") => {
             preset::apply_in_image(policy, name, code, &arguments)
         }
-        Some((_, Passing::Preset(name))) if image_given => preset::apply_in_image(policy, name, code, &arguments),
-        Some((_, Passing::Preset(name) | Passing::Image(name))) => {
+        Some((_, CodeInput::Preset(name))) if image_given => preset::apply_in_image(policy, name, code, &arguments),
+        Some((_, CodeInput::Preset(name) | CodeInput::Image(name))) => {
             preset::apply(policy, caller, tree, name, code, &arguments)
         }
         Some((recipe, _)) => {

@@ -17,7 +17,7 @@ use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::overrides;
 use cofferdam_profiles::protocol::{Encoding, Format, Override, Wanted};
-use cofferdam_profiles::{Ask, CompileError, Compiler, Id, Store, StoreError, Stored};
+use cofferdam_profiles::{CompileError, CompileRequest, Compiler, Id, Store, StoreError, Stored};
 
 use super::policy_file::{Base, refused};
 use crate::caller::Caller;
@@ -86,9 +86,9 @@ impl Options {
     }
 
     /// The request to compile a file with these outputs.
-    pub fn ask(&self, file: &Path, outputs: Vec<Wanted>) -> Ask {
+    pub fn ask(&self, file: &Path, outputs: Vec<Wanted>) -> CompileRequest {
         let imports = self.imports.clone();
-        Ask { file: file.to_owned(), overrides: self.overrides.clone(), outputs, imports }
+        CompileRequest { file: file.to_owned(), overrides: self.overrides.clone(), outputs, imports }
     }
 
     /// Refuses options that would have no effect on a stored profile.

@@ -196,7 +196,7 @@ fn read_stored(store: &Store, id: &Id, stored: Stored) -> Result<Vec<u8>, Refusa
 
 /// Compiles all profiles, or reports all errors.
 fn compile_all(
-    asks: &[cofferdam_profiles::Ask],
+    asks: &[cofferdam_profiles::CompileRequest],
     options: &Options,
     caller: &Caller,
     engine: &Engine,

@@ -1,4 +1,4 @@
-//! Talks to the evaluator as its callers do: one request, the lines of its answer.
+//! Runs the evaluator as its callers do: one request, and the lines of its answer.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::Write as _;
@@ -20,12 +20,12 @@ pub fn examples() -> Vec<PathBuf> {
     found
 }
 
-/// Where the `nickel` command would look for the library.
+/// The directory where the `nickel` command would look for the library.
 pub fn library() -> PathBuf {
     std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ncl")).unwrap()
 }
 
-/// The wish for a format as JSON.
+/// The request for a format as JSON.
 pub fn json(format: Format) -> Wanted {
     Wanted { format, encoding: Encoding::Json }
 }
@@ -37,7 +37,7 @@ pub fn job(file: &Path, outputs: &[Format]) -> Job {
     Job { file, imports, overrides: Vec::new(), outputs: outputs.iter().copied().map(json).collect() }
 }
 
-/// What the evaluator answers to a text, line by line, and its exit code.
+/// The evaluator's answer to a text, line by line, and its exit code.
 pub fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cofferdam-compile"))
         .env_clear()
@@ -52,7 +52,7 @@ pub fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
     (lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), output.status.code())
 }
 
-/// The results of jobs whose directories are where they say.
+/// The results of jobs whose directories are at their own paths.
 #[track_caller]
 pub fn results(jobs: Vec<Job>) -> Vec<std::result::Result<Evaluated, Problem>> {
     let mut dirs: Vec<Dir> = Vec::new();

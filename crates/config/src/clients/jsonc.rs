@@ -1,7 +1,7 @@
-//! One entry of an object of objects, set or removed in a text of JSON that may have comments and trailing commas.
+//! Sets or removes one entry of an object of objects in a JSON text that may have comments and trailing commas.
 //!
-//! Everything else stays byte for byte. What comes out is read again, and must say what the old text said but for that one
-//! entry: an edit that would not is an error, and never a text. No I/O.
+//! The rest of the text is unchanged, byte for byte. The result is parsed again, and must have the content of the old text except
+//! for that entry; otherwise the edit is an error. No I/O.
 
 use serde::Serialize as _;
 use serde_json::{Map, Value};
@@ -10,32 +10,32 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
-    /// It is not readable.
+    /// It cannot be parsed.
     #[error("line {line}: {problem}")]
     Syntax {
-        /// From 1 on.
+        /// The line, from 1 on.
         line: usize,
-        /// What is wrong there.
+        /// The mistake.
         problem: String,
     },
-    /// Something else than an object stands where one has to be.
+    /// Another value is where an object is required.
     #[error("{what} is no object")]
     NoObject {
         /// `the file`, or the key.
         what: String,
     },
-    /// A key stands more than once, and who reads it may mean either.
+    /// A key occurs more than once, and readers may take either value.
     #[error("the key {key:?} stands twice")]
     Twice {
         /// The key.
         key: String,
     },
-    /// The edited text would say something else.
+    /// The edited text would have other content.
     #[error("it cannot be edited without changing what else it says")]
     Unsafe,
 }
 
-/// Deepest nesting that is read.
+/// Deepest nesting that is parsed.
 const DEEPEST: usize = 128;
 
 struct Member {
@@ -47,14 +47,14 @@ struct Member {
 struct Node {
     start: usize,
     end: usize,
-    /// Of an object: its members, and whether a comma follows the last.
+    /// The members of an object, and the position of a comma after the last.
     members: Option<(Vec<Member>, Option<usize>)>,
 }
 
 struct Scan<'t> {
     text: &'t str,
     at: usize,
-    /// The text with comments and trailing commas as spaces.
+    /// The text with comments and trailing commas replaced by spaces.
     plain: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Passes over spaces and comments.
+    /// Skips spaces and comments.
     fn space(&mut self) -> Result<(), EditError> {
         loop {
             let rest = &self.text[self.at..];
@@ -162,7 +162,7 @@ impl Scan<'_> {
         Ok((members, comma))
     }
 
-    /// Items with commas between them, up to the end; where a comma stands behind the last.
+    /// Parses items separated by commas, up to the end. Returns the position of a comma after the last.
     fn list(
         &mut self,
         end: u8,
@@ -194,7 +194,7 @@ impl Scan<'_> {
     }
 }
 
-/// The text as spans and as a value; an empty one is an empty object.
+/// Parses the text into spans and a value.
 fn read(text: &str) -> Result<(Node, Value), EditError> {
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let mut scan = Scan { text, at: start, plain: text.as_bytes().to_vec() };
@@ -222,32 +222,32 @@ fn find<'n>(node: &'n Node, key: &str) -> Result<Option<(usize, &'n Member)>, Ed
     Ok(first)
 }
 
-/// The spaces that the line of a place begins with.
+/// The indentation of the line of a position.
 fn indentation(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[start..at].trim_start_matches('\u{feff}');
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// What one level of the text is indented by.
+/// The indentation of one level.
 fn unit(text: &str, root: &Node) -> String {
     let first = root.members.as_ref().and_then(|(members, _)| members.first());
     let found = first.map(|member| indentation(text, member.start)).filter(|found| !found.is_empty());
     found.unwrap_or("  ").to_owned()
 }
 
-/// A member as text, its later lines indented by what its first has.
+/// A member as text, with its later lines indented like the first.
 fn member(key: &str, value: &Value, indent: &str, unit: &str) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-    // Writing to a vector cannot fail; what would be left is found unequal afterwards.
+    // Writing to a vector cannot fail; an incomplete text would be detected by the final check.
     value.serialize(&mut serializer).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).replace('\n', &format!("\n{indent}"));
     format!("{}: {text}", Value::from(key))
 }
 
-/// The text with a further member at the end of an object.
+/// The text with a member added at the end of an object.
 fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> String {
     let Some((members, comma)) = &object.members else { return text.to_owned() };
     let close = object.end - 1;
@@ -260,7 +260,7 @@ fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> 
         (Some(last), None) => format!("{},{}", &before[..last.value.end], &before[last.value.end..]),
         _ => before.to_owned(),
     };
-    // Where the last has a comma behind it, the new last has one.
+    // A trailing comma is kept.
     let comma = if comma.is_some() { "," } else { "" };
     out += &format!("\n{indent}{}{comma}", member(key, value, &indent, unit));
     let rest = &text[before.len()..close];
@@ -274,7 +274,7 @@ fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> 
 /// The text in which the object of `key` has this entry.
 ///
 /// # Errors
-/// The text is not readable, something else stands in the way, or the edit would change more.
+/// The text cannot be parsed, another value is where an object is required, or the edit would change more.
 pub fn with(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, EditError> {
     let text = if text.trim_start_matches('\u{feff}').trim().is_empty() { "{}\n" } else { text };
     let (root, old) = read(text)?;
@@ -303,7 +303,7 @@ pub fn with(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, 
     checked(new, &expected)
 }
 
-/// The text in which the object of `key` has no such entry; and no such object, where nothing is left in it.
+/// The text in which the object of `key` has no such entry. An object that becomes empty is removed as well.
 ///
 /// # Errors
 /// As [`with`].
@@ -319,7 +319,7 @@ pub fn removed(text: &str, key: &str, name: &str) -> Result<String, EditError> {
         group.remove(name);
     }
     let (root, _) = read(&new)?;
-    // A comment that is left in it is somebody's.
+    // An object with a comment is kept.
     if let Some((at, group)) = find(&root, key)?
         && new[group.value.start + 1..group.value.end - 1].trim().is_empty()
     {
@@ -335,13 +335,13 @@ pub fn removed(text: &str, key: &str, name: &str) -> Result<String, EditError> {
 fn without(text: &str, object: &Node, at: usize) -> String {
     let Some((members, comma)) = &object.members else { return text.to_owned() };
     let Some(gone) = members.get(at) else { return text.to_owned() };
-    // From the end of the line before, so that no empty line is left.
+    // Remove from the end of the previous line, so that no empty line is left.
     let before = text[..gone.start].trim_end_matches([' ', '\t', '\r']);
     let start = if before.ends_with('\n') { before.trim_end_matches(['\n', '\r']).len() } else { gone.start };
     let mut new = String::new();
     match (members.get(at + 1), at.checked_sub(1).map(|previous| &members[previous])) {
         (Some(next), _) => {
-            // With the comma behind it.
+            // Remove the comma after it.
             let comma = text[gone.value.end..next.start].find(',').map_or(gone.value.end, |at| gone.value.end + at + 1);
             let own_line = start < gone.start;
             new += &text[..if own_line { start } else { gone.start }];
@@ -350,7 +350,7 @@ fn without(text: &str, object: &Node, at: usize) -> String {
         (None, previous) => {
             let end = comma.map_or(gone.value.end, |comma| comma + 1);
             match previous.filter(|_| comma.is_none()) {
-                // The comma that stood before it stands before nothing now.
+                // Remove the comma before it, which would be a trailing one.
                 Some(previous) => {
                     let between = &text[previous.value.end..start.max(previous.value.end)];
                     new += &text[..previous.value.end];
@@ -384,7 +384,7 @@ mod tests {
                        \"context_servers\": {\n        \"other\": {\n            \"command\": \"x\", // {\n        }, // kept\n    },\n}\n";
 
     #[test]
-    fn what_is_added_goes_away_again_and_leaves_the_text_as_it_was() {
+    fn added_entry_can_be_removed_and_restores_the_content() {
         for text in [
             "{}\n",
             "{\n  \"mcpServers\": {}\n}\n",
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_which_nothing_is_left_goes_too_and_one_with_a_comment_stays() {
+    fn emptied_object_is_removed_unless_it_has_a_comment() {
         let end = |text: &str| removed(text, "servers", "cofferdam").unwrap();
         assert_eq!(end("{\n  \"a\": 1,\n  \"servers\": {\n    \"cofferdam\": {}\n  }\n}\n"), "{\n  \"a\": 1\n}\n");
         assert_eq!(end("{\n  \"servers\": {\n    \"cofferdam\": {}\n  },\n  \"a\": 1\n}\n"), "{\n  \"a\": 1\n}\n");
@@ -447,18 +447,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_edited_says_why_and_where() {
-        let told = |text: &str| with(text, "servers", "cofferdam", &entry()).unwrap_err().to_string();
-        assert_eq!(told("[]"), "the file is no object");
-        assert_eq!(told("{\"servers\": []}"), "\"servers\" is no object");
-        assert_eq!(told("{\"servers\": {}, \"servers\": {}}"), "the key \"servers\" stands twice");
-        assert_eq!(told("{\"servers\": {\"cofferdam\": 1, \"cofferdam\": 2}}"), "the key \"cofferdam\" stands twice");
-        assert_eq!(told("{\n  \"a\": 1\n  \"b\": 2\n}"), "line 3: a comma or the end is expected");
-        assert_eq!(told("{\n/* no end"), "line 2: a comment has no end");
-        assert!(told("{\"a\": tru}").starts_with("line 1: "));
-        assert!(told(&"[".repeat(100_000)).contains("nests too deeply"));
-        assert!(told("{} {}").contains("more follows the end"));
-        assert!(told("{\"a").contains("a string has no end"));
-        assert!(told("{\"a\\").contains("a string has no end"));
+    fn uneditable_texts_are_errors_with_position() {
+        let error = |text: &str| with(text, "servers", "cofferdam", &entry()).unwrap_err().to_string();
+        assert_eq!(error("[]"), "the file is no object");
+        assert_eq!(error("{\"servers\": []}"), "\"servers\" is no object");
+        assert_eq!(error("{\"servers\": {}, \"servers\": {}}"), "the key \"servers\" stands twice");
+        assert_eq!(error("{\"servers\": {\"cofferdam\": 1, \"cofferdam\": 2}}"), "the key \"cofferdam\" stands twice");
+        assert_eq!(error("{\n  \"a\": 1\n  \"b\": 2\n}"), "line 3: a comma or the end is expected");
+        assert_eq!(error("{\n/* no end"), "line 2: a comment has no end");
+        assert!(error("{\"a\": tru}").starts_with("line 1: "));
+        assert!(error(&"[".repeat(100_000)).contains("nests too deeply"));
+        assert!(error("{} {}").contains("more follows the end"));
+        assert!(error("{\"a").contains("a string has no end"));
+        assert!(error("{\"a\\").contains("a string has no end"));
     }
 }

@@ -1,6 +1,6 @@
-//! The configurations of programs that call MCP servers: where each keeps its own, and what an entry of ours is there.
+//! The configuration files of MCP clients: the path of each, and the entry of a server in it.
 //!
-//! Pure: names paths and makes texts; reads and writes nothing. `jsonc` edits a text so that everything else in it stays.
+//! Pure: returns paths and texts, and reads and writes nothing. `jsonc` edits a text and leaves the rest of it unchanged.
 
 mod jsonc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 pub use jsonc::{EditError, removed, with};
 
-/// A program that calls servers.
+/// An MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     /// Claude Desktop.
@@ -29,7 +29,7 @@ pub enum Client {
 /// The names of [`Client::ALL`], in the same order.
 pub const NAMES: [&str; 5] = ["claude-desktop", "claude-code", "cursor", "vscode", "zed"];
 
-/// The system that the client runs on.
+/// The operating system that the client runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     /// Linux and other Unix systems.
@@ -41,7 +41,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// The one that this program was built for.
+    /// The system that this program was built for.
     pub const fn here() -> Platform {
         if cfg!(target_os = "macos") {
             Platform::MacOs
@@ -54,7 +54,7 @@ impl Platform {
 }
 
 impl Client {
-    /// All of them.
+    /// All clients.
     pub const ALL: [Client; 5] =
         [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode, Client::Zed];
 
@@ -63,7 +63,7 @@ impl Client {
         NAMES.iter().position(|known| *known == name).map(|at| Client::ALL[at])
     }
 
-    /// The user's own configuration; `None` without a home, or on Windows without `APPDATA`.
+    /// The user's configuration file; `None` without a home, or on Windows without `APPDATA`.
     pub fn user_file(
         self,
         platform: Platform,
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// The configuration of a project, relative to its directory; `None` where the client has none.
+    /// The configuration file of a project, relative to its directory; `None` if the client has none.
     pub fn project_file(self) -> Option<&'static str> {
         match self {
             Client::ClaudeDesktop => None,
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// The key of the object that names servers.
+    /// The key of the object with the servers.
     pub fn key(self) -> &'static str {
         match self {
             Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor => "mcpServers",
@@ -115,7 +115,7 @@ impl Client {
         }
     }
 
-    /// The entry of a server that is a program.
+    /// The entry of a server that the client starts as a program.
     pub fn entry(self, program: &str, arguments: &[String]) -> Value {
         match self {
             Client::ClaudeDesktop | Client::Cursor => json!({"command": program, "args": arguments}),

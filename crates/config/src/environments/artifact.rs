@@ -1,8 +1,7 @@
-//! An environment artifact, looked at: a directory with `bin/run` and `metadata.json`.
+//! Checks an environment artifact: a directory with `bin/run` and `metadata.json`.
 //!
-//! Nothing in it is trusted. What is read of it is opened below its own directory, so that no symlink of the artifact's
-//! makes a reader open a file elsewhere; the one exception is the Nix store, which everybody may read and nobody changes.
-//! Runs nothing, writes nothing.
+//! Nothing in it is trusted. Its files are opened below its own directory, so that no symlink makes a reader open another file;
+//! the exception is the Nix store, which is readable for all users and immutable. Runs and writes nothing.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -15,32 +14,32 @@ use rustix::io::Errno;
 use super::metadata::{Metadata, metadata};
 use super::{LONGEST_FILE, NO_MICROVM, Problem, shown};
 
-/// Where Nix keeps what it built, unless `NIX_STORE_DIR` says otherwise to it and to us.
+/// The default Nix store; `NIX_STORE_DIR` names another one.
 pub const NIX_STORE: &str = "/nix/store";
 
 /// A checked artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// Its real directory, absolute. Shown inside at this very path; `None` where only the program is known.
+    /// Its canonical directory, which is mounted at the same path; `None` if only the program is known.
     pub directory: Option<PathBuf>,
     /// The program that reads code from its standard input.
     pub program: PathBuf,
-    /// The program that keeps the state of an interpreter between calls, where it has one: `bin/session-run`.
+    /// The program that keeps an interpreter's state between calls, if there is one: `bin/session-run`.
     pub session_program: Option<PathBuf>,
-    /// The Nix store, where it has to be there.
+    /// The Nix store, if it has to be mounted.
     pub store: Option<PathBuf>,
-    /// What it says of itself.
+    /// Its metadata.
     pub metadata: Metadata,
-    /// Whether its program makes a sandbox of its own, which takes room that somebody has to grant.
+    /// Whether its program creates a nested sandbox, which has to be granted.
     pub nests: bool,
-    /// Why it cannot be used, although it is whole.
+    /// Why it is unavailable although it is valid.
     pub unavailable: Option<String>,
 }
 
-/// Looks at the artifact in `directory`; with `name`, it must call itself so. `store` is Nix's.
+/// Checks the artifact in `directory`. With `name`, its metadata must have that name. `store` is the Nix store.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All its mistakes.
 pub fn artifact(
     directory: &Path,
     name: Option<&str>,
@@ -55,7 +54,7 @@ pub fn artifact(
     }
 }
 
-/// Programs whose call by `bin/run` makes a sandbox in the sandbox.
+/// Programs that create a nested sandbox when `bin/run` calls them.
 const NESTING: &str = "bwrap";
 
 struct Look<'s> {
@@ -79,7 +78,7 @@ impl Look<'_> {
                 return None;
             }
         };
-        // It is shown inside as a whole: a home, or what is above one, would be shown with it.
+        // The whole directory is mounted, so it must not contain a home.
         let holds_home = homes.iter().any(|home| Path::new(home).starts_with(&real));
         let shallow = real.components().count() < 3;
         if holds_home || shallow || real.to_str().is_none() {
@@ -132,7 +131,7 @@ impl Look<'_> {
         })
     }
 
-    /// Reads a file of the artifact, and says whether it lies in the store. For a program the head is enough.
+    /// Reads a file of the artifact, and reports whether it is in the store. Of a program only the head is read.
     fn read(&mut self, directory: &OwnedFd, real: &Path, name: &str, program: bool) -> Option<(Vec<u8>, bool)> {
         let accepted = if program { "an executable file" } else { "a file with one JSON object" };
         let opened = open(directory, real, Path::new(name), self.store);
@@ -185,20 +184,20 @@ enum Refused {
     Errno(Errno),
 }
 
-/// Opens a file of the artifact for reading. A link may lead into the store, from anywhere on the way.
+/// Opens a file of the artifact for reading. Links on the path may lead into the store.
 fn open(directory: &OwnedFd, real: &Path, name: &Path, store: &Path) -> Result<(std::fs::File, bool), Refused> {
-    // Not blocking: a FIFO would wait for its other end.
+    // Non-blocking, because opening a FIFO would wait for its other end.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(directory.as_fd(), name, flags, Mode::empty(), beneath) {
         Ok(file) => return Ok((file.into(), real.starts_with(store))),
         Err(Errno::XDEV | Errno::LOOP) => {}
-        // Older than Linux 5.6, or refused by a filter: the walk below answers as well.
+        // Linux before 5.6, or refused by a seccomp filter: the walk below handles it as well.
         Err(Errno::NOSYS | Errno::PERM) => {}
         Err(errno) => return Err(Refused::Errno(errno)),
     }
     let (path, in_store) = walk(real, name, store)?;
-    // The walk found no link left in it: one that came since is refused.
+    // The walk resolved all links. One that was created since is refused.
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(Refused::Errno)?;
     let relative = path.strip_prefix("/").unwrap_or(&path);
     let no_links = ResolveFlags::NO_SYMLINKS;
@@ -224,7 +223,7 @@ fn walk(real: &Path, name: &Path, store: &Path) -> Result<(PathBuf, bool), Refus
             if let Ok(target) = std::fs::read_link(&here) {
                 let mut next = walked.join(target);
                 next.extend(components);
-                break Some(cofferdam_policy::paths::lexical(&next)); // what is before a `..` was found to be no link
+                break Some(cofferdam_policy::paths::lexical(&next)); // the part before a `..` is not a link
             }
             walked = here;
         };
@@ -244,7 +243,7 @@ fn walk(real: &Path, name: &Path, store: &Path) -> Result<(PathBuf, bool), Refus
     Err(Refused::Errno(Errno::LOOP))
 }
 
-/// Whether a script calls bubblewrap. A comment is no call; a program's bytes say nothing.
+/// Whether a script calls bubblewrap, outside of comments. Binary programs are not examined.
 fn nests(program: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(program) else { return false };
     let word = |line: &str| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == NESTING);
@@ -280,13 +279,13 @@ mod tests {
         super::artifact(directory, name, homes, Path::new(NIX_STORE))
     }
 
-    fn told(directory: &Path, name: &str) -> String {
+    fn mistakes(directory: &Path, name: &str) -> String {
         let problems = artifact(directory, Some(name), &["/home/u".into()]).unwrap_err();
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn a_whole_artifact_is_taken_also_through_a_link_to_its_directory() {
+    fn valid_artifact_is_accepted_directly_and_through_a_link() {
         let directory = made("a");
         let found = artifact(directory.path(), Some("a"), &[]).unwrap();
         let real = std::fs::canonicalize(directory.path()).unwrap();
@@ -309,27 +308,27 @@ mod tests {
         std::fs::rename(&run, directory.path().join("real")).unwrap();
         symlink("../real", &run).unwrap();
         assert!(artifact(directory.path(), Some("a"), &[]).is_ok());
-        // The same file by an absolute link, which does not stay below for the kernel and does for us.
+        // An absolute link to the same file: openat2 refuses it, and the walk accepts it.
         std::fs::remove_file(&run).unwrap();
         symlink(std::fs::canonicalize(directory.path()).unwrap().join("real"), &run).unwrap();
         assert!(artifact(directory.path(), Some("a"), &[]).is_ok());
         std::fs::remove_file(&run).unwrap();
         symlink("/bin/sh", &run).unwrap();
-        let text = told(directory.path(), "a");
+        let text = mistakes(directory.path(), "a");
         assert!(text.contains("bin/run: is a symlink to `/bin/sh`, out of the artifact"), "{text}");
         let metadata = directory.path().join("metadata.json");
         std::fs::remove_file(&metadata).unwrap();
         symlink("../../../../../../../etc/passwd", &metadata).unwrap();
-        let text = told(directory.path(), "a");
+        let text = mistakes(directory.path(), "a");
         assert!(text.contains("metadata.json: is a symlink to `/etc/passwd`") && !text.contains("root:"), "{text}");
-        // A directory on the way that is a link, and a loop.
+        // A directory on the path that is a link, and a loop.
         std::fs::remove_file(&run).unwrap();
         std::fs::remove_dir(directory.path().join("bin")).unwrap();
         symlink("/usr/bin", directory.path().join("bin")).unwrap();
-        assert!(told(directory.path(), "a").contains("bin/run: is a symlink to `/usr/bin/run`"));
+        assert!(mistakes(directory.path(), "a").contains("bin/run: is a symlink to `/usr/bin/run`"));
         std::fs::remove_file(directory.path().join("bin")).unwrap();
         symlink("bin", directory.path().join("bin")).unwrap();
-        assert!(told(directory.path(), "a").contains("bin/run: cannot be opened"));
+        assert!(mistakes(directory.path(), "a").contains("bin/run: cannot be opened"));
     }
 
     #[test]
@@ -347,13 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_all_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let directory = tempfile::tempdir().unwrap();
-        let text = told(directory.path(), "a");
+        let text = mistakes(directory.path(), "a");
         assert!(text.contains("metadata.json: is not there") && text.contains("bin/run: is not there"), "{text}");
         let directory = made("b");
         std::fs::set_permissions(directory.path().join("bin/run"), std::fs::Permissions::from_mode(0o644)).unwrap();
-        let text = told(directory.path(), "a");
+        let text = mistakes(directory.path(), "a");
         assert!(text.contains("`b` is not `a`") && text.contains("bin/run: is not executable"), "{text}");
         assert!(text.contains("accepted: `a`, or an environment that is called `b`"), "{text}");
         let directory = made("a");
@@ -366,16 +365,16 @@ mod tests {
             0,
         )
         .unwrap();
-        assert!(told(directory.path(), "a").contains("metadata.json: is no regular file"));
+        assert!(mistakes(directory.path(), "a").contains("metadata.json: is no regular file"));
         for (directory, home) in [("/", "/home/u"), ("/usr", "/home/u"), ("/usr/lib", "/usr/lib/u")] {
             let problems = artifact(Path::new(directory), None, &[home.into()]).unwrap_err();
             assert!(problems[0].problem.contains("no directory of an artifact's own"), "{directory}");
         }
-        assert!(told(Path::new("/no/where"), "a").contains("cannot be looked at"));
+        assert!(mistakes(Path::new("/no/where"), "a").contains("cannot be looked at"));
     }
 
     #[test]
-    fn a_sandbox_in_the_sandbox_and_a_virtual_machine_are_whole_and_unavailable() {
+    fn nested_sandbox_and_virtual_machine_are_unavailable() {
         let directory = made("a");
         program(&directory.path().join("bin/run"), "#!/bin/sh\n# no bwrap here\nexec sh\n");
         assert_eq!(artifact(directory.path(), None, &[]).unwrap().unavailable, None);

@@ -1,16 +1,16 @@
-//! Finds the real interpreter behind a name: through PATH, pyenv and nodenv shims, asdf, venvs and symlinks.
+//! Finds the real interpreter of a name: through PATH, pyenv and nodenv shims, asdf, venvs and symlinks.
 //!
-//! Nothing is run and nothing is cached: decisions are made on what a `Tree` says, so that they can be tested on a
-//! made-up one. The answer is a program and what it needs to be visible.
+//! Nothing is run or cached. The file system is accessed through a `Tree`, so that tests can use a fake one. The result is a
+//! program, and the paths that must be mounted for it.
 //!
-//! Links, `pyvenv.cfg`, version files and shims may be written by sandboxed code or come with a repository. They say where
-//! to look and never what may be shown: every directory is judged, proven and mounted by its canonical path.
+//! Links, `pyvenv.cfg`, version files and shims may be written by sandboxed code or come with a repository. They determine where to
+//! look, but not what may be mounted: each directory is checked and mounted by its canonical path.
 
 use std::path::{Path, PathBuf};
 
 use super::Around;
 
-/// The part of a file system that discovery asks about.
+/// The file system operations that discovery needs.
 pub trait Tree {
     /// The first bytes of a regular file that may be executed; `None` for anything else. Follows symlinks.
     fn executable(&self, path: &Path) -> Option<Vec<u8>>;
@@ -20,20 +20,20 @@ pub trait Tree {
     fn link(&self, path: &Path) -> Option<PathBuf>;
     /// Names in a directory.
     fn list(&self, path: &Path) -> Vec<String>;
-    /// The canonical path of what is there: no symlink is left in it. `None` when nothing is there.
+    /// The canonical path, without symlinks; `None` if the path does not exist.
     fn canonical(&self, path: &Path) -> Option<PathBuf>;
 }
 
-/// The host's own tree.
+/// The host's file system.
 pub struct HostTree;
 
-/// How much of a file discovery reads.
+/// Most bytes of a file that discovery reads.
 const HEAD: u64 = 4096;
 
 fn head(path: &Path) -> Option<(std::fs::Metadata, Vec<u8>)> {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    // Opened without waiting for a FIFO's other end, which another process may put there at any moment.
+    // Non-blocking, because another process may create a FIFO there at any moment.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -67,43 +67,43 @@ impl Tree for HostTree {
     }
 }
 
-/// Which interpreter is looked for.
+/// The interpreter that is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// Program names, best first.
     pub names: &'static [&'static str],
-    /// What the real program's name starts with; a shim that is a link to its manager's own binary differs.
+    /// Prefixes of the real program's name, unlike that of a shim that links to its manager's binary.
     pub stems: &'static [&'static str],
     /// The tool's name in asdf.
     pub asdf: &'static str,
     /// The variable with the version for pyenv and its kin, without `_VERSION` and `_ROOT`.
     pub env_prefix: &'static str,
-    /// Files under a prefix that prove it to be this interpreter's own, below its `lib/NAME*`, or below itself.
+    /// Files that identify an installation of this interpreter, below `lib/NAME*` of a prefix or below the prefix itself.
     pub proof: &'static [&'static str],
 }
 
-/// An interpreter that exists.
+/// A found interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
     /// Absolute path to start; a venv's own path, so that the interpreter finds the venv.
     pub program: String,
-    /// Directories and files outside the system's that must be visible.
+    /// Directories and files outside the system's that must be mounted.
     pub needs: Vec<Need>,
 }
 
 /// A directory or file that an interpreter needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// Its canonical path on the host, which was judged.
+    /// Its canonical path on the host, which was checked.
     pub source: String,
     /// The path by which the interpreter reaches it.
     pub target: String,
 }
 
-/// Directories that the minimal root shows anyway.
+/// Directories that the minimal root contains anyway.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives"];
 
-/// Directories of every system that no installation is, whatever lies in them.
+/// System directories that are never an installation, whatever they contain.
 const SHARED: &[&str] = &[
     "/boot",
     "/dev",
@@ -131,10 +131,10 @@ const SHARED: &[&str] = &[
     "/var/tmp",
 ];
 
-/// Directories in which no installation lies.
+/// Directories that contain no installation.
 const NOT_FOR_PROGRAMS: &[&str] = &["/boot", "/dev", "/etc", "/proc", "/run", "/sys"];
 
-/// Stores whose programs need their neighbours: shown as a whole.
+/// Stores whose programs depend on each other: mounted as a whole.
 const STORES: &[&str] = &["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"];
 
 /// Looks along the caller's PATH for the first name that leads to a real interpreter.
@@ -207,7 +207,7 @@ fn behind_shim(
         .map(|v| v.replace(':', "\n"))
         .or_else(|| up_the_tree(tree, caller.cwd, dot_file).next())
         .or_else(|| tree.text(&root.join("version")))?;
-    // `system` and a version that is not there fall through to the next place on PATH, as the shim does for `system`.
+    // `system` and a missing version continue with the next entry of PATH, as the shim does for `system`.
     versions.lines().map(str::trim).filter(|v| is_plain_name(v)).find_map(|version| {
         let version = version.strip_prefix("python-").unwrap_or(version);
         let all = root.join("versions");
@@ -216,7 +216,7 @@ fn behind_shim(
     })
 }
 
-/// Versions come out of files in directories that others may write: a name, never a path.
+/// Whether a version is a plain name and not a path: it comes from a file that other users may be able to write.
 fn is_plain_name(version: &str) -> bool {
     !version.is_empty() && !version.starts_with(['#', '.', '/']) && !version.split('/').any(|part| part == "..")
 }
@@ -243,20 +243,20 @@ fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &P
             needs.push(Need { source: source.to_owned(), target: target.to_owned() });
         }
     };
-    let credentials = super::base::credentials_elsewhere(caller.homes);
+    let credentials = super::credentials::credentials_elsewhere(caller.homes);
     let own = |prefix: &Path| installation(tree, caller, &credentials, wanted, prefix);
     let mut hop = program.to_owned();
     for _ in 0..40 {
         let prefix = hop.parent().and_then(Path::parent);
         let store = STORES.iter().map(Path::new).find(|store| hop.starts_with(store));
         if let Some((store, real)) = store.and_then(|s| Some((s, tree.canonical(s)?)))
-            && !holds_more(caller, &credentials, &real)
+            && !contains_more(caller, &credentials, &real)
         {
             need(&real, store);
         } else if !is_system(&hop) {
             match prefix.and_then(|p| Some((p, own(p)?))) {
                 Some((prefix, real)) => need(&real, prefix),
-                // The program alone: what a link leads to now, and only a program.
+                // Only the program itself, which a link may lead to.
                 None => {
                     let real = tree.canonical(&hop)?;
                     let denied = credentials.iter().any(|denied| real.starts_with(denied));
@@ -266,7 +266,7 @@ fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &P
                 }
             }
         }
-        // A venv names the installation that it borrows its library from.
+        // A venv names the installation that has its library.
         if let Some(home) = prefix.and_then(|p| tree.text(&p.join("pyvenv.cfg"))).and_then(|t| venv_home(&t)) {
             let base = home.parent().unwrap_or(&home);
             if !is_system(&home)
@@ -288,8 +288,8 @@ fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &P
     None
 }
 
-/// The path with its first symlink replaced by what it points to; `None` when there is none. Directories on the way
-/// may be links too: `~/.nvm/current/bin/node`, `/opt/python/bin/python3`.
+/// The path with its first symlink replaced by its target; `None` if it has no symlink. Directories of the path may be links as
+/// well: `~/.nvm/current/bin/node`, `/opt/python/bin/python3`.
 fn real_hop(tree: &dyn Tree, path: &Path) -> Option<PathBuf> {
     let mut walked = PathBuf::from("/");
     let mut rest = path.strip_prefix("/").ok()?.components();
@@ -318,7 +318,7 @@ fn venv_home(config: &str) -> Option<PathBuf> {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "home").then(|| value.trim())
     })?;
-    // A path that climbs is read by its text here and by its links in the kernel, so it is not followed.
+    // A path with `..` is not followed: here it would be resolved lexically, and by the kernel through links.
     let plain = value.starts_with('/') && !value.split('/').any(|part| part == "..");
     plain.then(|| PathBuf::from(value))
 }
@@ -327,8 +327,8 @@ fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|s| path.starts_with(s))
 }
 
-/// The canonical path of a directory that is the interpreter's installation and nothing else. What it is called decides
-/// nothing: a link in a project may lead anywhere.
+/// The canonical path of a directory that is an installation of the interpreter and contains nothing else. Its name does not
+/// matter, since a link in a project may lead anywhere.
 fn installation(
     tree: &dyn Tree,
     caller: Around<'_>,
@@ -337,7 +337,7 @@ fn installation(
     prefix: &Path,
 ) -> Option<PathBuf> {
     let real = tree.canonical(prefix)?;
-    if holds_more(caller, credentials, &real) {
+    if contains_more(caller, credentials, &real) {
         return None;
     }
     let proven = |base: &Path| wanted.proof.iter().any(|proof| tree.text(&base.join(proof)).is_some());
@@ -350,9 +350,9 @@ fn installation(
     is_own.then_some(real)
 }
 
-/// Whether a canonical directory holds more than an installation may: `/` and the directories that every system has,
-/// homes and what lies above them, and what holds, is or lies in a place of credentials.
-pub(super) fn holds_more(caller: Around<'_>, credentials: &[String], real: &Path) -> bool {
+/// Whether a canonical directory contains more than an installation may: `/` and the usual system directories, homes and their
+/// ancestors, and directories that contain credentials or lie in a directory of credentials.
+pub(super) fn contains_more(caller: Around<'_>, credentials: &[String], real: &Path) -> bool {
     let home = |home: &String| Path::new(home).starts_with(real);
     let credential = |denied: &String| Path::new(denied).starts_with(real) || real.starts_with(denied);
     real.parent().is_none()

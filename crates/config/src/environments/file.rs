@@ -1,8 +1,8 @@
-//! The configuration file: `[environments.NAME]`, `[project]` and `[session]`. Other tables of the same file are other
-//! programs' and are not looked at.
+//! The configuration file: `[environments.NAME]`, `[project]` and `[session]`. Other tables of the same file belong to other
+//! programs and are ignored.
 //!
-//! Every mistake is found in one reading, with its line, its key and what is accepted. Pure: a text goes in. What a path
-//! or a reference leads to is not looked at here.
+//! All mistakes are reported at once, each with its line, its key and what is accepted. Pure: parses a text, and does not look at
+//! the paths and references in it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::{
     is_variable, shown,
 };
 
-/// What a definition runs its code with, as written.
+/// What a definition runs its code with, as written in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// `preset`.
@@ -28,41 +28,41 @@ pub enum Source {
     Reference(String),
     /// `flake`, with `interpreter`.
     Flake(String, Vec<String>),
-    /// `profile`, with `interpreter` where there is one.
+    /// `profile`, possibly with `interpreter`.
     Profile(PathBuf, Vec<String>),
-    /// `image`, a reference, with `interpreter` where there is one.
+    /// `image`, a reference, possibly with `interpreter`.
     Image(String, Vec<String>),
-    /// `image`, the path of a tarball or directory, absolute, with `interpreter` where there is one.
+    /// `image`, the absolute path of a tarball or directory, possibly with `interpreter`.
     ImageAt(PathBuf, Vec<String>),
 }
 
 /// One `[environments.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// The name, which may be none that is accepted; then `what` says so.
+    /// The name, which may be invalid; then `what` has the mistake.
     pub name: String,
     /// `FILE:LINE`.
     pub place: String,
-    /// What it says, or every mistake in it.
+    /// Its source and settings, or all mistakes in it.
     pub what: Result<(Source, Overrides), Vec<Problem>>,
 }
 
-/// A configuration file, read.
+/// A parsed configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parsed {
     /// The definitions, in the order of their names.
     pub definitions: Vec<Definition>,
-    /// Mistakes outside the definitions. With one, nothing of the file can be relied upon.
+    /// Mistakes outside the definitions. With any, no part of the file is used.
     pub problems: Vec<Problem>,
     /// `[project]`, its path absolute.
     pub project: Option<Written>,
     /// `[session]`.
     pub session: Lives,
-    /// Keys that other programs have in their files, and that change nothing here: `PLACE: KEY`.
+    /// Keys of other programs that have no effect here: `PLACE: KEY`.
     pub ignored: Vec<String>,
 }
 
-/// Where a definition's `network` has no word for what is wanted.
+/// What to use for networks that a definition's `network` cannot express.
 const HOSTS: &str = "; a list of hosts is a profile's to give, as network_policy = \"whitelist\" with allowed_domains";
 
 const FORMS: &[&str] = &["preset", "sandbox", "flake", "profile", "image"];
@@ -81,7 +81,7 @@ const KEYS: &[&str] = &[
     "nesting",
 ];
 
-/// Reads a configuration. `file` is its absolute path, from which relative ones start; `home` is what `~/` stands for.
+/// Parses a configuration. `file` is its absolute path, which relative paths start from; `home` is the value of `~/`.
 pub fn parse(text: &str, file: &Path, home: Option<&str>) -> Parsed {
     let mut out = Parsed::default();
     let reader = Reader { text, file, home };
@@ -97,7 +97,7 @@ pub fn parse(text: &str, file: &Path, home: Option<&str>) -> Parsed {
             _ => {}
         }
     }
-    // Last, since the table can stand before the definitions that it is for.
+    // Last, since the table may precede the definitions that it applies to.
     if let Some(value) = document.get_ref().get("defaults") {
         reader.defaults(value, &mut out);
     }
@@ -124,7 +124,7 @@ impl Reader<'_> {
         Problem { place: self.place(span), key, problem: problem.into(), accepted: accepted.into() }
     }
 
-    /// What the parser refuses. A key that stands twice is told with the place of the first.
+    /// An error of the parser. For a duplicate key it names the place of the first one.
     fn syntax(&self, error: &toml::de::Error, document: &DeTable<'_>) -> Problem {
         let span = error.span().unwrap_or_default();
         let mut problem = error.message().to_owned();
@@ -252,7 +252,7 @@ impl Reader<'_> {
         out.project = Some(Written { path, mount_point, use_flake, inherit_env, copy_on_write });
     }
 
-    /// Limits of the definitions that give themselves none. An artifact always gives itself some.
+    /// Default limits of definitions that have none of their own. An artifact always has its own.
     fn defaults(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {
         let DeValue::Table(table) = value.get_ref() else {
             return out.problems.push(self.problem(&value.span(), "defaults", kind(value.get_ref()), "a table"));
@@ -295,7 +295,7 @@ impl Reader<'_> {
         out.session = lives;
     }
 
-    /// A path as written: below the home, or from the directory of the file.
+    /// Resolves a path: below the home, or relative to the directory of the file.
     fn path(&self, text: &str) -> PathBuf {
         match (text.strip_prefix("~/"), self.home) {
             (Some(rest), Some(home)) => Path::new(home).join(rest),
@@ -304,34 +304,34 @@ impl Reader<'_> {
     }
 }
 
-/// What `[session]` says.
+/// The `[session]` table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lives {
     /// Seconds without a call.
     pub idle_timeout_seconds: Option<u64>,
-    /// Seconds altogether.
+    /// Seconds until a session ends in any case.
     pub max_lifetime_seconds: Option<u64>,
-    /// Sessions of all clients.
+    /// Most sessions of all clients at a time.
     pub max_sessions: Option<u64>,
-    /// Sessions of one client.
+    /// Most sessions of one client at a time.
     pub max_sessions_per_client: Option<u64>,
 }
 
-/// More sessions than any host has room for.
+/// The largest number of sessions that is accepted.
 const MOST_SESSIONS: u64 = 10_000;
 
-/// Whether a `sandbox` is a flake reference and no path.
+/// Whether a `sandbox` is a flake reference, and not a path.
 pub fn is_reference(text: &str) -> bool {
     let path = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
     text.contains('#') || (!path && text.contains(':'))
 }
 
-/// Whether a reference names something of this host by its path.
+/// Whether a reference names a path of this host.
 fn is_local(text: &str) -> bool {
     text.starts_with(['/', '.']) || text.starts_with("~/")
 }
 
-/// The first key of that name before a place, at any depth.
+/// The first key of that name before a position, at any depth.
 fn first_of(table: &DeTable<'_>, name: &str, before: usize, depth: usize) -> Option<Range<usize>> {
     if depth > 3 {
         return None;
@@ -416,7 +416,7 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
-    /// Names of variables: a list, or the form that the metadata of wrappers has, `{ vars = [...] }`.
+    /// Names of variables: a list, or `{ vars = [...] }` as in the metadata of wrappers.
     fn names(&mut self, key: &str) -> Vec<String> {
         let Some(value) = self.table.get(key) else { return Vec::new() };
         let list = match value.get_ref() {
@@ -466,7 +466,7 @@ impl<'a> Fields<'a, '_> {
             }
             "sandbox" if reference => Source::Reference(self.local(text)),
             "sandbox" => Source::Directory(path()),
-            // The builder's own default.
+            // The default of the builder.
             "flake" => Source::Flake(self.local(text), interpreter.unwrap_or_else(|| vec!["bash".into(), "-s".into()])),
             "profile" => Source::Profile(path(), interpreter.unwrap_or_default()),
             _ if reference => Source::Image(text.to_owned(), interpreter.unwrap_or_default()),

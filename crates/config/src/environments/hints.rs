@@ -1,9 +1,9 @@
-//! Hints in terms of a definition: the engine's hints name options of the command, and neither an operator's file nor a
-//! client of the server has those. Pure.
+//! Rewrites hints in terms of a definition: the engine's hints name options of the command, which neither an operator's file nor
+//! a client of the server has. Pure.
 
 use super::{Environment, Kind};
 
-/// Options that have a key of the same meaning in a definition.
+/// Options that a definition has an equivalent key for.
 const KEYS: &[(&str, &str)] = &[
     ("--backend", "backend"),
     ("--image", "image"),
@@ -30,14 +30,14 @@ const OTHERS: &[&str] = &[
     "-w",
 ];
 
-/// The hint of a refusal for who can change the environment's definition. `step` is the refusal's.
+/// The hint of an error for an operator who can change the environment's definition. `step` is the step of the error.
 pub fn in_definition(environment: &Environment, step: &str, hint: &str) -> String {
     let table = format!("[environments.{}]", quoted(&environment.name));
     if let Some(fields) = hint.strip_prefix("--best-effort=").map(|rest| rest.split(' ').next().unwrap_or(rest)) {
         return unenforced(environment, &table, fields);
     }
     let has = |option: &str| position(hint, option).is_some();
-    // Other programs have options of these names.
+    // Other programs also have options with these names.
     if ["sysctl ", "setpriv ", "systemctl ", "systemd-run ", "docker ", "podman load"].iter().any(|p| hint.contains(p))
     {
         return hint.to_owned();
@@ -62,19 +62,19 @@ pub fn in_definition(environment: &Environment, step: &str, hint: &str) -> Strin
     format!("in {table} of the configuration: {hint}")
 }
 
-/// Where the option stands in the hint as a word of its own.
+/// The position of the option in the hint, as a separate word.
 fn position(hint: &str, option: &str) -> Option<usize> {
     let ends = |at: usize| hint[at + option.len()..].chars().next().is_none_or(|c| " =,;:)`".contains(c));
     let begins = |at: usize| hint[..at].chars().next_back().is_none_or(|c| " (`=".contains(c));
     hint.match_indices(option).map(|(at, _)| at).find(|at| begins(*at) && ends(*at))
 }
 
-/// A name as a key of TOML has it.
+/// A name as a TOML key.
 fn quoted(name: &str) -> String {
     if name.contains('.') { format!("\"{name}\"") } else { name.to_owned() }
 }
 
-/// For fields that the backend does not enforce in full.
+/// The hint for fields that the backend does not enforce in full.
 fn unenforced(environment: &Environment, table: &str, fields: &str) -> String {
     let doctor = "`cofferdam doctor` shows what this host lacks";
     let mut keys: Vec<&str> = fields.split(',').filter_map(|field| key(environment, field)).collect();
@@ -105,7 +105,7 @@ fn key(environment: &Environment, field: &str) -> Option<&'static str> {
     }
 }
 
-/// What can be changed about a step where the engine's own hint names what a definition does not have.
+/// The hint for a step whose engine hint names something that definitions do not have.
 fn of_step(environment: &Environment, table: &str, step: &str) -> String {
     let what = match step.split(['.', '[']).next().unwrap_or(step) {
         "exec" | "interpreter" => "`interpreter`, by a path inside, a program that is there",

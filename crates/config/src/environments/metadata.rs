@@ -1,15 +1,13 @@
-//! `metadata.json` of an artifact, in both shapes that exist, and the metadata of environments that a wrapper bundles.
+//! `metadata.json` of an artifact, in both existing formats, and the metadata of environments that a wrapper bundles.
 //!
-//! Text from an artifact is not trusted: it is bounded, a key may stand only once, and every mistake is reported. Keys
-//! that are not known are left alone, since a builder newer than this may write more of them. No I/O.
+//! Text from an artifact is not trusted: it is bounded, a key may occur only once, and all mistakes are reported. Unknown keys
+//! are ignored, since a newer builder may write more of them. No I/O.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 use super::{LONGEST_FILE, Problem, is_name, is_variable, shown};
 
-/// How `bin/run`, which reads its standard input, passes the code on to its interpreter.
+/// How `bin/run`, which reads the code from its standard input, passes it to its interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StdinMode {
     /// As an argument.
@@ -19,29 +17,29 @@ pub enum StdinMode {
     Pipe,
 }
 
-/// What an artifact says of itself.
+/// An artifact's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
     /// Its name.
     pub name: String,
-    /// Whether it is made for a virtual machine.
+    /// Whether it needs a virtual machine.
     pub microvm: bool,
-    /// The interpreter, for people.
+    /// The interpreter, for display.
     pub interpreter: String,
-    /// How code goes on from `bin/run`.
+    /// How `bin/run` passes code on.
     pub stdin_mode: StdinMode,
     /// Wall time of a run, seconds.
     pub timeout_seconds: u64,
     /// Memory of a run, MiB.
     pub memory_mb: u64,
-    /// For people.
+    /// A description, for display.
     pub description: Option<String>,
-    /// What `bin/session-run` is: an agent, or an interpreter that is given one.
+    /// The interpreter that `bin/session-run` starts; `None` if it is an agent itself.
     pub session_agent: Option<SessionAgent>,
 }
 
-/// An interpreter that a session's program starts with the arguments that it is given, and that Cofferdam has an agent for.
-/// Without, the program speaks the protocol of sessions itself.
+/// An interpreter that Cofferdam has an agent for, and that a session's program starts with its own arguments. Without one, the
+/// program implements the session protocol itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionAgent {
     /// Python.
@@ -52,17 +50,17 @@ pub enum SessionAgent {
     Node,
 }
 
-/// Seconds and MiB of metadata that does not say.
+/// The wall time of metadata without one, seconds.
 pub const TIMEOUT_DEFAULT: u64 = 30;
-/// MiB of metadata that does not say.
+/// The memory of metadata without one, MiB.
 pub const MEMORY_DEFAULT: u64 = 512;
 
-/// Most of a `timeout_seconds`.
+/// The maximum of `timeout_seconds`.
 pub(crate) fn most_seconds() -> u64 {
     limit("wall_ms") / 1000
 }
 
-/// Most of a `memory_mb`.
+/// The maximum of `memory_mb`.
 pub(crate) fn most_memory() -> u64 {
     limit("memory_mb")
 }
@@ -71,10 +69,10 @@ fn limit(key: &str) -> u64 {
     cofferdam_policy::limits::LIMITS.iter().find(|limit| limit.key == key).map_or(u64::MAX, |limit| limit.max)
 }
 
-/// Reads a `metadata.json`; `place` is where it stands, for messages.
+/// Parses a `metadata.json`. `place` names it in messages.
 ///
 /// # Errors
-/// Every mistake in it.
+/// All mistakes in it.
 pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<Problem>> {
     let mut reader = Reader { place, prefix: String::new(), problems: Vec::new() };
     let read = reader.object(text).map(|object| reader.metadata(&object, None));
@@ -89,16 +87,16 @@ pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<Problem>> {
 pub struct Bundled {
     /// The program that runs its code: a path.
     pub program: String,
-    /// The one that keeps an interpreter's state between calls: a path.
+    /// The program that keeps an interpreter's state between calls: a path.
     pub session_program: Option<String>,
     /// Its metadata.
     pub metadata: Metadata,
 }
 
-/// What a wrapper bundles besides.
+/// The environments and settings that a wrapper bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BundledSet {
-    /// Environments, or the name and mistakes of one.
+    /// Each environment by name, or its mistakes.
     pub environments: Vec<(String, Result<Bundled, Vec<Problem>>)>,
     /// `project.path`, `mount_point`, `use_flake`, `inherit_env.vars`.
     pub project: Option<(String, Option<String>, bool, Vec<String>)>,
@@ -106,10 +104,10 @@ pub struct BundledSet {
     pub session: (Option<u64>, Option<u64>),
 }
 
-/// Reads the metadata of environments that a wrapper bundles (`COFFERDAM_METADATA`).
+/// Parses the metadata of environments that a wrapper bundles (`COFFERDAM_METADATA`).
 ///
 /// # Errors
-/// It is not readable as a whole, or `project` or `session` are wrong. Mistakes in one environment stand with it.
+/// It cannot be parsed, or `project` or `session` are invalid. Mistakes in one environment are returned with it.
 pub fn bundled(text: &[u8], place: &str) -> Result<BundledSet, Vec<Problem>> {
     let mut reader = Reader { place, prefix: String::new(), problems: Vec::new() };
     let mut set = BundledSet::default();
@@ -119,7 +117,7 @@ pub fn bundled(text: &[u8], place: &str) -> Result<BundledSet, Vec<Problem>> {
     if reader.problems.is_empty() { Ok(set) } else { Err(reader.problems) }
 }
 
-type Object = Vec<(String, Json)>;
+type Object = Map<String, Value>;
 
 struct Reader<'p> {
     place: &'p str,
@@ -143,10 +141,10 @@ impl Reader<'_> {
             self.problem("", "longer than 1 MiB", "one JSON object");
             return None;
         }
-        match serde_json::from_slice(text) {
-            Ok(Json::Object(object)) => Some(object),
+        match crate::json::parse(text, shown) {
+            Ok(Value::Object(object)) => Some(object),
             Ok(other) => {
-                self.problem("", format!("{}, not an object", other.word()), "one JSON object");
+                self.problem("", format!("{}, not an object", word(&other)), "one JSON object");
                 None
             }
             Err(error) => {
@@ -158,10 +156,10 @@ impl Reader<'_> {
 
     fn text<'o>(&mut self, object: &'o Object, key: &str) -> Option<&'o str> {
         match get(object, key)? {
-            Json::Null => None,
-            Json::Text(text) => Some(text),
+            Value::Null => None,
+            Value::String(text) => Some(text),
             other => {
-                self.problem(key, other.word(), "a string");
+                self.problem(key, word(other), "a string");
                 None
             }
         }
@@ -179,21 +177,21 @@ impl Reader<'_> {
     fn number(&mut self, object: &Object, key: &str, most: u64) -> Option<u64> {
         let value = get(object, key)?;
         match value {
-            Json::Null => return None,
-            Json::Number(Some(number)) if (1..=most).contains(number) => return Some(*number),
-            Json::Number(Some(number)) => {
-                self.problem(key, format!("{number} is out of range"), &format!("1 to {most}"))
-            }
-            other => self.problem(key, format!("{}, not a whole number", other.word()), &format!("1 to {most}")),
+            Value::Null => return None,
+            value => match value.as_u64() {
+                Some(number) if (1..=most).contains(&number) => return Some(number),
+                Some(number) => self.problem(key, format!("{number} is out of range"), &format!("1 to {most}")),
+                None => self.problem(key, format!("{}, not a whole number", word(value)), &format!("1 to {most}")),
+            },
         }
         None
     }
 
-    /// `name` is the one that metadata without `name` has.
+    /// `name` is the name of metadata that has none of its own.
     fn metadata(&mut self, object: &Object, name: Option<&str>) -> Option<Metadata> {
         let own = self.text(object, "name");
         let Some(name) = own.or(name) else {
-            if get(object, "name").is_none_or(|value| *value == Json::Null) {
+            if get(object, "name").is_none_or(|value| *value == Value::Null) {
                 self.problem("name", "is missing", super::NAME_ACCEPTED);
             }
             return None;
@@ -212,7 +210,7 @@ impl Reader<'_> {
         let stdin_mode = match self.word(object, "stdin_mode", &["arg", "pipe"]) {
             Some("pipe") => StdinMode::Pipe,
             Some(_) => StdinMode::Arg,
-            // The documented default, unless the interpreter tells.
+            // The documented default, unless an interpreter is given.
             None if get(object, "interpreter").is_none() && kind.is_none() => StdinMode::Arg,
             None => super::stdin_mode_of(interpreter),
         };
@@ -236,10 +234,10 @@ impl Reader<'_> {
         })
     }
 
-    /// Checked, and kept for nothing yet.
-    fn microvm(&mut self, options: &Json) {
-        let Json::Object(options) = options else {
-            return self.problem("microvm", options.word(), "an object of vcpus, kernel, rootfs");
+    /// Checks the options, which nothing uses yet.
+    fn microvm(&mut self, options: &Value) {
+        let Value::Object(options) = options else {
+            return self.problem("microvm", word(options), "an object of vcpus, kernel, rootfs");
         };
         let outer = std::mem::replace(&mut self.prefix, "microvm".into());
         self.number(options, "vcpus", 256);
@@ -251,25 +249,25 @@ impl Reader<'_> {
 
     fn bundled(&mut self, top: &Object, set: &mut BundledSet) {
         match get(top, "environments") {
-            Some(Json::Object(environments)) => {
+            Some(Value::Object(environments)) => {
                 for (name, value) in environments {
                     set.environments.push((name.clone(), self.bundled_one(name, value)));
                 }
             }
-            other => self.problem("environments", other.map_or("is missing", Json::word), "an object of environments"),
+            other => self.problem("environments", other.map_or("is missing", word), "an object of environments"),
         }
         match get(top, "project") {
-            None | Some(Json::Null) => {}
-            Some(Json::Object(project)) => {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(project)) => {
                 self.prefix = "project".into();
                 let path = self.text(project, "path").unwrap_or(".").to_owned();
                 let mount_point = self.text(project, "mount_point").map(str::to_owned);
-                let use_flake = get(project, "use_flake") == Some(&Json::Bool(true));
+                let use_flake = get(project, "use_flake") == Some(&Value::Bool(true));
                 let variables = match get(project, "inherit_env") {
-                    Some(Json::Object(inherit)) => {
+                    Some(Value::Object(inherit)) => {
                         texts(get(inherit, "vars")).filter(|names| names.iter().all(|name| is_variable(name)))
                     }
-                    None | Some(Json::Null) => Some(Vec::new()),
+                    None | Some(Value::Null) => Some(Vec::new()),
                     Some(_) => None,
                 };
                 if variables.is_none() {
@@ -277,27 +275,27 @@ impl Reader<'_> {
                 }
                 set.project = Some((path, mount_point, use_flake, variables.unwrap_or_default()));
             }
-            Some(other) => self.problem("project", other.word(), "an object"),
+            Some(other) => self.problem("project", word(other), "an object"),
         }
         self.prefix = "session".into();
         match get(top, "session") {
-            None | Some(Json::Null) => {}
-            Some(Json::Object(session)) => {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(session)) => {
                 let most = most_seconds();
                 set.session = (
                     self.number(session, "idle_timeout_seconds", most),
                     self.number(session, "max_lifetime_seconds", most),
                 );
             }
-            Some(other) => self.problem("", other.word(), "an object"),
+            Some(other) => self.problem("", word(other), "an object"),
         }
     }
 
-    fn bundled_one(&mut self, name: &str, value: &Json) -> Result<Bundled, Vec<Problem>> {
+    fn bundled_one(&mut self, name: &str, value: &Value) -> Result<Bundled, Vec<Problem>> {
         let prefix = format!("environments.{}", name.escape_debug());
         let mut one = Reader { place: self.place, prefix, problems: Vec::new() };
         let read = match value {
-            Json::Object(object) => {
+            Value::Object(object) => {
                 if one.text(object, "exec").is_none_or(|exec| !exec.starts_with('/')) {
                     one.problem("exec", "is no absolute path", "the path of the program that reads the code");
                 }
@@ -309,7 +307,7 @@ impl Reader<'_> {
                 one.metadata(object, Some(name)).map(|metadata| Bundled { program, session_program, metadata })
             }
             other => {
-                one.problem("", other.word(), "an object");
+                one.problem("", word(other), "an object");
                 None
             }
         };
@@ -320,102 +318,29 @@ impl Reader<'_> {
     }
 }
 
-fn get<'o>(object: &'o Object, key: &str) -> Option<&'o Json> {
-    object.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+fn get<'o>(object: &'o Object, key: &str) -> Option<&'o Value> {
+    object.get(key)
 }
 
-fn texts(value: Option<&Json>) -> Option<Vec<String>> {
+fn texts(value: Option<&Value>) -> Option<Vec<String>> {
     match value {
-        None | Some(Json::Null) => Some(Vec::new()),
-        Some(Json::List(list)) => {
-            list.iter().map(|item| if let Json::Text(text) = item { Some(text.clone()) } else { None }).collect()
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(list)) => {
+            list.iter().map(|item| if let Value::String(text) = item { Some(text.clone()) } else { None }).collect()
         }
         Some(_) => None,
     }
 }
 
-/// JSON in which no object has a key twice. serde_json bounds its depth.
-#[derive(Debug, Clone, PartialEq)]
-enum Json {
-    Null,
-    Bool(bool),
-    /// `None` is a number that is no unsigned one.
-    Number(Option<u64>),
-    Text(String),
-    List(Vec<Json>),
-    Object(Object),
-}
-
-impl Json {
-    fn word(&self) -> &'static str {
-        match self {
-            Json::Null => "is null",
-            Json::Bool(_) => "is true or false",
-            Json::Number(_) => "is a number",
-            Json::Text(_) => "is a string",
-            Json::List(_) => "is a list",
-            Json::Object(_) => "is an object",
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(Any)
-    }
-}
-
-struct Any;
-
-impl<'de> Visitor<'de> for Any {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Bool(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        Ok(Json::Number(Some(value)))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(u64::try_from(value).ok()))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
-        Ok(Json::Number(None))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Json::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
-        let mut object = Object::new();
-        let mut seen = std::collections::HashSet::new();
-        while let Some((key, value)) = members.next_entry::<String, Json>()? {
-            if !seen.insert(key.clone()) {
-                return Err(serde::de::Error::custom(format_args!("the key {} stands there twice", shown(&key))));
-            }
-            object.push((key, value));
-        }
-        Ok(Json::Object(object))
+/// What a value is, for messages.
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "is null",
+        Value::Bool(_) => "is true or false",
+        Value::Number(_) => "is a number",
+        Value::String(_) => "is a string",
+        Value::Array(_) => "is a list",
+        Value::Object(_) => "is an object",
     }
 }
 
@@ -429,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shapes_are_read_and_what_is_missing_is_inferred() {
+    fn both_formats_are_read_and_missing_keys_inferred() {
         let documented = of(r#"{"name": "python-data", "backend": "jail", "interpreter": "python3 -c",
             "stdin_mode": "arg", "timeout_seconds": 31, "memory_mb": 600, "description": "numpy"}"#);
         let expected = Metadata {
@@ -461,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_once_with_what_is_accepted() {
-        let told = of(r#"{"name": "../x", "backend": "vm", "stdin_mode": 1, "timeout_seconds": 0, "memory_mb": -5,
+    fn all_mistakes_are_reported_with_accepted_values() {
+        let reported = of(r#"{"name": "../x", "backend": "vm", "stdin_mode": 1, "timeout_seconds": 0, "memory_mb": -5,
             "microvm": {"vcpus": "two"}, "description": ["a"]}"#)
         .unwrap_err();
         for part in [
@@ -474,7 +399,7 @@ mod tests {
             "microvm.vcpus: is a string, not a whole number; accepted: 1 to 256",
             "description: is a list",
         ] {
-            assert!(told.contains(part), "{part} in:\n{told}");
+            assert!(reported.contains(part), "{part} in:\n{reported}");
         }
         for (text, part) in [
             ("", "not readable as JSON"),
@@ -485,8 +410,8 @@ mod tests {
             (r#"{"name": "a", "interpreter_type": "ruby"}"#, "accepted: python, bash, node"),
             ("{\"name\": \"a\x1b[2J\"}", "not readable as JSON"),
         ] {
-            let told = of(text).unwrap_err();
-            assert!(told.contains(part), "{text}: {told}");
+            let reported = of(text).unwrap_err();
+            assert!(reported.contains(part), "{text}: {reported}");
         }
     }
 

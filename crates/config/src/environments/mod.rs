@@ -1,30 +1,32 @@
-//! Environments: named places to run code. What defines them is read here, checked, and put in one order; what one comes
-//! to as a policy is in `recipe`.
+//! Environments: named places to run code. Their definitions are read, checked and put into one order of precedence here;
+//! `spec` has what one sets in a policy.
 //!
 //! ```text
 //! command line (a path) ─┐
-//! configuration file     ├─ load ─▶ Environments ─ find(name) ─▶ Environment ─ recipe ─▶ Policy, and how the code goes in
+//! configuration file     ├─ load ─▶ Environments ─ find(name) ─▶ Environment ─ spec ─▶ Policy, and how code is passed
 //! references of a variable│          (errors, all at once, beside them)
 //! registry directories   │
 //! bundled metadata       │
 //! presets               ─┘
 //! ```
 //!
-//! The first in this order that has a name is who the name means, also when it is broken: a broken definition never gives
-//! way to a weaker one below it. Runs nothing but `nix build`, and that only when asked to.
+//! A name means its first definition in this order, even if that is invalid: an invalid definition never gives way to one of lower
+//! precedence. Runs nothing but `nix`, and only when asked to.
 
 mod artifact;
-mod base;
+mod built;
+mod code_slot;
+mod credentials;
 pub mod discover;
-mod entry;
 mod file;
 mod hints;
 mod metadata;
 pub mod nix;
 mod preset;
-mod recipe;
 mod shell;
 mod sources;
+mod spec;
+mod surroundings;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,34 +34,33 @@ use std::path::PathBuf;
 use cofferdam_policy::{Backend, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
-pub use base::{
-    ObserveError, Unbuilt, as_known, credentials, deny_dot_names, deny_moved, developed, dress, eval_base, ready,
-};
-pub use entry::Entry;
+pub use built::{BuildError, as_known, build_environment, build_project_shell};
+pub use credentials::{apply, credentials, deny_dot_names, deny_moved, eval_base};
 pub use file::{Parsed, parse};
 pub use hints::in_definition;
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
 pub use preset::{Code, PresetError, image_preset, preset};
-pub use recipe::{INSIDE, LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
 pub use shell::Shell;
-pub use sources::{Around, Environments, Found, Surroundings, no_flake};
+pub use sources::{Environments, Found, no_flake};
+pub use spec::{CodeInput, CodeSlot, EnvironmentSpec, INSIDE, LONGEST_ARGUMENT, WORKSPACE, spec};
+pub use surroundings::{Around, ObserveError, Surroundings};
 
 /// The presets, which work without a definition.
 pub const PRESETS: &[&str] = &["python", "shell", "node"];
 
-/// Longest file that is read for a configuration or for metadata, bytes.
+/// Longest configuration or metadata file, bytes.
 pub const LONGEST_FILE: u64 = 1 << 20;
 
-/// One mistake in what defines environments.
+/// A mistake in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, with its line where that is known, or the variable.
+    /// The file, with its line if known, or the variable.
     pub place: String,
-    /// The key, dotted; empty for the whole place.
+    /// The key, dotted; empty for the whole file or variable.
     pub key: String,
     /// What is wrong.
     pub problem: String,
-    /// What would be accepted; empty where nothing would be.
+    /// What would be accepted; empty if nothing would be.
     pub accepted: String,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a definition stands; the earlier, the stronger.
+/// Where a definition comes from, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// The path of an artifact, on the command line.
@@ -86,7 +87,7 @@ pub enum Rank {
     Configuration,
     /// A flake reference of `COFFERDAM_ENVS`.
     References,
-    /// A registry directory; those named first are the stronger.
+    /// A registry directory, by its order of precedence.
     Registry(u8),
     /// `COFFERDAM_METADATA`.
     Bundled,
@@ -113,13 +114,13 @@ impl Rank {
 pub struct Environment {
     /// Its name.
     pub name: String,
-    /// How strong its definition is.
+    /// The precedence of its definition.
     pub rank: Rank,
     /// The file with its line, the directory, or the variable that defines it.
     pub place: String,
     /// What runs its code.
     pub kind: Kind,
-    /// What the definition says besides.
+    /// The definition's other settings.
     pub overrides: Overrides,
 }
 
@@ -132,28 +133,28 @@ pub enum Kind {
     Artifact(Box<Artifact>),
     /// A flake reference that is built into an artifact on first use.
     Reference(String),
-    /// A flake reference that is built into a package with programs, and what of it runs code.
+    /// A flake reference that is built into a package with programs, and the interpreter in it.
     Flake {
         /// The reference.
         reference: String,
         /// The interpreter's words.
         interpreter: Vec<String>,
     },
-    /// A Nickel profile, and the interpreter where its own command is not it.
+    /// A Nickel profile, and the interpreter if that is not the profile's command.
     Profile {
         /// The file, absolute.
         file: PathBuf,
         /// The interpreter's words; empty for the profile's own command.
         interpreter: Vec<String>,
     },
-    /// An image that containers are made of, or a directory that is one, and what of it runs code.
+    /// A container image, or a directory with the tree of one, and the interpreter in it.
     Image {
-        /// What `/` is: an image, or a directory of the host.
+        /// The root: an image, or a directory of the host.
         root: Root,
         /// The interpreter's words; empty for the image's shell.
         interpreter: Vec<String>,
     },
-    /// A definition with mistakes in it. It keeps its name, so that nothing weaker takes its place.
+    /// A definition with mistakes. It keeps its name, so that no definition of lower precedence replaces it.
     Broken(Vec<Problem>),
 }
 
@@ -171,7 +172,7 @@ impl Kind {
     }
 }
 
-/// What a definition sets besides where its code runs. What stands here, a person named: it must hold.
+/// The settings of a definition. They are named explicitly, so they must be enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     /// Wall time of a run, seconds.
@@ -180,11 +181,11 @@ pub struct Overrides {
     pub memory_mb: Option<u64>,
     /// The network.
     pub network: Option<NetworkMode>,
-    /// For people.
+    /// A description, for display.
     pub description: Option<String>,
     /// The backend.
     pub backend: Option<BackendWord>,
-    /// Whether programs may make sandboxes of their own inside.
+    /// Whether programs may create nested sandboxes.
     pub nesting: bool,
 }
 
@@ -193,21 +194,21 @@ pub struct Overrides {
 pub enum BackendWord {
     /// One of ours.
     Ours(Backend),
-    /// Virtual machines, which are not there yet.
+    /// Virtual machines, which are not implemented yet.
     Microvm,
 }
 
-/// Why microvm environments do not run.
+/// Why `microvm` environments are unavailable.
 pub const NO_MICROVM: &str = "its backend is `microvm`, and no backend runs virtual machines";
 
 impl Environment {
-    /// Why it cannot be used, although its definition is right; and the mistakes of a broken one.
+    /// Why it is unavailable: the mistakes of an invalid definition, or the reason why a valid one cannot be used.
     pub fn unavailable(&self) -> Option<String> {
         if let Kind::Broken(problems) = &self.kind {
             return Some(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
         }
         let of_artifact = match &self.kind {
-            Kind::Artifact(artifact) => artifact.unavailable.clone().or_else(|| self.no_room(artifact)),
+            Kind::Artifact(artifact) => artifact.unavailable.clone().or_else(|| self.ungranted_nesting(artifact)),
             _ => None,
         };
         match self.overrides.backend {
@@ -216,27 +217,27 @@ impl Environment {
         }
     }
 
-    /// An artifact does not grant itself what it needs.
-    fn no_room(&self, artifact: &Artifact) -> Option<String> {
+    /// Why an artifact that creates nested sandboxes is unavailable: it cannot grant itself that.
+    fn ungranted_nesting(&self, artifact: &Artifact) -> Option<String> {
         if !artifact.nests || self.overrides.nesting {
             return None;
         }
-        let told = "its bin/run calls bwrap, which makes a sandbox inside this one, and nested sandboxes are not granted: they \
+        let reason = "its bin/run calls bwrap, which makes a sandbox inside this one, and nested sandboxes are not granted: they \
                     cost the Landlock rules behind the mounts. Let bin/run start the interpreter itself, or grant them: ";
         let directory = artifact.directory.as_deref().unwrap_or(&artifact.program).display().to_string();
         Some(match self.rank {
-            Rank::CommandLine => format!("{told}--nested-sandboxes"),
-            Rank::Configuration => format!("{told}nesting = true in [environments.{}]", self.name),
+            Rank::CommandLine => format!("{reason}--nested-sandboxes"),
+            Rank::Configuration => format!("{reason}nesting = true in [environments.{}]", self.name),
             _ => {
                 let name = if self.name.contains('.') { format!("\"{}\"", self.name) } else { self.name.clone() };
                 format!(
-                    "{told}[environments.{name}] with sandbox = {directory:?} and nesting = true, in the configuration"
+                    "{reason}[environments.{name}] with sandbox = {directory:?} and nesting = true, in the configuration"
                 )
             }
         })
     }
 
-    /// What it is for, for people: the definition's own words, or the artifact's.
+    /// The description of the definition, or of the artifact.
     pub fn description(&self) -> Option<&str> {
         let own = self.overrides.description.as_deref();
         own.or(match &self.kind {
@@ -246,54 +247,54 @@ impl Environment {
     }
 }
 
-/// A directory of the caller's that environments show.
+/// A directory of the caller's that environments mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
     /// Absolute path on the host.
     pub path: String,
-    /// Absolute path inside.
+    /// Absolute path inside the sandbox.
     pub mount_point: String,
-    /// Whether the programs and variables of its flake's development shell are there.
+    /// Whether the programs and variables of its flake's development shell are used.
     pub use_flake: bool,
-    /// That shell, once it is built: see [`developed`].
+    /// That shell, once it is built: see [`build_project_shell`].
     pub shell: Option<Shell>,
-    /// Names of the caller's variables that go in.
+    /// Names of the caller's variables that are passed on.
     pub inherit_env: Vec<String>,
-    /// Whether code may change it, in a copy that goes with the run. It is read-only otherwise.
+    /// Whether it is mounted copy-on-write, so that code can change a copy. It is read-only otherwise.
     pub copy_on_write: bool,
 }
 
-/// A project as it is written down.
+/// A project as defined.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Written {
     /// The directory.
     pub path: PathBuf,
-    /// Where it is inside.
+    /// The path inside the sandbox.
     pub mount_point: Option<String>,
-    /// Whether its flake's programs are meant to be there.
+    /// Whether its flake's development shell is used.
     pub use_flake: bool,
     /// Names of variables.
     pub inherit_env: Vec<String>,
-    /// Whether code may change a copy.
+    /// Whether it is mounted copy-on-write.
     pub copy_on_write: bool,
 }
 
-/// What may be said of how code may use a project: the words, and whether that is a copy.
+/// The words for a project's access, and whether each means copy-on-write.
 pub(crate) const PROJECT_ACCESS: &[(&str, bool)] = &[("ro", false), ("read-only", false), ("cow", true)];
 
-/// Where a project is inside, unless somebody says otherwise.
+/// The default path of a project inside the sandbox.
 pub const PROJECT_MOUNT: &str = "/project";
 
-/// How long sessions live, and how many there are.
+/// The limits of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sessions {
-    /// Seconds without a call.
+    /// Seconds without a call until a session ends.
     pub idle_timeout_seconds: u64,
-    /// Seconds altogether.
+    /// Seconds until a session ends in any case.
     pub max_lifetime_seconds: u64,
-    /// Of all clients at a time.
+    /// Most sessions of all clients at a time.
     pub max_sessions: u64,
-    /// Of one client at a time.
+    /// Most sessions of one client at a time.
     pub max_sessions_per_client: u64,
 }
 
@@ -308,22 +309,22 @@ impl Default for Sessions {
     }
 }
 
-/// Whether a text is a name that an environment can have.
+/// Whether a text is a valid environment name.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=64).contains(&text.len()) && text.chars().all(plain) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// Whether a text is the name that a variable can have in a policy.
+/// Whether a text is a valid variable name in a policy.
 pub(crate) fn is_variable(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.chars().all(plain) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// What is accepted as a name.
+/// The names that are accepted.
 pub const NAME_ACCEPTED: &str = "1 to 64 letters, digits, `-`, `_` or `.`, of which the first is a letter or digit";
 
-/// An interpreter as people write it, as words.
+/// Splits an interpreter's command line into words.
 pub(crate) fn interpreter_words(text: &str) -> Result<Vec<String>, &'static str> {
     if text.contains(['\'', '"', '\\', '$', '`', '\0']) {
         return Err("has quotes or other characters of a shell in it, and no shell reads it");
@@ -332,13 +333,13 @@ pub(crate) fn interpreter_words(text: &str) -> Result<Vec<String>, &'static str>
     if words.is_empty() { Err("is empty") } else { Ok(words) }
 }
 
-/// How code reaches an interpreter that nobody said it of: as an argument behind `-c` or `-e`, else on standard input.
+/// How code reaches an interpreter by default: as an argument if its command ends in `-c` or `-e`, else on standard input.
 pub fn stdin_mode_of(interpreter: &str) -> StdinMode {
     let is_argument = interpreter.ends_with("-c") || interpreter.ends_with("-e");
     if is_argument { StdinMode::Arg } else { StdinMode::Pipe }
 }
 
-/// A text for a message: one line, without control characters, shortened.
+/// A text for a message: quoted, on one line, without control characters, shortened.
 pub(crate) fn shown(text: &str) -> String {
     cofferdam_policy::text::name(text)
 }

@@ -1,13 +1,12 @@
-//! Flake references: building one with `nix build`, and remembering what it came to.
+//! Builds flake references with `nix build`, and caches the results.
 //!
-//! What was built is held by a link in the cache, which is a root of Nix's garbage collector as well: a reference is built
-//! once, until somebody asks for it anew. Nix's progress goes to the caller's standard error as it comes; nothing of its
-//! output is read.
+//! A link in the cache points to each result and is a root of Nix's garbage collector: a reference is built once, until the caller
+//! asks for a rebuild. Nix's progress goes to the caller's standard error; its output is not read.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sha2::{Digest as _, Sha256};
+use cofferdam_engine::audit::{hex, sha256};
 
 use super::shell::LONGEST;
 
@@ -15,18 +14,18 @@ use super::shell::LONGEST;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NixError {
-    /// There is no Nix.
+    /// Nix was not found.
     #[error(
         "{reference} is a flake reference, and no `nix` is on PATH to build it\nhint: apt-get install nix-bin; or build it elsewhere, and name the path of the result"
     )]
     Absent {
-        /// What was to be built.
+        /// The reference.
         reference: String,
     },
-    /// There is no place to remember it.
+    /// The cache cannot be written.
     #[error("cannot keep what {reference} comes to in {}: {problem}", path.display())]
     Cache {
-        /// What was to be built.
+        /// The reference.
         reference: String,
         /// The directory or link.
         path: PathBuf,
@@ -41,25 +40,25 @@ pub enum NixError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Nix said no, on standard error.
+    /// Nix failed, with its reason on standard error.
     #[error("`nix build` of {reference} failed with {status}")]
     Failed {
-        /// What was to be built.
+        /// The reference.
         reference: String,
-        /// How Nix ended.
+        /// The exit status of Nix.
         status: std::process::ExitStatus,
     },
-    /// Something is missing that building a development shell takes.
+    /// Something that building a development shell requires is missing.
     #[error("the development shell of {project} cannot be built: {problem}\nhint: {hint}")]
     Unable {
-        /// Whose shell.
+        /// The project.
         project: String,
         /// What is missing.
         problem: &'static str,
-        /// What to do.
+        /// How to provide it.
         hint: &'static str,
     },
-    /// The flake of a project has no development shell that can be used.
+    /// The flake of a project has no usable development shell.
     #[error(
         "the development shell of {project} cannot be used: {problem}\nhint: where its inputs are not locked: nix flake lock {project}; or use_flake = false"
     )]
@@ -69,12 +68,12 @@ pub enum NixError {
         /// Why not.
         problem: String,
     },
-    /// Nix said yes, and built nothing.
+    /// Nix succeeded, but built nothing.
     #[error("`nix build` of {reference} left nothing at {}", path.display())]
     Nothing {
-        /// What was to be built.
+        /// The reference.
         reference: String,
-        /// Where it should be.
+        /// Where the result should be.
         path: PathBuf,
     },
 }
@@ -84,13 +83,13 @@ pub enum NixError {
 pub enum Building {
     /// It is built.
     WhenNeeded,
-    /// It is built, again if it was.
+    /// It is built, or rebuilt.
     Anew,
-    /// It is told.
+    /// It is an error.
     Never,
 }
 
-/// Builds references, and knows those that were built.
+/// Builds references, and finds previous builds.
 #[derive(Debug, Clone)]
 pub struct Builder {
     program: Option<PathBuf>,
@@ -98,9 +97,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// One that looks for `nix` along `path`, and keeps what it builds in `cache`.
+    /// A builder that looks for `nix` along `path`, and has links to builds in `cache`.
     pub fn new(path: Option<&str>, cache: Option<PathBuf>) -> Builder {
-        // A relative entry would find a program in a directory that nobody vetted.
+        // A relative entry would find a program in an untrusted directory.
         let mut directories = path.unwrap_or("/usr/local/bin:/usr/bin:/bin").split(':').filter(|d| d.starts_with('/'));
         let program = directories.find_map(|directory| {
             let candidate = Path::new(directory).join("nix");
@@ -111,22 +110,22 @@ impl Builder {
         Builder { program, cache }
     }
 
-    /// What the reference came to when it was built last, if that is still there.
+    /// The result of the last build of the reference, if it still exists.
     pub fn built(&self, reference: &str) -> Option<PathBuf> {
-        // Nobody else's word is taken for what runs here.
+        // Only a link of this user's own is trusted.
         self.led(&self.link(reference)?)
     }
 
-    /// The file in which Nix has described the development shell of a project as its flake is now, if that was built.
+    /// Nix's description of the development shell of a project, if it was built for the present flake.
     pub fn described(&self, project: &str) -> Option<PathBuf> {
         let link = self.cache.as_ref()?.join(shell_key(project)?);
         self.led(&link)
     }
 
-    /// What [`Builder::describe`] needs: Nix, a cache, and the name of the project's shell in it.
+    /// What [`Builder::describe`] requires: Nix, a cache, and the name of the project's shell in it.
     ///
     /// # Errors
-    /// One of them is missing, and the shell cannot be built.
+    /// One of them is missing.
     pub fn describes(&self, project: &str) -> Result<(&Path, &Path, String), NixError> {
         let unable = |problem, hint| NixError::Unable { project: project.to_owned(), problem, hint };
         let no_nix =
@@ -139,12 +138,12 @@ impl Builder {
         Ok((program, cache, name))
     }
 
-    /// Builds the development shell of a project, and gives the file that describes it. `nix` evaluates the flake without
-    /// the caller's files and variables (pure evaluation) and with inputs that `flake.lock` holds by their content alone, builds
-    /// as it builds anything, obeys no `nixConfig` of the flake, runs no program of the caller's, and writes nothing into the project.
+    /// Builds the development shell of a project, and returns the file that describes it. `nix` evaluates the flake without access to
+    /// the caller's files and variables (pure evaluation) and only with inputs that `flake.lock` fixes by content. It builds as
+    /// always, ignores the flake's `nixConfig`, runs no program of the caller's, and writes nothing into the project.
     ///
     /// # Errors
-    /// There is no Nix, or it fails.
+    /// Nix was not found, or failed.
     pub fn describe(&self, project: &str) -> Result<PathBuf, NixError> {
         use std::os::unix::fs::DirBuilderExt as _;
         let unusable = |problem: &str| NixError::Shell { project: project.to_owned(), problem: problem.to_owned() };
@@ -157,13 +156,13 @@ impl Builder {
         let link = cache.join(name);
         let status = Command::new(program)
             .args(["--extra-experimental-features", "nix-command flakes", "print-dev-env", "--json"])
-            // An input that no lock holds by its content could be any file of the caller's: with --no-write-lock-file besides,
-            // Nix would only warn of it.
+            // An input that the lock does not fix by content could be any file of the caller's. With --no-write-lock-file as well,
+            // Nix would only warn about it.
             .args(["--no-update-lock-file", "--option", "accept-flake-config", "false", "--profile"])
             .arg(&link)
-            // Git would run the programs that the repository's own configuration names.
+            // Git would run programs that the repository's own configuration names.
             .arg(format!("path:{}", escaped(project)))
-            // So would Mercurial, which a flake may have fetch from a directory of the project; neither is found.
+            // So would Mercurial, which a flake may use to fetch from a directory of the project. Neither program is found.
             .env("PATH", "/var/empty")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -175,7 +174,7 @@ impl Builder {
         self.led(&link).ok_or_else(|| unusable("Nix left no description of it"))
     }
 
-    /// Where a link of this user's in the cache leads.
+    /// The target of a link in the cache that belongs to this user.
     fn led(&self, link: &Path) -> Option<PathBuf> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = std::fs::symlink_metadata(link).ok()?;
@@ -183,10 +182,10 @@ impl Builder {
         if metadata.is_symlink() && own { std::fs::canonicalize(link).ok() } else { None }
     }
 
-    /// Builds the reference, anew if it was built before. `nix` writes to the caller's standard error while it works.
+    /// Builds or rebuilds the reference. `nix` writes its progress to the caller's standard error.
     ///
     /// # Errors
-    /// There is no Nix, or it fails.
+    /// Nix was not found, or failed.
     pub fn build(&self, reference: &str) -> Result<PathBuf, NixError> {
         use std::os::unix::fs::DirBuilderExt as _;
         let reference = reference.to_owned();
@@ -215,34 +214,33 @@ impl Builder {
     }
 
     fn link(&self, reference: &str) -> Option<PathBuf> {
-        let name: String = Sha256::digest(reference.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(self.cache.as_ref()?.join(name))
+        Some(self.cache.as_ref()?.join(hex(&sha256(reference.as_bytes()))))
     }
 }
 
-/// What the shell of a project is remembered by: where it is, and what its flake and the lock of its inputs say. `None` where
-/// there is no flake that can be read.
+/// The cache key of a project's shell: a hash of its path, its flake and the lock of its inputs. `None` if it has no readable
+/// flake.
 pub fn shell_key(project: &str) -> Option<String> {
     let read = |name: &str| {
         let path = Path::new(project).join(name);
         std::fs::metadata(&path).ok().filter(|about| about.is_file() && about.len() <= LONGEST)?;
         std::fs::read(path).ok()
     };
-    let mut digest = Sha256::new();
+    let mut inputs = Vec::new();
     for part in [project.as_bytes(), &read("flake.nix")?, &read("flake.lock").unwrap_or_default()] {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
+        inputs.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        inputs.extend_from_slice(part);
     }
-    Some(digest.finalize().iter().fold("shell-".to_owned(), |name, byte| name + &format!("{byte:02x}")))
+    Some(format!("shell-{}", hex(&sha256(&inputs))))
 }
 
-/// A path in a URL.
+/// Escapes a path for a URL.
 fn escaped(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// The directory of the cache: below the one that the variable names, or below the home.
+/// The directory of the cache: below that of the variable, or below the home.
 pub fn cache_directory(cache_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
     let named = cache_home.filter(|path| path.starts_with('/')).map(PathBuf::from);
     named.or_else(|| Some(Path::new(home?).join(".cache"))).map(|base| base.join("cofferdam/flakes"))
@@ -253,7 +251,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// A `nix` that writes down what it is given, and links the result to `built`.
+    /// A `nix` that records its arguments, and links the result to `built`.
     fn stand_in(directory: &Path, built: &Path, code: u8) -> Builder {
         let bin = directory.join("bin");
         std::fs::create_dir_all(&bin).unwrap();
@@ -293,8 +291,11 @@ mod tests {
     fn what_fails_says_what_and_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
         let none = Builder::new(Some("/nowhere:relative"), Some(directory.path().join("c")));
-        let told = none.build("github:o/r").unwrap_err().to_string();
-        assert!(told.contains("no `nix` is on PATH") && told.contains("hint: apt-get install nix-bin"), "{told}");
+        let reported = none.build("github:o/r").unwrap_err().to_string();
+        assert!(
+            reported.contains("no `nix` is on PATH") && reported.contains("hint: apt-get install nix-bin"),
+            "{reported}"
+        );
         let failing = stand_in(directory.path(), Path::new("/nowhere"), 3);
         assert!(matches!(failing.build("x:y"), Err(NixError::Failed { .. })));
         let empty = stand_in(directory.path(), Path::new("/nowhere"), 0);

@@ -6,8 +6,8 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Mount, Policy, Root, Stdin};
 
 use super::discover::{Need, Tree, Wanted, discover};
-use super::entry::Entry;
-use super::recipe::LONGEST_ARGUMENT;
+
+use super::spec::{CodeSlot, LONGEST_ARGUMENT};
 use super::{Around, PRESETS};
 
 /// Why a preset cannot run the code.
@@ -17,7 +17,7 @@ pub enum PresetError {
     /// There is no such preset.
     #[error("no environment is called {}\nhint: there are {}", cofferdam_policy::text::name(name), PRESETS.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The host has no such interpreter.
@@ -25,31 +25,31 @@ pub enum PresetError {
     NoInterpreter {
         /// The preset.
         name: String,
-        /// What was looked for.
+        /// The program names that were looked for.
         names: &'static [&'static str],
-        /// The package that has it.
+        /// The package that provides it.
         package: &'static str,
     },
-    /// Standard input is needed for the code, and asked for otherwise.
+    /// Standard input is needed for the code, but used otherwise.
     #[error(
         "{bytes} bytes of code go in over standard input, which is asked for otherwise\nhint: put the code into a file and use --file FILE"
     )]
     InputTaken {
-        /// How long the code is.
+        /// The length of the code.
         bytes: usize,
     },
 }
 
 struct Environment {
     wanted: Wanted,
-    /// Makes the interpreter run the next argument.
+    /// The option that makes the interpreter run the next argument.
     code: &'static str,
-    /// Makes it read code from standard input.
+    /// The options that make it read code from standard input.
     stdin: &'static [&'static str],
-    /// Stands between code and arguments, where the first argument would be the program's name otherwise.
+    /// An argument after the code, if the interpreter would take the first argument for the program's name.
     name: Option<&'static str>,
     package: &'static str,
-    /// What images call it.
+    /// Its program name in images.
     image: &'static str,
 }
 
@@ -98,26 +98,26 @@ const NODE: Environment = Environment {
     image: "node",
 };
 
-/// Where the code comes from.
+/// The source of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Code {
     /// This text.
     Text(String),
     /// A file of the host.
     File {
-        /// Where it is named, absolute: the code's path inside.
+        /// Its absolute path as named, which is its path inside.
         path: String,
-        /// Where it lies, without symbolic links.
+        /// Its canonical path.
         source: String,
     },
-    /// Nowhere: the interpreter is started as it is, for a terminal or code on standard input.
+    /// None: the interpreter is started without code, for a terminal or code on standard input.
     Interactive,
 }
 
-/// Fills the command that runs the code into the policy, with the mounts that the interpreter needs.
+/// Sets the policy's command to run the code, and adds the mounts that the interpreter needs.
 ///
 /// # Errors
-/// There is no interpreter, or no way for the code to go in.
+/// There is no interpreter, or the code cannot be passed to it.
 pub fn preset(
     policy: &mut Policy,
     caller: Around<'_>,
@@ -130,16 +130,15 @@ pub fn preset(
     enter(policy, found, code, arguments)
 }
 
-/// The same in a tree that brings its own interpreter, which is found there by its name: an image, or a directory that is
-/// one.
+/// Sets the policy's command to run the code by the interpreter of an image or a root directory, which is found by its name.
 ///
 /// # Errors
-/// There is no such preset, or no way for the code to go in.
+/// There is no such preset, or the code cannot be passed to it.
 pub fn image_preset(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), PresetError> {
     enter(policy, named(name)?, code, arguments)
 }
 
-/// The start of a command that runs code, and how it takes the code.
+/// The preset, and the start of a command that runs its interpreter.
 type Found = (Environment, Vec<String>);
 
 fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) -> Result<(), PresetError> {
@@ -168,8 +167,8 @@ fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) ->
     Ok(())
 }
 
-/// The same for a policy that is prepared once and run with much code: what is left open is the code, which goes in as the
-/// answer says. `long` is for code that is no argument because of its length.
+/// Prepares the command for many runs with different code, which each run passes as the result says. `long` is for code that is
+/// too long for an argument.
 ///
 /// # Errors
 /// There is no interpreter.
@@ -179,33 +178,33 @@ pub(crate) fn open(
     tree: &dyn Tree,
     name: &str,
     long: bool,
-) -> Result<Entry, PresetError> {
+) -> Result<CodeSlot, PresetError> {
     let found = interpreter(policy, caller, tree, name)?;
     Ok(open_found(policy, found, long))
 }
 
-/// The same in a tree that brings its own interpreter.
+/// Prepares the command for many runs by the interpreter of an image or a root directory.
 ///
 /// # Errors
 /// There is no such preset.
-pub(crate) fn open_image(policy: &mut Policy, name: &str, long: bool) -> Result<Entry, PresetError> {
+pub(crate) fn open_image(policy: &mut Policy, name: &str, long: bool) -> Result<CodeSlot, PresetError> {
     Ok(open_found(policy, named(name)?, long))
 }
 
-fn open_found(policy: &mut Policy, (environment, mut argv): Found, long: bool) -> Entry {
+fn open_found(policy: &mut Policy, (environment, mut argv): Found, long: bool) -> CodeSlot {
     let entry = if long {
         argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
         policy.command.stdin = Stdin::Caller;
-        Entry::Input
+        CodeSlot::Input
     } else {
         argv.push(environment.code.into());
-        Entry::Argument { after: environment.name.map(String::from).into_iter().collect() }
+        CodeSlot::Argument { after: environment.name.map(String::from).into_iter().collect() }
     };
     policy.command.argv = argv;
     entry
 }
 
-/// The environment of a name.
+/// The preset of this name.
 fn of_name(name: &str) -> Result<Environment, PresetError> {
     match name {
         "python" => Ok(PYTHON),
@@ -215,16 +214,16 @@ fn of_name(name: &str) -> Result<Environment, PresetError> {
     }
 }
 
-/// The interpreter that images have, by name.
+/// The preset, with the interpreter of an image by its name.
 fn named(name: &str) -> Result<Found, PresetError> {
     let environment = of_name(name)?;
     let program = environment.image.to_owned();
     Ok((environment, vec![program]))
 }
 
-/// Finds the interpreter, shows what it needs, and answers with the start of its command.
+/// Finds the interpreter, mounts what it needs, and returns the start of its command.
 fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &str) -> Result<Found, PresetError> {
-    // What this host has is nothing to an image: its own is found there, by name.
+    // The host's interpreter is not used in an image, whose own is found by its name.
     if matches!(policy.filesystem.root, Root::Image(_)) {
         return named(name);
     }
@@ -237,8 +236,8 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
     for need in &interpreter.needs {
         bind(policy, &need.source, &need.target);
     }
-    // What is shown of the caller's goes without credentials: those of each home that something shown lies in. An
-    // installation holds none by its paths (`discover`), so what matters is what is there, and may be linked.
+    // Deny the credentials of each home that a mount lies in. By its path an installation contains none (`discover`), so only
+    // existing ones matter, which may be links.
     if !interpreter.needs.is_empty() {
         let lies = |need: &Need, home: &str| is_within(&need.source, home) || is_within(&need.target, home);
         let homes = caller.homes.iter().filter(|home| interpreter.needs.iter().any(|need| lies(need, home)));
@@ -247,7 +246,7 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
         policy.filesystem.deny.extend(super::credentials(&homes).into_iter().filter(there));
         super::deny_moved(policy, caller.homes, |name| caller.variable(name));
     }
-    // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
+    // The interpreter's directory comes first, so that the tools beside it (pip, npm) are found.
     if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())
         && let Some(path) = policy.command.variables.get_mut("PATH")
     {
@@ -256,7 +255,7 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
     Ok((environment, vec![interpreter.program]))
 }
 
-/// Shows a path of the host, read-only, unless it is shown there already; outside of what it would hide, inside of what
+/// Mounts a path of the host read-only, unless it is mounted there already: before mounts that it would hide, and after those that
 /// would hide it.
 fn bind(policy: &mut Policy, source: &str, target: &str) {
     let mounts = &mut policy.filesystem.mounts;

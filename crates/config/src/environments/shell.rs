@@ -1,7 +1,7 @@
-//! The development shell of a project's flake: what Nix says of it, and what of that environments take.
+//! The development shell of a project's flake: Nix's description of it, and the part that environments use.
 //!
-//! Whoever wrote the project wrote the flake. So nothing of it widens what a sandbox shows beyond the Nix store: PATH is
-//! taken where it names directories of the store, and a variable is text for the program inside. Its `shellHook` is not run.
+//! The flake is as untrusted as the project, so it cannot make a sandbox show more of the host than the Nix store: of its PATH only
+//! directories of the store are used, and its variables are text for the program inside. Its `shellHook` is not run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 /// Longest description of a shell, bytes.
 pub const LONGEST: u64 = 8 << 20;
-/// Longest value that is taken, bytes: the kernel takes 128 KiB for each (execve(2)).
+/// Longest value of a variable, bytes: the kernel's limit is 128 KiB (execve(2)).
 const LONGEST_VALUE: usize = 100 << 10;
-/// What a build has of its own, and what `nix develop` ignores, besides what the sandbox sets.
+/// Variables that are not used: those of the build itself, those that `nix develop` ignores, and those that the sandbox sets.
 const IGNORED: [&str; 36] = [
     "BASHOPTS",
     "EUID",
@@ -52,14 +52,14 @@ const IGNORED: [&str; 36] = [
     "shellHook",
 ];
 
-/// What a development shell adds to an environment.
+/// The part of a development shell that is added to an environment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Shell {
-    /// Directories of the store, which go before the others of PATH.
+    /// Directories of the store that are put first in PATH.
     pub path: Vec<String>,
-    /// Variables, where the environment has none of the name.
+    /// Variables, which replace none of the environment's.
     pub variables: BTreeMap<String, String>,
-    /// The store, which is shown.
+    /// The store, which is mounted.
     pub store: String,
 }
 
@@ -77,10 +77,10 @@ struct Variable {
 }
 
 impl Shell {
-    /// What Nix wrote of a shell (`nix print-dev-env`). `is_directory` says what is there of the store.
+    /// Parses Nix's description of a shell (`nix print-dev-env`). `is_directory` tells existing directories of the store.
     ///
     /// # Errors
-    /// It is no such description.
+    /// It is not such a description.
     pub fn parse(json: &[u8], store: &str, is_directory: impl Fn(&str) -> bool) -> Result<Shell, String> {
         let dump: Dump = serde_json::from_slice(json).map_err(|error| format!("it is not understood: {error}"))?;
         let mut shell = Shell { store: store.to_owned(), ..Shell::default() };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_text_for_the_program_and_none_of_the_builds_or_ours() {
+    fn variables_exclude_those_of_the_build_and_the_sandbox() {
         let shell = parse(
             r#""GREETING": {"type": "exported", "value": "hello\nyou"}, "HOME": {"type": "exported", "value": "/homeless-shelter"},
                "local": {"type": "var", "value": "x"}, "list": {"type": "array", "value": ["a"]}, "number": {"type": "exported", "value": 1},

@@ -1,8 +1,7 @@
-//! Where definitions come from, and who wins: reads the configuration file, the variables and the registry directories,
-//! and puts what they define in one order.
+//! The sources of definitions and their precedence: reads the configuration file, the variables and the registry directories, and
+//! sorts the definitions.
 //!
-//! Reads files; builds nothing and runs nothing. A missing default place is nothing to speak of, a missing named one is a
-//! mistake.
+//! Reads files; builds and runs nothing. A default file or directory may be missing, but a named one must exist.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -11,163 +10,44 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{Backend, Root};
 
-use super::artifact::{Artifact, NIX_STORE, artifact};
+use super::artifact::{Artifact, artifact};
 use super::file::{Definition, Parsed, Source, parse};
 use super::metadata::{Bundled, bundled, most_seconds};
 use super::{
     BackendWord, Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_ACCESS, PROJECT_MOUNT,
-    Problem, Project, Rank, Sessions, Written, is_name, shown,
+    Problem, Project, Rank, Sessions, Surroundings, Written, is_name, shown,
 };
 
-/// Most entries of one registry directory that are looked at.
+/// Most entries of one registry directory that are read.
 const MOST_ENTRIES: usize = 4096;
 
-/// What the process has around it, as data.
-#[derive(Debug, Clone)]
-pub struct Surroundings {
-    /// Variables.
-    pub variables: BTreeMap<String, String>,
-    /// Working directory, absolute.
-    pub cwd: String,
-    /// Homes; the first is the one that `~` means.
-    pub homes: Vec<String>,
-    /// The directory of the system's configuration: `/etc`.
-    pub system: PathBuf,
-}
-
-/// What finding an interpreter depends on, borrowed.
-#[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
-    /// Variables.
-    pub variables: &'a BTreeMap<String, String>,
-    /// Working directory, absolute.
-    pub cwd: &'a str,
-    /// Homes.
-    pub homes: &'a [String],
-}
-
-impl<'a> Around<'a> {
-    /// One of the variables.
-    pub fn variable(self, name: &str) -> Option<&'a str> {
-        self.variables.get(name).map(String::as_str)
-    }
-}
-
-/// Every definition there is.
+/// All definitions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Environments {
     all: Vec<Environment>,
-    /// Mistakes outside of any one definition. While there is one, no name can be relied upon.
+    /// Mistakes outside of any one definition. With any, no definition is used.
     pub problems: Vec<Problem>,
-    /// What was left out, and is no mistake of a definition's.
+    /// What was ignored without being a mistake.
     pub warnings: Vec<String>,
     /// The configuration file that was read.
     pub configuration: Option<PathBuf>,
-    /// The directory that environments show.
+    /// The project that environments mount.
     pub project: Option<Project>,
-    /// How long sessions live.
+    /// The limits of sessions.
     pub sessions: Sessions,
 }
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found<'e> {
-    /// This one.
+    /// This environment.
     Environment(&'e Environment),
-    /// Nothing.
+    /// No environment has the name.
     Unknown,
 }
 
-impl Surroundings {
-    /// A variable by the end of its name: ours, then the one of other programs that has it. Empty is as if not there.
-    fn setting(&self, end: &str) -> Option<(String, &str)> {
-        let theirs = match end {
-            "PROJECT_DIR" | "PROJECT_MOUNT" | "PROJECT_ACCESS" | "SESSION_IDLE_TIMEOUT" | "SESSION_MAX_LIFETIME" => {
-                end.to_owned()
-            }
-            _ => format!("NIX_SANDBOX_{end}"),
-        };
-        [format!("COFFERDAM_{end}"), theirs].into_iter().find_map(|name| {
-            let value = self.variables.get(&name)?;
-            (!value.is_empty()).then_some((name, value.as_str()))
-        })
-    }
-
-    /// What finding an interpreter depends on.
-    pub fn around(&self) -> Around<'_> {
-        Around { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
-    }
-
-    /// The first home.
-    pub fn home(&self) -> Option<&str> {
-        self.homes.first().map(String::as_str)
-    }
-
-    /// Where Nix keeps what it built: where it is told to, or its default. A directory that holds a home, or the whole
-    /// system, is no store: it would be shown inside.
-    pub fn store(&self) -> PathBuf {
-        let named = self.variables.get("NIX_STORE_DIR").map(Path::new);
-        let fits = |store: &&Path| {
-            store.is_absolute()
-                && store.components().count() >= 3
-                && store.components().all(|part| part != std::path::Component::ParentDir)
-                && !self.homes.iter().any(|home| Path::new(home).starts_with(store))
-        };
-        named.filter(fits).unwrap_or(Path::new(NIX_STORE)).to_owned()
-    }
-
-    fn absolute(&self, path: &str) -> PathBuf {
-        Path::new(&self.cwd).join(path)
-    }
-
-    fn user_configuration(&self) -> Option<PathBuf> {
-        let named = self.variables.get("XDG_CONFIG_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
-        named.or_else(|| Some(Path::new(self.home()?).join(".config")))
-    }
-
-    /// The configuration file: the named one, or the first default that is there. `true` when it was named.
-    fn configuration(&self, named: Option<&str>) -> Option<(PathBuf, bool)> {
-        if let Some(path) = named.or(self.setting("CONFIG").map(|(_, path)| path)) {
-            return Some((self.absolute(path), true));
-        }
-        let mut files = self.configurations().into_iter();
-        files.find(|file| std::fs::symlink_metadata(file).is_ok()).map(|file| (file, false))
-    }
-
-    /// The files that a configuration may be read from: the named one, or the defaults.
-    pub fn configurations(&self) -> Vec<PathBuf> {
-        if let Some((_, path)) = self.setting("CONFIG") {
-            return vec![self.absolute(path)];
-        }
-        let defaults = [self.user_configuration(), Some(self.system.clone())];
-        defaults.into_iter().flatten().map(|directory| directory.join("cofferdam/config.toml")).collect()
-    }
-
-    /// The registry directories, the strongest first; `true` for one that was named.
-    pub fn registries(&self) -> Vec<(PathBuf, bool)> {
-        let mut found = Vec::new();
-        if let Some((_, directory)) = self.setting("DIR") {
-            found.push((self.absolute(directory), true));
-        } else if let Some(user) = self.user_configuration() {
-            found.push((user.join("cofferdam/environments"), false));
-            found.push((user.join("nix-sandbox-mcp/sandboxes"), false));
-        }
-        found.push((self.system.join("cofferdam/environments"), false));
-        found.push((self.system.join("nix-sandbox-mcp/sandboxes"), false));
-        found
-    }
-
-    /// Whether nothing can define this name but the presets, so that nothing has to be read to know what it means.
-    pub fn is_plain(&self, name: &str) -> bool {
-        PRESETS.contains(&name)
-            && ["METADATA", "CONFIG", "DIR", "ENVS"].iter().all(|end| self.setting(end).is_none())
-            && self.configuration(None).is_none()
-            && !self.registries().iter().any(|(directory, _)| std::fs::symlink_metadata(directory.join(name)).is_ok())
-    }
-}
-
 impl Environments {
-    /// Reads everything that defines environments. `configuration` names the file in place of variables and defaults.
+    /// Reads all definitions. `configuration` names the configuration file instead of variables and defaults.
     pub fn load(around: &Surroundings, configuration: Option<&str>) -> Environments {
         let mut out = Environments::default();
         let mut project = out.bundled(around);
@@ -198,7 +78,7 @@ impl Environments {
         out
     }
 
-    /// Takes what a configuration file defines, and what is wrong with it.
+    /// Adds the definitions of a configuration file, and its mistakes.
     fn found(
         &mut self,
         ignored: Vec<String>,
@@ -211,7 +91,7 @@ impl Environments {
         self.all.extend(definitions.into_iter().map(|definition| defined(definition, around)));
     }
 
-    /// What one configuration file defines, whatever is defined besides.
+    /// The definitions of one configuration file alone.
     pub fn of_file(file: &str, around: &Surroundings) -> Environments {
         let mut out = Environments::default();
         let file = around.absolute(file);
@@ -239,23 +119,23 @@ impl Environments {
         Environment { name, rank: Rank::CommandLine, place, kind, overrides: Overrides::default() }
     }
 
-    /// What a name means.
+    /// The meaning of a name.
     pub fn find(&self, name: &str) -> Found<'_> {
         self.all.iter().find(|one| one.name == name).map_or(Found::Unknown, Found::Environment)
     }
 
-    /// Every definition by name, the stronger of one name first.
+    /// All definitions, sorted by name and precedence.
     pub fn all(&self) -> &[Environment] {
         &self.all
     }
 
-    /// The definitions that their names mean: without those that a stronger one hides.
+    /// The definitions in force, without those hidden by one of higher precedence.
     pub fn in_force(&self) -> impl Iterator<Item = &Environment> {
         let hidden = |index: usize| index > 0 && self.all[index - 1].name == self.all[index].name;
         self.all.iter().enumerate().filter(move |(index, _)| !hidden(*index)).map(|(_, one)| one)
     }
 
-    /// Which definition hides this one.
+    /// The definition that hides this one, if any.
     pub fn hidden_by(&self, one: &Environment) -> Option<&Environment> {
         self.all.iter().find(|other| other.name == one.name).filter(|first| *first != one)
     }
@@ -289,7 +169,7 @@ impl Environments {
     /// The environments that a wrapper bundles, and its project.
     fn bundled(&mut self, around: &Surroundings) -> Option<Written> {
         let (variable, value) = around.setting("METADATA")?;
-        // The text itself, as wrappers have it; or the path of a file with it.
+        // The text itself, as wrappers set it, or the path of a file with it.
         let (place, text) = match value.starts_with('/') {
             true => match read_capped(Path::new(value)) {
                 Ok(text) => (format!("{variable} ({value})"), text),
@@ -328,7 +208,7 @@ impl Environments {
         })
     }
 
-    /// The flake references of a variable, each named by its end.
+    /// Adds the flake references of a variable, each named by its last part.
     fn references(&mut self, around: &Surroundings) {
         let Some((variable, list)) = around.setting("ENVS") else { return };
         let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -343,20 +223,20 @@ impl Environments {
             let name = name_of(reference);
             let bad = reference.starts_with('-') || reference.contains(|c: char| c.is_whitespace() || c.is_control());
             let Some(name) = name.filter(|_| !bad) else {
-                let told = format!("no name can be made of {}", shown(reference));
+                let reported = format!("no name can be made of {}", shown(reference));
                 self.problems
-                    .push(problem(told, "a flake reference that ends in a name, as in github:owner/repo#name"));
+                    .push(problem(reported, "a flake reference that ends in a name, as in github:owner/repo#name"));
                 continue;
             };
             let mut kind = Kind::Reference(reference.to_owned());
             if let Some((first, other)) = seen.get(&name) {
-                let told = format!(
+                let reported = format!(
                     "{name} is defined twice: by {} here, and by {} in entry {}",
                     shown(reference),
                     shown(other),
                     first + 1
                 );
-                kind = Kind::Broken(vec![problem(told, "")]);
+                kind = Kind::Broken(vec![problem(reported, "")]);
                 self.all.retain(|one| !(one.rank == Rank::References && one.name == name));
             }
             seen.entry(name.clone()).or_insert((index, reference.to_owned()));
@@ -375,15 +255,15 @@ impl Environments {
             }
         };
         if !named && !std::fs::metadata(directory).is_ok_and(|metadata| is_ours(&metadata)) {
-            let told = "the registry {} is left out: it can be changed by others than you and root";
-            self.warnings.push(told.replace("{}", &directory.display().to_string()));
+            let reported = "the registry {} is left out: it can be changed by others than you and root";
+            self.warnings.push(reported.replace("{}", &directory.display().to_string()));
             return;
         }
         let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         if names.len() > MOST_ENTRIES {
-            let told = format!("of the registry {}, {MOST_ENTRIES} entries are looked at", directory.display());
-            self.warnings.push(told);
+            let reported = format!("of the registry {}, {MOST_ENTRIES} entries are looked at", directory.display());
+            self.warnings.push(reported);
             names.truncate(MOST_ENTRIES);
         }
         for name in names {
@@ -414,7 +294,7 @@ impl Environments {
         self.sessions_of_runs(around);
     }
 
-    /// The project that runs see, and what is wrong with it.
+    /// Determines the project that runs mount, and its mistakes.
     fn project_of_runs(&mut self, around: &Surroundings, configured: Option<Written>) {
         let directory = around.setting("PROJECT_DIR").map(|(_, path)| around.absolute(path));
         let mount = around.setting("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
@@ -456,7 +336,7 @@ impl Environments {
         }
     }
 
-    /// How long sessions live, by the variables.
+    /// Applies the session limits of the variables.
     fn sessions_of_runs(&mut self, around: &Surroundings) {
         for (end, into) in [
             ("SESSION_IDLE_TIMEOUT", &mut self.sessions.idle_timeout_seconds),
@@ -475,7 +355,7 @@ impl Environments {
     }
 }
 
-/// What is wrong where a project's flake is to be used, and there is none.
+/// The mistake of a project that uses its flake but has none.
 pub fn no_flake(project: &Project) -> Option<Problem> {
     let flake = Path::new(&project.path).join("flake.nix");
     (!flake.is_file()).then(|| Problem {
@@ -495,13 +375,13 @@ fn read_capped(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether only this user and root can have written it.
+/// Whether only this user and root can write the file.
 fn is_ours(metadata: &std::fs::Metadata) -> bool {
     let owner = metadata.uid();
     (owner == 0 || owner == rustix::process::geteuid().as_raw()) && metadata.mode() & 0o002 == 0
 }
 
-/// The name of a reference: the end of its fragment, or of its path where that says nothing.
+/// The name of a reference: the last part of its fragment, or of its path if the fragment is missing or `default`.
 fn name_of(reference: &str) -> Option<String> {
     let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     let end = fragment.rsplit('.').next().filter(|end| !end.is_empty() && *end != "default");
@@ -568,11 +448,11 @@ fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> 
     }
 }
 
-/// What `image` may be.
+/// The accepted values of `image`.
 const IMAGES: &str = "an image's reference such as `alpine:3.20`, or the path of a tarball or a directory, which begins \
                       with `/`, `.` or `~/`";
 
-/// Only containers are made of an image; a directory is a root for others as well.
+/// Marks an image as invalid with a backend that cannot run it: only containers can, while a directory works with others as well.
 fn unmade(kind: Kind, overrides: &Overrides, name: &str, place: &str) -> Kind {
     let (Kind::Image { root: Root::Image(image), .. }, Some(BackendWord::Ours(backend))) = (&kind, overrides.backend)
     else {

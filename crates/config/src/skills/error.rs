@@ -1,10 +1,10 @@
-//! Why a skill is not taken, or not run: named faults, all of them at once, in one order.
+//! Why a skill is not accepted or not run: named faults, all reported at once in a fixed order.
 //!
 //! ```text
 //! schema_validation_failed, then signature_verification_failed, file_hash_mismatch, static_scan_failed, duplicate_skill
 //! ```
 //!
-//! Where the manifest itself cannot be read, nothing after it can be told. Never prints.
+//! If the manifest itself is invalid, no later fault can be determined. Never prints.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -13,28 +13,28 @@ use std::path::PathBuf;
 use cofferdam_policy::PolicyErrors;
 use serde::Serialize;
 
-/// The name of a fault. Their order is that in which they are told.
+/// The name of a fault, in the order in which faults are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// The manifest is not of the form that it must have.
+    /// The manifest does not conform to the schema.
     SchemaValidationFailed,
     /// It is not signed by its publisher.
     SignatureVerificationFailed,
-    /// The directory holds something else than what the manifest lists.
+    /// The directory has other content than the manifest lists.
     FileHashMismatch,
-    /// A file holds what no skill should.
+    /// A file has content that skills must not have.
     StaticScanFailed,
-    /// The same version, or another publisher's skill of that name, is registered.
+    /// The same version is registered, or the name belongs to another publisher.
     DuplicateSkill,
-    /// It was registered, and is revoked.
+    /// The version is revoked.
     Revoked,
     /// There is no such skill.
     NotRegistered,
 }
 
 impl Code {
-    /// As it is written.
+    /// The name as text.
     pub fn name(self) -> &'static str {
         match self {
             Code::SchemaValidationFailed => "schema_validation_failed",
@@ -53,7 +53,7 @@ impl Code {
 pub struct Fault {
     /// Its name.
     pub code: Code,
-    /// The file that it is in, below the skill's directory.
+    /// The file with the fault, relative to the skill's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line, from 1.
@@ -61,7 +61,7 @@ pub struct Fault {
     pub line: Option<u64>,
     /// What is wrong.
     pub message: String,
-    /// What a user can do, where this fault needs another answer than others of its code.
+    /// A hint, if this fault needs another one than others of its code.
     #[serde(skip)]
     pub hint: Option<&'static str>,
 }
@@ -89,39 +89,39 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why something cannot be done with a skill.
+/// Why an operation on a skill fails.
 #[derive(Debug)]
 pub enum SkillError {
-    /// The skill is at fault; never empty.
+    /// The faults of the skill; never empty.
     Refused(Vec<Fault>),
-    /// Somebody else could have written what is in the registry.
+    /// Another user could have written to the registry.
     Untrusted {
         /// Directory or file.
         path: PathBuf,
-        /// Who could.
+        /// The user or users who could.
         why: String,
     },
-    /// The list of what is registered cannot be made sense of.
+    /// The registry file is invalid.
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// What is kept of a version is not what was put there.
+    /// The stored files of a version were changed.
     Damaged {
         /// Directory or file.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// It would not stand on record.
+    /// It cannot be recorded in the audit trail.
     Unrecorded(String),
-    /// The system refuses.
+    /// A system call failed.
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -133,7 +133,7 @@ impl SkillError {
         SkillError::Refused(vec![Fault::new(code, message)])
     }
 
-    /// The names of what is wrong, each once, in their order.
+    /// The names of the faults, each once, in order.
     pub fn codes(&self) -> Vec<Code> {
         let SkillError::Refused(faults) = self else { return Vec::new() };
         let mut codes: Vec<Code> = faults.iter().map(|fault| fault.code).collect();
@@ -142,7 +142,7 @@ impl SkillError {
         codes
     }
 
-    /// What a user can do.
+    /// A hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             SkillError::Refused(faults) => match faults.first()? {
@@ -171,7 +171,7 @@ impl SkillError {
     }
 }
 
-/// What a user can do about any fault of this code.
+/// The hint for faults of this code.
 fn of_code(code: Code) -> Option<String> {
     match code {
         Code::NotRegistered => Some("cofferdam skill list".into()),

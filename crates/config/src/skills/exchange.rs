@@ -1,6 +1,6 @@
-//! What a caller exchanges with a skill for one run: files shown to it, its standard input, and a directory for its results.
+//! What a caller exchanges with a skill for one run: input files, its standard input, and a directory for its results.
 //!
-//! Two sides decide, as for all of a skill: the command line names each thing, and files need the manifest's
+//! Both sides decide, as for all of a skill: the command line names each file, and files need the manifest's
 //! `filesystemAccess`: `true`, or a list with [`INPUT_DIRECTORY`] or [`OUTPUT_DIRECTORY`]. Pure.
 
 use std::collections::BTreeSet;
@@ -10,23 +10,23 @@ use cofferdam_policy::{Access, Field, Mount, Policy, PolicyError, PolicyErrors, 
 use super::json::shown;
 use super::manifest::{Manifest, Wish};
 
-/// Where input files are inside, read-only, each by the last part of its path.
+/// The directory of input files inside the sandbox, read-only, each by the last part of its path.
 pub const INPUT_DIRECTORY: &str = "/input";
-/// Where a skill writes the files that it returns.
+/// The directory inside the sandbox for the files that a skill returns.
 pub const OUTPUT_DIRECTORY: &str = "/output";
-/// Most that a skill returns, MiB.
+/// Most bytes that a skill returns, MiB.
 pub const OUTPUT_MB: u64 = 64;
 /// Most files and directories that a skill returns.
 pub const OUTPUT_ENTRIES: u64 = 10_000;
 
-/// What one run exchanges with its caller. By default nothing.
+/// What one run exchanges with its caller; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
     /// Files of the host, by absolute path.
     pub input: Vec<String>,
-    /// An empty directory of the host over which the skill writes, by absolute path. The run keeps the changes.
+    /// An empty directory of the host that the skill writes to copy-on-write, by absolute path. The run retains the changes.
     pub output: Option<String>,
-    /// Whether nothing is at `output` yet. Only a plan can be made of that.
+    /// Whether `output` does not exist yet, in which case only a plan can be made.
     pub output_missing: bool,
     /// Whether the caller's standard input is passed on.
     pub stdin: bool,
@@ -36,7 +36,7 @@ impl Exchange {
     /// Adds all of it to the skill's policy.
     ///
     /// # Errors
-    /// The manifest asks for no files, two names are one, or something else is mounted there; with every reason.
+    /// The manifest requests no files, two names are equal, or another mount is there; with all reasons.
     pub fn grant(&self, manifest: &Manifest, policy: &mut Policy) -> Result<(), PolicyErrors> {
         let mut errors = Vec::new();
         let mut wrong = |option: &str, value: &str, problem: String, accepted: &str| {
@@ -122,7 +122,7 @@ fn asks_for(manifest: &Manifest, directory: &str) -> bool {
     }
 }
 
-/// The last part of a path, if a person can read it.
+/// The last part of a path, if it is printable.
 fn name(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
     (!matches!(name, "" | "." | "..") && !name.chars().any(cofferdam_policy::text::steers)).then_some(name)

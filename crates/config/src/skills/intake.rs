@@ -1,12 +1,13 @@
-//! Takes a skill's directory in: every file is opened once, read once, and hashed from the bytes that are kept, so that
-//! whatever happens to the directory meanwhile, what goes on from here is what was hashed.
+//! Reads a skill's directory: every file is opened and read once, and its hash is that of the bytes in memory. So later steps use
+//! what was hashed, whatever happens to the directory meanwhile.
 //!
 //! ```text
 //! DIR ─ manifest.json ─ decode, verify ─┐
 //!  └─── walk, each name by descriptor ──┴─▶ Taken (manifest, bytes) or every fault
 //! ```
 //!
-//! No link is followed below the directory, no pipe is waited for, no device is read, and no size is believed. Writes nothing.
+//! No link is followed below the directory, opening a FIFO does not block, no device is read, and no reported size is trusted.
+//! Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -16,33 +17,33 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use cofferdam_engine::audit::{hex, sha256};
 use cofferdam_policy::MAX_ERRORS;
 use cofferdam_profiles::private;
 use rustix::fs::{AtFlags, FileType, statat};
-use sha2::{Digest as _, Sha256};
 
 use super::error::{Code, Fault, SkillError};
 use super::manifest::{Listed, MANIFEST_FILE, MAX_FILES, MAX_MANIFEST_BYTES, Manifest, Stage};
 use super::scan::scan;
-use super::signature::{self, Version, hex};
+use super::signature::{self, Version};
 
 /// Largest file of a skill, bytes.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// All files of a skill together, bytes: they are in memory while they are taken.
+/// Most bytes of all files of a skill together, which are in memory while it is read.
 pub const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
 /// Deepest directory below a skill's own.
 const MAX_DEPTH: usize = 32;
 
-/// A skill that is whole, listed, signed and hashed.
+/// A skill that was read completely, with verified signature and hashes.
 #[derive(Debug)]
 pub struct Taken {
     /// Its manifest.
     pub manifest: Manifest,
-    /// The manifest's very text.
+    /// The manifest's text, unchanged.
     pub text: Vec<u8>,
-    /// What is signed, as a hash.
+    /// The hash that is signed.
     pub version: Version,
     /// The content of each file, by path.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -51,7 +52,7 @@ pub struct Taken {
 /// Reads a skill's directory.
 ///
 /// # Errors
-/// Every fault, in the order of [`Code`]; or the directory cannot be read at all.
+/// All faults, in the order of [`Code`], or the directory cannot be read.
 pub fn take(directory: &Path) -> Result<Taken, SkillError> {
     let (root, text) = open(directory)?;
     let manifest = Manifest::decode(&text, Stage::Signed)?;
@@ -62,14 +63,14 @@ pub fn take(directory: &Path) -> Result<Taken, SkillError> {
     let mut walk = Walk::default();
     walk.directory(&root, "", 0);
     let mut mismatches = walk.faults;
-    let told: BTreeSet<String> = mismatches.iter().filter_map(|fault| fault.file.clone()).collect();
+    let reported: BTreeSet<String> = mismatches.iter().filter_map(|fault| fault.file.clone()).collect();
     for file in &manifest.files {
         match walk.files.get(&file.path) {
             Some(found) if found.sha256 != file.sha256 => {
-                let told = format!("its SHA-256 is {}, and the manifest says {}", found.sha256, file.sha256);
-                mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, told));
+                let problem = format!("its SHA-256 is {}, and the manifest says {}", found.sha256, file.sha256);
+                mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, problem));
             }
-            None if !told.contains(&file.path) => {
+            None if !reported.contains(&file.path) => {
                 mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, "it is listed, and not there"));
             }
             _ => {}
@@ -96,10 +97,10 @@ pub fn take(directory: &Path) -> Result<Taken, SkillError> {
     Ok(Taken { manifest, text, version, files })
 }
 
-/// The files of a directory as a manifest lists them, for whoever is to sign it.
+/// The files of a directory as a manifest lists them, for signing.
 ///
 /// # Errors
-/// There is something in it that no skill can have, or it cannot be read.
+/// The directory has content that skills must not have, or cannot be read.
 pub fn listing(directory: &Path) -> Result<Vec<Listed>, SkillError> {
     let root = private::open(directory).map_err(unreadable(directory))?;
     let mut walk = Walk::default();
@@ -110,22 +111,22 @@ pub fn listing(directory: &Path) -> Result<Vec<Listed>, SkillError> {
     Ok(walk.files.into_iter().map(|(path, found)| Listed { path, sha256: found.sha256 }).collect())
 }
 
-/// A skill's directory and its manifest's text, for whoever is to sign it.
+/// A skill's directory and its manifest's text, for signing.
 ///
 /// # Errors
-/// There is no manifest that could be one.
+/// There is no readable manifest.
 pub fn open(directory: &Path) -> Result<(OwnedFd, Vec<u8>), SkillError> {
     let root = private::open(directory).map_err(unreadable(directory))?;
     let text = private::open_file(&root, MANIFEST_FILE)
         .and_then(|file| read(&file, MAX_MANIFEST_BYTES as u64))
         .map_err(|error| {
-            let told = format!("{MANIFEST_FILE} in {}: {error}", directory.display());
+            let problem = format!("{MANIFEST_FILE} in {}: {error}", directory.display());
             let missing = error.kind() == io::ErrorKind::NotFound;
             let hint = missing.then_some(
                 "DIR is the directory that has manifest.json at its top; the publisher writes one, and then: \
                  cofferdam skill sign --files --key FILE DIR",
             );
-            SkillError::Refused(vec![Fault { hint, ..Fault::new(Code::SchemaValidationFailed, told) }])
+            SkillError::Refused(vec![Fault { hint, ..Fault::new(Code::SchemaValidationFailed, problem) }])
         })?;
     Ok((root, text))
 }
@@ -134,7 +135,7 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> SkillError {
     move |source| SkillError::Io { operation: "read the skill's directory", path: path.to_owned(), source }
 }
 
-/// All of an open file, or a refusal by its size: first by what it says, then by what comes.
+/// The content of an open file, or an error if it is too large by its reported size or its actual length.
 pub(super) fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
     let said = file.metadata()?.len();
@@ -154,7 +155,7 @@ struct Found {
     mode: u32,
 }
 
-/// What is below a directory.
+/// The content of a directory tree.
 #[derive(Debug, Default)]
 struct Walk {
     files: BTreeMap<String, Found>,
@@ -175,7 +176,7 @@ impl Walk {
         };
         for raw in names {
             self.entries += 1;
-            // Directories count as well: of a manifest's files each may have some above it.
+            // Directories count as well, since each file of a manifest may have its own.
             if self.entries > 2 * MAX_FILES || self.bytes > MAX_TOTAL_BYTES || self.faults.len() >= MAX_ERRORS {
                 if self.entries > 2 * MAX_FILES {
                     self.fault(above, format!("it has more than {} entries", 2 * MAX_FILES));
@@ -216,7 +217,7 @@ impl Walk {
     }
 
     fn file(&mut self, directory: &OwnedFd, name: &str, path: &str) {
-        // What was looked at above is not believed: neither kind nor size of what is opened now.
+        // The file may have been replaced since it was examined: its type and size are checked again.
         let taken = private::open_file(directory, name).and_then(|file| {
             let bytes = read(&file, MAX_FILE_BYTES)?;
             Ok((file.metadata()?.mode(), bytes))
@@ -229,7 +230,7 @@ impl Walk {
         if self.bytes > MAX_TOTAL_BYTES {
             return self.fault(path, format!("with it, the files have more than {MAX_TOTAL_BYTES} bytes"));
         }
-        let sha256 = hex(&Sha256::digest(&bytes));
+        let sha256 = hex(&sha256(&bytes));
         self.files.insert(path.to_owned(), Found { bytes, sha256, mode });
     }
 }
@@ -243,7 +244,7 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
             names.push(name);
         }
         if names.len() > 2 * MAX_FILES {
-            break; // the walk says so
+            break; // the walk reports it
         }
     }
     names.sort_unstable();

@@ -1,18 +1,14 @@
-//! Untrusted JSON to values, strictly: a key that stands twice in one object is an error, since two readers could take
-//! either; and closed objects, with every mistake by its path.
+//! Reads typed values out of parsed JSON, and collects all mistakes with their paths. Objects are closed: unknown keys are errors.
 //!
-//! Knows no key by itself and opens no file.
-
-use std::fmt;
+//! Knows no key by itself, and opens no file.
 
 use cofferdam_policy::{MAX_ERRORS, PolicyError, PolicyErrors};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads a text of at most `most` bytes.
+/// Parses a text of at most `most` bytes.
 ///
 /// # Errors
-/// One: it is too long, no JSON, nested deeper than serde_json reads, or has a key twice.
+/// A single error: it is too long, not JSON, nested deeper than serde_json reads, or has a key twice.
 pub(super) fn parse(text: &[u8], most: usize) -> Result<Value, PolicyErrors> {
     let refused = |problem: String| {
         let accepted = format!("one JSON object in UTF-8, each key once, at most {most} bytes");
@@ -21,75 +17,7 @@ pub(super) fn parse(text: &[u8], most: usize) -> Result<Value, PolicyErrors> {
     if text.len() > most {
         return Err(refused(format!("it has {} bytes", text.len())));
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    Strict
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|cause| refused(format!("not readable as JSON: {cause}")))
-}
-
-/// Reads one value.
-#[derive(Clone, Copy)]
-struct Strict;
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(Strict)? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some(key) = access.next_key::<String>()? {
-            if members.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {} stands there twice", shown(&key))));
-            }
-            let value = access.next_value_seed(Strict)?;
-            members.insert(key, value);
-        }
-        Ok(Value::Object(members))
-    }
+    crate::json::parse(text, shown).map_err(|cause| refused(format!("not readable as JSON: {cause}")))
 }
 
 /// A text in quotes, shortened, with everything escaped that could drive a terminal.
@@ -106,14 +34,14 @@ fn shown_value(value: &Value) -> String {
     }
 }
 
-/// Reads values; what it cannot read it reports, and returns a stand-in, so that every mistake is told at once.
+/// Reads values. It records each mistake and returns a default instead, so that all mistakes are reported at once.
 #[derive(Default)]
 pub(super) struct Reader {
     errors: Vec<PolicyError>,
 }
 
 impl Reader {
-    /// Nothing, or everything that was found; so many that a hostile text cannot fill memory.
+    /// All recorded mistakes as an error, up to a bound.
     pub(super) fn finish(self) -> Result<(), PolicyErrors> {
         if self.errors.is_empty() { Ok(()) } else { Err(PolicyErrors(self.errors)) }
     }
@@ -129,7 +57,7 @@ impl Reader {
         }
     }
 
-    /// The members of an object that has these keys and no others; those of `required` must be there.
+    /// The members of an object with only these keys, of which those in `required` must exist.
     pub(super) fn object<'v>(
         &mut self,
         path: &str,
@@ -159,7 +87,7 @@ impl Reader {
         Members(Some(members))
     }
 
-    /// A text that `fault` finds nothing wrong with.
+    /// A text that satisfies `fits`.
     pub(super) fn text(
         &mut self,
         path: &str,

@@ -1,7 +1,7 @@
-//! SkillManifest v1: what a skill says of itself, its publisher's name under it.
+//! SkillManifest v1: a skill's description of itself, signed by its publisher.
 //!
-//! Owns the form: every object is closed, every limit and pattern is checked, every mistake is told with its JSON path. Pure:
-//! whether the signature is the publisher's is `signature`'s to say, and whether the files are those named, `intake`'s.
+//! Owns the schema: objects are closed, limits and patterns are checked, and all mistakes are reported with their JSON paths. Pure:
+//! `signature` verifies the signature, and `intake` the files.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::json::{Reader, parse, shown};
 
-/// The manifest's file, at the top of a skill's directory. It cannot be one of its own files.
+/// The manifest's file name, at the top of a skill's directory. The manifest does not list itself.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// Longest manifest, bytes.
@@ -20,13 +20,13 @@ pub const MAX_MANIFEST_BYTES: usize = 4 << 20;
 /// Most files of a skill.
 pub const MAX_FILES: usize = 10_000;
 
-/// Largest whole number that every JSON reader takes for itself (RFC 8785 knows doubles only).
+/// Largest whole number that all JSON readers represent exactly (RFC 8785 has doubles only).
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// Longest list of chains, hosts or paths.
+/// Most entries in a list of chains, hosts or paths.
 const MAX_LIST: usize = 1000;
 
-/// What a skill may ask its host to sign, as the schema names it.
+/// The actions that a skill may ask its host to sign, by their names in the schema.
 pub const TX_ACTIONS: &[&str] = &["transfer", "transfer_native", "approve", "swap_exact_in", "swap_exact_out"];
 
 /// A skill's manifest.
@@ -37,23 +37,23 @@ pub struct Manifest {
     pub version: String,
     /// The skill's name, `^[a-z0-9-]{1,64}$`.
     pub name: String,
-    /// Who signs it.
+    /// The publisher, who signs it.
     pub publisher: Publisher,
-    /// What it wishes for.
+    /// The permissions that it requests.
     pub permissions: Permissions,
-    /// The limits that it is content with.
+    /// The limits that it accepts.
     pub sandbox: Wants,
     /// All of its files.
     pub files: Vec<Listed>,
-    /// The publisher's signature over all of the above, `0x` and hexadecimal digits; none while it is being written.
+    /// The publisher's signature over all of the above, `0x` and hexadecimal digits; `None` in a draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
 
-/// Who signs a manifest.
+/// The publisher of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Publisher {
-    /// A name for people.
+    /// A display name.
     pub name: String,
     /// The address of the publisher's key, `^0x[0-9a-fA-F]{40}$`.
     pub address: String,
@@ -61,7 +61,7 @@ pub struct Publisher {
     pub contact: String,
 }
 
-/// What a skill wishes for.
+/// The permissions that a skill requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Permissions {
@@ -75,17 +75,17 @@ pub struct Permissions {
     pub filesystem_access: Wish,
 }
 
-/// A wish, as flag or as list.
+/// A request, as a flag or a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Wish {
-    /// Nothing, or whatever the other side grants.
+    /// Nothing, or all that the operator grants.
     Flag(bool),
-    /// These.
+    /// These entries.
     List(Vec<String>),
 }
 
-/// The limits that a skill is content with.
+/// The limits that a skill accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Wants {
@@ -100,26 +100,26 @@ pub struct Wants {
 /// One file of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// Relative to the skill's directory, normalised.
+    /// Its path relative to the skill's directory, normalised.
     pub path: String,
     /// SHA-256 of its bytes, 64 lower-case hexadecimal digits.
     pub sha256: String,
 }
 
-/// Whether a manifest must have its signature already.
+/// Whether a manifest must be signed already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It is still to be signed; an old signature may be there.
+    /// It is a draft, which may have an old signature.
     Draft,
     /// It is signed.
     Signed,
 }
 
 impl Manifest {
-    /// Reads one. Only a text that is no JSON at all, too long, or with a key twice ends in a single error.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// Every mistake, with its JSON path.
+    /// All mistakes, with their JSON paths; a single one if the text is not JSON, too long, or has a key twice.
     pub fn decode(text: &[u8], stage: Stage) -> Result<Manifest, PolicyErrors> {
         let root = parse(text, MAX_MANIFEST_BYTES)?;
         let mut reader = Reader::default();
@@ -127,10 +127,10 @@ impl Manifest {
         reader.finish().map(|()| manifest)
     }
 
-    /// The text of a draft with these files in place of those that it lists, if it lists any; still to be decoded.
+    /// The text of a draft with its list of files replaced by these. It is not validated.
     ///
     /// # Errors
-    /// It is no JSON object, or has a key twice.
+    /// It is not a JSON object, or has a key twice.
     pub fn with_files(text: &[u8], files: &[Listed]) -> Result<Vec<u8>, PolicyErrors> {
         let mut root = parse(text, MAX_MANIFEST_BYTES)?;
         if let Value::Object(members) = &mut root {
@@ -140,14 +140,14 @@ impl Manifest {
         Ok(root.to_string().into_bytes())
     }
 
-    /// As JSON for people, with a line feed at its end; `decode` reads the same manifest back.
+    /// The manifest as indented JSON with a final newline, which `decode` reads back.
     pub fn encode(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a manifest has text keys, so nothing can fail");
         text.push('\n');
         text
     }
 
-    /// What is signed: the manifest without its signature, in the canonical form of RFC 8785.
+    /// The text that is signed: the manifest without its signature, in the canonical form of RFC 8785.
     pub fn canonical(&self) -> Vec<u8> {
         let unsigned = Manifest { signature: None, ..self.clone() };
         serde_json_canonicalizer::to_vec(&unsigned).expect("a manifest has text keys and whole numbers only")
@@ -302,7 +302,7 @@ fn files(read: &mut Reader, value: Option<&Value>) -> Vec<Listed> {
     files
 }
 
-/// What is wrong with a path of `files`, if anything.
+/// The mistake in a path of `files`, if any.
 pub fn path_fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
         return Some("the path is absolute");
@@ -325,7 +325,7 @@ pub fn path_fault(path: &str) -> Option<&'static str> {
     (path == MANIFEST_FILE).then_some("the manifest cannot hold its own hash")
 }
 
-/// Whether a text is a skill's name.
+/// Whether a text is a valid skill name.
 pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }

@@ -5,7 +5,7 @@
 //! manifest + operator ─ policy ─▶ Policy ─ exchange (files and input of one run) ─▶ Policy
 //! ```
 //!
-//! What is not signed, not whole or not listed is refused, and every reason is told. Never runs anything.
+//! A skill that is not signed, incomplete, or has unlisted files is refused with all reasons. Runs nothing.
 
 pub mod error;
 pub mod exchange;
@@ -30,10 +30,10 @@ pub use manifest::Manifest;
 pub use operator::SandboxConfig;
 pub use registry::{Registry, Spec, State};
 
-/// Puts a manifest in its place, whole or not at all, and readable by whoever is to check it.
+/// Writes a manifest atomically, and readable for other users, so that they can check it.
 ///
 /// # Errors
-/// It cannot be written; what was there before is untouched.
+/// It cannot be written; the previous file is unchanged.
 pub fn put_manifest(directory: &std::os::fd::OwnedFd, manifest: &Manifest) -> std::io::Result<()> {
     use cofferdam_profiles::private;
     use std::os::unix::fs::PermissionsExt as _;

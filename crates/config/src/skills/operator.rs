@@ -1,4 +1,4 @@
-//! The operator's side: what whoever runs skills grants them at most. TOML or JSON, every field optional.
+//! The operator's configuration: the most that skills are granted. TOML or JSON, every field optional.
 //!
 //! ```toml
 //! networkMode = "allowlist"            # default: none
@@ -10,8 +10,8 @@
 //! command = ["python3", "/skill/main.py"]
 //! ```
 //!
-//! Closed: a key that is not known, a mount of the host, a variable that looks like a secret or steers a program is an
-//! error. Pure.
+//! Closed: an unknown key, a mount of the host, and a variable that looks like a secret or changes what programs load are errors.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +25,11 @@ use super::json::{Reader, parse};
 /// Longest text, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// CPU time in each period of 100 ms where nobody says otherwise, microseconds: half a CPU.
+/// Default CPU time in each period of 100 ms, microseconds: half a CPU.
 pub const CPU_QUOTA_DEFAULT: u64 = 50_000;
-/// Size of /tmp, and of a volume of which nobody says it, MiB.
+/// Size of /tmp, and default size of a volume, MiB.
 pub const TMP_MB: u64 = 64;
-/// Where a skill's files are inside.
+/// The directory of a skill's files inside the sandbox.
 pub const SKILL_DIRECTORY: &str = "/skill";
 
 const KEYS: &[&str] = &[
@@ -48,14 +48,14 @@ const KEYS: &[&str] = &[
     "command",
 ];
 
-/// What an operator says; what is left out is none of it.
+/// An operator's configuration. Fields that are left out have no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxConfig {
     /// A container's image, by reference; or a tarball or a directory as root, by absolute path.
     pub image: Option<String>,
-    /// What the network may be at most: none, a loopback of the sandbox's own, or the hosts of both sides.
+    /// The most that the network may be: none, the sandbox's own loopback, or the hosts that both sides list.
     pub network: NetworkMode,
-    /// Which at most; none leaves it to the manifest.
+    /// The hosts at most; `None` leaves them to the manifest.
     pub allowed_hosts: Option<Vec<AllowEntry>>,
     /// Memory at most, MiB.
     pub memory_limit_mb: Option<u64>,
@@ -71,9 +71,9 @@ pub struct SandboxConfig {
     pub max_processes: Option<u64>,
     /// Directories in memory, besides /tmp.
     pub volumes: Vec<Volume>,
-    /// The API that the skill is told of, as the host sees it.
+    /// The API whose address the skill gets, as seen from the host.
     pub api: Option<HttpUrl>,
-    /// Further variables of the skill's. None of them looks like a secret or steers a program.
+    /// Further variables for the skill. None of them looks like a secret or changes what programs load.
     pub variables: BTreeMap<String, String>,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
@@ -82,17 +82,17 @@ pub struct SandboxConfig {
 /// An empty directory in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Where, inside.
+    /// The path inside the sandbox.
     pub target: String,
     /// Size, MiB.
     pub size_mb: u64,
 }
 
 impl SandboxConfig {
-    /// Reads one: JSON where it begins with `{`, else TOML.
+    /// Parses a configuration: JSON if it begins with `{`, else TOML.
     ///
     /// # Errors
-    /// Every mistake, with its path.
+    /// All mistakes, with their paths.
     pub fn decode(text: &[u8]) -> Result<SandboxConfig, PolicyErrors> {
         let root = if text.trim_ascii_start().starts_with(b"{") { parse(text, MAX_BYTES)? } else { toml(text)? };
         let mut reader = Reader::default();
@@ -114,7 +114,7 @@ fn toml(text: &[u8]) -> Result<Value, PolicyErrors> {
     serde_json::to_value(table).map_err(|error| refused(error.to_string()))
 }
 
-/// What quotes the text, over several lines, without anything that could drive a terminal.
+/// Quotes the text over several lines, with all control characters escaped.
 fn plain(text: &str) -> String {
     cofferdam_policy::text::lines(text)
 }
@@ -227,13 +227,13 @@ fn volumes(read: &mut Reader, value: Option<&Value>) -> Vec<Volume> {
     volumes
 }
 
-/// Names by which containers know their host. Here the API is the operator's own, at the host's loopback.
+/// Host names by which containers reach their host. Here the API is the operator's own, at the host's loopback.
 const HOST_NAMES: &[&str] = &["host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
 
-/// Variables that are the sandbox's own, and say where things are in it.
+/// Variables that belong to the sandbox itself, and name its directories.
 const OWN_VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR"];
 
-/// The API, and what other variables a skill is given.
+/// The API, and the other variables that a skill gets.
 fn env(read: &mut Reader, value: Option<&Value>) -> (Option<HttpUrl>, BTreeMap<String, String>) {
     let mut variables = BTreeMap::new();
     let members = match value {
@@ -245,7 +245,7 @@ fn env(read: &mut Reader, value: Option<&Value>) -> (Option<HttpUrl>, BTreeMap<S
         }
     };
     for (name, value) in members.iter().filter(|(name, _)| *name != API_VARIABLE_DEFAULT) {
-        // Its value may be the secret that does not belong there: it is not shown.
+        // The value may be a secret, so it is not shown.
         let at = format!("$.env[{}]", super::json::shown(name));
         let Some(text) = value.as_str() else {
             read.wrong(&at, None, "not a text", "a text");
@@ -259,7 +259,7 @@ fn env(read: &mut Reader, value: Option<&Value>) -> (Option<HttpUrl>, BTreeMap<S
     (members.get(API_VARIABLE_DEFAULT).and_then(|url| api(read, url)), variables)
 }
 
-/// Why a skill is not given this variable, and what it may be given.
+/// Why a skill must not get this variable, and what is accepted.
 fn unfit(name: &str, value: &str) -> Option<(&'static str, &'static str)> {
     const PLAIN: &str = "what a program reads for its settings, such as NODE_ENV, TZ or LOG_LEVEL";
     const SECRET: &str = "ISCL_API_URL: what is secret stays behind the API, and no skill has it";

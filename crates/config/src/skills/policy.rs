@@ -1,4 +1,4 @@
-//! What a skill may do: its manifest and its operator, the narrower of both, as a policy. Pure.
+//! The policy of a skill: for each field the narrower of its manifest and its operator's configuration. Pure.
 //!
 //! | | manifest | operator | holds |
 //! |---|---|---|---|
@@ -26,33 +26,33 @@ use serde::Serialize;
 use super::manifest::{Manifest, Wish, is_loopback};
 use super::operator::{CPU_QUOTA_DEFAULT, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
 
-/// What is run where the operator names no program: the one of these that a skill has, with the program that runs it.
+/// The main programs of skills, each with the interpreter that runs it. The one that a skill has is run if the operator names none.
 const PROGRAMS: &[(&str, &[&str])] =
     &[("run", &[]), ("main.py", &["python3"]), ("main.js", &["node"]), ("main.mjs", &["node"]), ("main.sh", &["sh"])];
 
-/// Whether something says what to run: the operator, or the skill by one of its main programs.
+/// Whether there is a program to run: the operator's, or one of the skill's main programs.
 pub fn names_program(manifest: &Manifest, operator: &SandboxConfig) -> bool {
     operator.command.is_some() || manifest.files.iter().any(|file| PROGRAMS.iter().any(|(name, _)| file.path == *name))
 }
 
-/// What an image runs: its entry point, followed by its own arguments where the caller gives none; without an entry point its
-/// own arguments are the program. [`None`] where it names nothing.
+/// The command of an image: its entry point, followed by its own arguments if the caller gives none. Without an entry point its
+/// arguments are the command. [`None`] if it has neither.
 pub fn image_program(entry_point: Vec<String>, own: Vec<String>, given: &[String]) -> Option<Vec<String>> {
     let command = if entry_point.is_empty() || given.is_empty() { [entry_point, own].concat() } else { entry_point };
     (!command.is_empty()).then_some(command)
 }
 
-/// Which side set a limit that both have a say in: the one that asks for less, and the manifest where both ask for the same.
+/// The side that set a limit: the one with the lower value, or the manifest if both are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// The skill's publisher.
     Manifest,
-    /// Who runs the skill.
+    /// The operator, who runs the skill.
     Operator,
 }
 
-/// The side that set each limit that both have a say in.
+/// The side that set each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LimitsFrom {
     /// Of `limits.memory_mb`.
@@ -62,7 +62,7 @@ pub struct LimitsFrom {
 }
 
 impl LimitsFrom {
-    /// Of these two.
+    /// The side with the lower of these two values.
     pub fn of(manifest: &Manifest, operator: &SandboxConfig) -> LimitsFrom {
         let side = |asked: u64, granted: Option<u64>| match granted {
             Some(granted) if granted < asked => Side::Operator,
@@ -78,7 +78,7 @@ impl LimitsFrom {
 /// The policy of a skill whose files are in this directory of the host, with these further arguments.
 ///
 /// # Errors
-/// The two sides contradict each other, or nothing says what to run; with every reason.
+/// The two sides contradict each other, or there is no program to run; with all reasons.
 pub fn policy(
     manifest: &Manifest,
     operator: &SandboxConfig,
@@ -94,7 +94,7 @@ pub fn policy(
     policy.command.variables.extend(operator.variables.clone());
     policy.process.spawn = manifest.sandbox.allow_spawn && !operator.no_spawn;
     policy.process.unix_sockets = operator.unix_sockets;
-    // Who may start programs finds the system's, and who may not what its own needs.
+    // A skill that may start programs gets the system's; any other gets only what its own program needs.
     policy.filesystem.root = if policy.process.spawn { Root::Minimal } else { Root::Interpreter };
     policy.filesystem.mounts.push(Mount::Bind {
         source: files.into(),
@@ -109,7 +109,7 @@ pub fn policy(
         size_mb: volume.size_mb,
         exec: false,
     }));
-    // A directory is a root for every backend; of what else an image can be, only containers are made.
+    // All backends can use a directory as root; other images need containers.
     if let Some(image) = &operator.image {
         let path = image.starts_with('/');
         policy.filesystem.root = if path { Root::Directory(image.clone()) } else { Root::Image(image.clone()) };
@@ -120,7 +120,7 @@ pub fn policy(
     policy.limits.wall_ms = manifest.sandbox.timeout_ms.min(operator.timeout_ms.unwrap_or(u64::MAX));
     policy.limits.tmpfs_mb = TMP_MB;
     policy.limits.processes = operator.max_processes.unwrap_or(policy.limits.processes);
-    // What a manifest says is what its publisher and the operator agreed on: it holds, or nothing starts.
+    // The publisher and the operator agreed on the manifest, so it must be enforced in full.
     let named = [Field::Memory, Field::WallTime, Field::Tmpfs];
     named.into_iter().for_each(|field| policy.require(field));
     if operator.cpu_quota.is_some() {
@@ -175,8 +175,8 @@ fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, Pol
         (Wish::List(hosts), NetworkMode::Allowlist) => {
             let wished: Vec<AllowEntry> = hosts.iter().filter_map(|host| host.parse().ok()).collect();
             match &operator.allowed_hosts {
-                // An address is reached even where names may not lead, such as the host's own network: nobody has one for
-                // the asking.
+                // An address may be in a network that names must not resolve to, such as the host's own, so it must be granted
+                // explicitly.
                 None => match wished.iter().find(|wish| matches!(wish.to, To::Net { .. })) {
                     Some(address) => {
                         let problem = format!("missing, and the manifest names an address, {address}");
@@ -201,7 +201,7 @@ fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, Pol
     Ok(Network { mode: NetworkMode::Allowlist, allow, api, ..Network::none() })
 }
 
-/// What both lists mean: of each pair the narrower entry, where one has the other in it.
+/// The intersection of two lists: the narrower entry of each pair of which one contains the other.
 fn both(wished: &[AllowEntry], granted: &[AllowEntry]) -> Vec<AllowEntry> {
     let mut common: Vec<AllowEntry> = Vec::new();
     for (wish, grant) in wished.iter().flat_map(|wish| granted.iter().map(move |grant| (wish, grant))) {

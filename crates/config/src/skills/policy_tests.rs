@@ -1,4 +1,4 @@
-//! What an operator can say, and what comes of both sides: the narrower one, always.
+//! An operator's configuration, and the policy of both sides: always the narrower of the two.
 
 use cofferdam_policy::{AllowEntry, Field, Mount, NetworkMode, OnViolation, Policy, Root};
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ fn the_side_that_asks_for_less_set_the_limit() {
 }
 
 #[test]
-fn an_image_runs_its_entry_point_and_the_callers_arguments_replace_its_own() {
+fn caller_arguments_replace_those_of_an_image() {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let of = |entry: &[&str], own: &[&str], given: &[&str]| image_program(words(entry), words(own), &words(given));
     assert_eq!(of(&["run"], &["all"], &[]), Some(words(&["run", "all"])));
@@ -136,7 +136,7 @@ fn how_many_processes_there_may_be_is_the_operators_to_say() {
 }
 
 #[test]
-fn harmless_variables_reach_the_skill_and_a_private_key_does_not() {
+fn harmless_variables_are_passed_and_private_keys_not() {
     let config = operator("env = { NODE_ENV = 'production', TZ = 'Europe/Berlin', LOG_LEVEL = 'debug', FOO = 'bar' }");
     let policy = resolve(&manifest(|_| {}), &config);
     for (name, value) in [("NODE_ENV", "production"), ("TZ", "Europe/Berlin"), ("LOG_LEVEL", "debug"), ("FOO", "bar")] {
@@ -155,7 +155,7 @@ fn the_memory_is_the_manifests_unless_the_operator_caps_it() {
 }
 
 #[test]
-fn the_names_that_containers_have_for_their_host_mean_its_loopback() {
+fn container_names_of_the_host_mean_its_loopback() {
     for name in ["host.docker.internal", "HOST.docker.internal", "host.containers.internal", "127.0.0.1"] {
         let config = operator(&format!("env = {{ ISCL_API_URL = 'http://{name}:8080/v1' }}"));
         assert_eq!(config.api.unwrap().to_string(), "http://127.0.0.1:8080/v1");
@@ -240,7 +240,7 @@ fn the_narrower_network_wins() {
     }
     let unsaid = policy(&wishing(json!(true)), &operator("networkMode = 'allowlist'"), "/f", &[]).unwrap_err();
     assert!(unsaid.to_string().starts_with("$.allowedHosts: missing"), "{unsaid}");
-    // An address passes what names may not resolve to, such as the host's own network: nobody has it for the asking.
+    // An address may be in a network that names must not resolve to, such as the host's own: it must be granted explicitly.
     for address in ["10.1.0.0/16", "169.254.169.254", "127.0.0.1:5432", "[::1]:22", "192.0.2.1"] {
         let wishing = wishing(json!(["a.example.com", address]));
         let refused = policy(&wishing, &operator("networkMode = 'allowlist'"), "/f", &[]).unwrap_err().to_string();

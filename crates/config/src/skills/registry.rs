@@ -1,12 +1,12 @@
-//! Which skills are registered: names, their versions, and which of them are revoked.
+//! The registry of skills: their names and versions, and which of them are revoked.
 //!
 //! ```text
-//! registered ─ revoke ─▶ revoked        (and never back: what was revoked is not registered again)
+//! registered ─ revoke ─▶ revoked        (final: a revoked version is not registered again)
 //! ```
 //!
-//! One file, `registry.json`, always whole: written beside its place, synchronised and renamed, under a lock that keeps
-//! writers apart; readers need none. A version's content is there before the registry names it. A name belongs to the
-//! publisher who registered it first. Runs nothing.
+//! One file, `registry.json`, which is replaced atomically: written to a temporary file, synchronised and renamed, under a lock for
+//! writers; readers need none. A version's content is stored before the registry names it. A name belongs to the publisher who
+//! registered it first. Runs nothing.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -34,9 +34,9 @@ const FEWEST_DIGITS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It may.
+    /// It may run.
     Registered,
-    /// It may not, and never will again.
+    /// It must not run, ever again.
     Revoked,
 }
 
@@ -77,7 +77,7 @@ struct Contents {
 pub struct Spec {
     /// The name.
     pub name: String,
-    /// How the version begins; none is the latest that may run.
+    /// The beginning of the version; `None` for the latest that may run.
     pub version: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl std::str::FromStr for Spec {
     }
 }
 
-/// What was registered.
+/// The result of a registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
     /// The skill's name.
@@ -110,11 +110,11 @@ pub struct Registered {
     pub version: String,
     /// The address of its publisher, in lower case.
     pub publisher: String,
-    /// It was registered before, and its files, which were damaged, are put back.
+    /// Whether it was registered before, and its damaged files were restored.
     pub repaired: bool,
 }
 
-/// A registry. Nothing is opened or made before it is used.
+/// A registry. Nothing is opened or created before it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registry {
     directory: PathBuf,
@@ -131,12 +131,12 @@ impl Registry {
         &self.directory
     }
 
-    /// Takes a skill's directory in, as a new version. It is registered only if `record` says that this stands on record.
-    /// A version that is registered and damaged gets its files back: what is taken in is as much its publisher's.
+    /// Registers a skill's directory as a new version, after `record` has recorded it. The files of a registered version that was
+    /// damaged are restored, since the verified directory has the same content.
     ///
     /// # Errors
-    /// Every fault of the skill, in the order of [`Code`]; it cannot be recorded; or the registry cannot be written. Then
-    /// it is as it was.
+    /// All faults of the skill, in the order of [`Code`]; or it cannot be recorded, or the registry cannot be written. The registry
+    /// is unchanged then.
     pub fn register(
         &self,
         source: &Path,
@@ -148,11 +148,10 @@ impl Registry {
         self.add(&registry, &mut contents, &taken, record)
     }
 
-    /// Checks a skill's directory as [`Registry::register`] does, and changes nothing. A version that is registered
-    /// already has no fault.
+    /// Checks a skill's directory as [`Registry::register`] does, without changing anything. A registered version is not a fault.
     ///
     /// # Errors
-    /// Every fault of the skill, in the order of [`Code`]; or the registry cannot be read.
+    /// All faults of the skill, in the order of [`Code`]; or the registry cannot be read.
     pub fn verify(&self, source: &Path) -> Result<Taken, SkillError> {
         let taken = intake::take(source)?;
         let contents = Contents { version: 1, skills: self.list()? };
@@ -177,15 +176,15 @@ impl Registry {
             .or_insert_with(|| Skill { publisher: publisher.clone(), versions: Vec::new() });
         match skill.versions.iter().find(|known| known.version == version).map(|known| known.state) {
             Some(State::Registered) if store::open(&self.directory, &version).is_err() => {
-                // On record first: whoever reads that finds the files put back, or damaged as before.
+                // Recorded first: a reader of the record finds the files restored, or damaged as before.
                 let registered = Registered { name, version, publisher, repaired: true };
                 record(&registered).map_err(SkillError::Unrecorded)?;
                 store::keep(&registry.directory, &self.directory, taken)?;
                 return Ok(registered);
             }
             Some(State::Registered) => {
-                let told = format!("{name}@{version} is registered already");
-                return Err(SkillError::one(Code::DuplicateSkill, told));
+                let problem = format!("{name}@{version} is registered already");
+                return Err(SkillError::one(Code::DuplicateSkill, problem));
             }
             Some(State::Revoked) | None => {}
         }
@@ -199,7 +198,7 @@ impl Registry {
         Ok(registered)
     }
 
-    /// Revokes a version, or all of a skill's. What is revoked already stays so.
+    /// Revokes a version, or all versions of a skill. Revoked versions stay revoked.
     ///
     /// # Errors
     /// There is no such skill, or the registry cannot be written.
@@ -222,14 +221,14 @@ impl Registry {
         Ok(revoked)
     }
 
-    /// All skills by name; none when there is no registry.
+    /// All skills by name; none if there is no registry.
     ///
     /// # Errors
-    /// The registry cannot be read, or could be somebody else's.
+    /// The registry cannot be read, or another user could have written it.
     pub fn list(&self) -> Result<BTreeMap<String, Skill>, SkillError> {
         match private::open(&self.directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
-            Err(source) => Err(self.told("read")(source)),
+            Err(source) => Err(self.reported("read")(source)),
             Ok(directory) => Ok(self.read(&directory)?.skills),
         }
     }
@@ -267,8 +266,8 @@ impl Registry {
     pub fn runnable(&self, spec: &Spec) -> Result<(Versioned, Kept), SkillError> {
         let versioned = self.version(spec)?;
         if versioned.state == State::Revoked {
-            let told = format!("{}@{} is revoked", spec.name, versioned.version);
-            return Err(SkillError::one(Code::Revoked, told));
+            let reported = format!("{}@{} is revoked", spec.name, versioned.version);
+            return Err(SkillError::one(Code::Revoked, reported));
         }
         let kept = self.content(&versioned.version)?;
         if kept.manifest.name != spec.name {
@@ -279,7 +278,7 @@ impl Registry {
         Ok((versioned, kept))
     }
 
-    fn told(&self, operation: &'static str) -> impl Fn(io::Error) -> SkillError {
+    fn reported(&self, operation: &'static str) -> impl Fn(io::Error) -> SkillError {
         let path = self.directory.clone();
         move |source| SkillError::Io { operation, path: path.clone(), source }
     }
@@ -294,15 +293,15 @@ impl Registry {
 
     /// Waits until no other writer is at work.
     fn locked(&self) -> Result<Locked, SkillError> {
-        let directory = private::open_or_make(&self.directory).map_err(self.told("make the registry"))?;
+        let directory = private::open_or_make(&self.directory).map_err(self.reported("make the registry"))?;
         self.trusted(&directory, &self.directory)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = openat(&directory, LOCK, flags, Mode::RUSR | Mode::WUSR);
-        let lock = lock.map_err(|error| self.told("lock the registry")(error.into()))?;
+        let lock = lock.map_err(|error| self.reported("lock the registry")(error.into()))?;
         loop {
             match flock(&lock, FlockOperation::LockExclusive) {
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.told("lock the registry")(error.into())),
+                Err(error) => return Err(self.reported("lock the registry")(error.into())),
                 Ok(()) => return Ok(Locked { directory, _lock: lock }),
             }
         }
@@ -315,10 +314,10 @@ impl Registry {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Contents { version: 1, ..Contents::default() });
             }
-            opened => opened.map_err(self.told("read"))?,
+            opened => opened.map_err(self.reported("read"))?,
         };
         self.trusted(&file, &path)?;
-        let text = intake::read(&file, MAX_BYTES).map_err(self.told("read"))?;
+        let text = intake::read(&file, MAX_BYTES).map_err(self.reported("read"))?;
         let contents: Contents = serde_json::from_slice(&text)
             .map_err(|error| SkillError::Unreadable { path: path.clone(), why: error.to_string() })?;
         match contents.version {
@@ -328,14 +327,14 @@ impl Registry {
     }
 
     fn write(&self, registry: &Locked, contents: &Contents) -> Result<(), SkillError> {
-        let mut text = serde_json::to_vec_pretty(contents).map_err(|error| self.told("write")(error.into()))?;
+        let mut text = serde_json::to_vec_pretty(contents).map_err(|error| self.reported("write")(error.into()))?;
         text.push(b'\n');
-        private::replace(&registry.directory, FILE, &text, true).map_err(self.told("write"))?;
-        fsync(&registry.directory).map_err(|error| self.told("synchronise")(error.into()))
+        private::replace(&registry.directory, FILE, &text, true).map_err(self.reported("write"))?;
+        fsync(&registry.directory).map_err(|error| self.reported("synchronise")(error.into()))
     }
 }
 
-/// A registry that nobody else writes to. The lock goes with the descriptor.
+/// A registry locked for writing. The lock is released with the descriptor.
 struct Locked {
     directory: OwnedFd,
     _lock: OwnedFd,
@@ -373,12 +372,12 @@ fn chosen(spec: &Spec, skill: &Skill) -> Result<usize, SkillError> {
     match (fitting.next(), fitting.next()) {
         (Some((at, _)), None) => Ok(at),
         (None, _) => {
-            let told = format!("{} has no version that begins with {begin}", spec.name);
-            Err(SkillError::one(Code::NotRegistered, told))
+            let reported = format!("{} has no version that begins with {begin}", spec.name);
+            Err(SkillError::one(Code::NotRegistered, reported))
         }
         _ => {
-            let told = format!("several versions of {} begin with {begin}: give more digits", spec.name);
-            Err(SkillError::one(Code::NotRegistered, told))
+            let reported = format!("several versions of {} begin with {begin}: give more digits", spec.name);
+            Err(SkillError::one(Code::NotRegistered, reported))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The static scan: what no skill's file may hold, found by its bytes.
+//! The static scan: finds content that skills must not have, by its bytes.
 //!
 //! | rule | finds |
 //! |---|---|
@@ -7,27 +7,27 @@
 //! | `elf-as-script` | a program in machine code whose name says that it is a text |
 //! | `secret` | an access token of a known provider, by its form |
 //!
-//! A short list on purpose: it catches what slipped in, and no author who hides. What a skill may do is the sandbox's to
-//! hold, and not this. Pure; never tells the secret that it found.
+//! The list is short on purpose: it catches accidents, and not authors who hide something. The sandbox enforces what a skill may do,
+//! not this. Pure; never reports the secret itself.
 
-/// One thing that was found.
+/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The rule's name.
     pub rule: &'static str,
-    /// The line, from 1; none where the whole file is meant.
+    /// The line, from 1; `None` for the whole file.
     pub line: Option<u64>,
-    /// What was found, without the thing itself.
+    /// A description, without the content itself.
     pub what: &'static str,
 }
 
-/// Endings of files that are texts.
+/// File name extensions of texts.
 const TEXTS: &[&str] = &[
     "bash", "cjs", "css", "csv", "html", "js", "json", "jsx", "lua", "md", "mjs", "php", "pl", "py", "rb", "rs", "sh",
     "sql", "toml", "ts", "tsx", "txt", "xml", "yaml", "yml", "zsh",
 ];
 
-/// Tokens: how they begin, how many characters at least follow, and which besides letters and digits.
+/// Tokens: the prefix, the least number of following characters, and those allowed besides letters and digits.
 const TOKENS: &[(&str, usize, &str, &str)] = &[
     ("AKIA", 16, "", "an AWS access key"),
     ("ASIA", 16, "", "an AWS access key"),
@@ -51,10 +51,10 @@ const TOKENS: &[(&str, usize, &str, &str)] = &[
     ("xoxs-", 10, "-", "a Slack token"),
 ];
 
-/// Most findings of one file; after these it is refused anyhow.
+/// Most findings of one file, which is refused in any case.
 const MOST: usize = 20;
 
-/// What is in a file of that path, mode (`st_mode`) and content.
+/// The findings in a file of that path, mode (`st_mode`) and content.
 pub fn scan(path: &str, mode: u32, bytes: &[u8]) -> Vec<Finding> {
     let mut found = Vec::new();
     if mode & 0o6000 != 0 {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_its_own_with_the_line_and_leaves_its_twin_alone() {
+    fn each_rule_finds_its_pattern_and_spares_a_similar_one() {
         let token = |prefix: &str, more: usize| format!("x = '{prefix}{}'\n", "a1B2".repeat(20).split_at(more).0);
         let pem = |kind: &str| format!("a\nb\n  k = '-----BEGIN {kind}-----'\n");
         for (bytes, found) in [

@@ -1,24 +1,25 @@
-//! Who signed a manifest: keccak256 over its canonical form, a recoverable secp256k1 signature over that hash itself, without
-//! any prefix, and the address of the key that it recovers to.
+//! Signs and verifies manifests: keccak256 over the canonical form, a recoverable secp256k1 signature over that hash without any
+//! prefix, and the address of the recovered key.
 //!
 //! ```text
 //! signature = 0x r(32) s(32) v(1)      v: 0 or 1, or 27 or 28; s in the lower half of the order
 //! address   = the last 20 bytes of keccak256 over the key's 64 bytes
 //! ```
 //!
-//! A signature has two spellings, by v, and one meaning; whoever has no key cannot make another one of it. Owns keys and
-//! their files as well. Never says whether a publisher is to be trusted.
+//! A signature has two encodings, by v, with one meaning, and is not malleable otherwise. Owns keys and their files as well. Does
+//! not decide whether a publisher is trusted.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use cofferdam_engine::audit::hex;
 use k256::ecdsa::{RecoveryId, Signature, SigningKey, VerifyingKey};
 use sha3::{Digest as _, Keccak256};
 
 use super::manifest::Manifest;
 
-/// Why a manifest is not its publisher's.
+/// Why a manifest's signature is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// There is none.
@@ -52,12 +53,12 @@ pub enum SignatureError {
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
@@ -75,7 +76,7 @@ pub enum KeyError {
 pub struct Version(pub [u8; 32]);
 
 impl Version {
-    /// The version that this manifest describes, whoever signed it and in which spelling.
+    /// The version that this manifest describes, independent of the signature and its encoding.
     pub fn of(manifest: &Manifest) -> Version {
         Version(keccak256(&manifest.canonical()))
     }
@@ -122,7 +123,7 @@ impl Key {
     /// Reads one. A file that others can read holds no secret and is refused.
     ///
     /// # Errors
-    /// The file cannot be read, is anybody's, or holds no key.
+    /// The file cannot be read, is accessible to other users, or does not contain a key.
     pub fn read(path: &Path) -> Result<Key, KeyError> {
         let io = |source| KeyError::Io { operation: "read", path: path.to_owned(), source };
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -215,11 +216,6 @@ fn address(key: &VerifyingKey) -> String {
 
 fn keccak256(bytes: &[u8]) -> [u8; 32] {
     Keccak256::digest(bytes).into()
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

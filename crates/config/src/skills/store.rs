@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! DIR/content/VERSION/manifest.json   the manifest's text
-//!                    /stamps.json     what stat(2) said of each file when it was written
-//!                    /files/…         what is mounted; 0755 what begins with `#!` or as a program does, 0644 the rest
+//!                    /stamps.json     the stat(2) results of each file when it was written
+//!                    /files/…         mounted in the sandbox; mode 0755 for scripts with `#!` and ELF programs, else 0644
 //! ```
 //!
-//! A version is written beside its place, synchronised, and renamed: it is whole or not there. Before a run every file is
-//! compared with its stamp, of which the change time cannot be set by whoever changes a file; what differs is hashed again
-//! against the manifest, and is refused when it is another. Knows no names of skills and no states.
+//! A version is written to a temporary directory, synchronised, and renamed, so it is complete or does not exist. Before a run each
+//! file is compared with its stamp, whose change time (ctime) programs cannot set. If one differs, all files are hashed again, and
+//! must match the manifest. Knows no names of skills and no states.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -28,23 +28,23 @@ use super::signature::Version;
 const CONTENT: &str = "content";
 const FILES: &str = "files";
 const STAMPS: &str = "stamps.json";
-/// How what is being written begins; nobody else looks at it.
+/// The prefix of temporary directories, which readers ignore.
 const UNFINISHED: &str = ".new-";
 /// Longest file of stamps, bytes.
 const MAX_STAMPS_BYTES: u64 = 16 << 20;
 
-/// A version as it is kept.
+/// A stored version.
 #[derive(Debug)]
 pub struct Kept {
     /// Its manifest.
     pub manifest: Manifest,
     /// The directory to mount.
     pub files: PathBuf,
-    /// Whether the stamps were enough; otherwise every file was hashed again.
+    /// Whether the stamps were unchanged; otherwise all files were hashed again.
     pub by_stamps: bool,
 }
 
-/// What stat(2) said of a file or directory. Any change of content, mode or name leaves another change time.
+/// The stat(2) results of a file or directory. Any change of content, mode or name changes the change time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stamp {
@@ -59,7 +59,7 @@ struct Stamp {
 
 impl Stamp {
     fn of(path: &str, about: &std::fs::Metadata) -> Stamp {
-        // A directory's size is its file system's affair, and may differ after nothing happened.
+        // A directory's size depends on its file system, and may differ without a change.
         let size = if about.is_dir() { 0 } else { about.len() };
         Stamp {
             path: path.to_owned(),
@@ -73,54 +73,54 @@ impl Stamp {
     }
 }
 
-fn told<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -> SkillError + 'p {
+fn reported<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -> SkillError + 'p {
     move |source| SkillError::Io { operation, path: path.to_owned(), source }
 }
 
-/// Writes a version, in a registry that the caller has locked. What is in its place goes: whoever asks for it to be kept
-/// has looked that this is damaged, or was left by a crash.
+/// Writes a version, in a registry that the caller has locked. An existing directory of the version is replaced: the caller has
+/// checked that it is damaged or was left by a crash.
 ///
 /// # Errors
-/// It cannot be written; then it is not there.
+/// It cannot be written; it does not exist then.
 pub(super) fn keep(registry: &OwnedFd, directory: &Path, taken: &Taken) -> Result<(), SkillError> {
     let place = directory.join(CONTENT);
-    let content = private::make_below(registry, CONTENT).map_err(told("make", &place))?;
+    let content = private::make_below(registry, CONTENT).map_err(reported("make", &place))?;
     sweep(&content, &place)?;
     let version = taken.version.hex();
     let unfinished = format!("{UNFINISHED}{version}");
     let path = place.join(&unfinished);
     let written = write(&content, &unfinished, &path, taken)
-        .map_err(told("write", &place.join(&version)))
+        .map_err(reported("write", &place.join(&version)))
         .and_then(|()| put(&content, &place, &unfinished, &version));
-    // What was in its place has that name now, or what could not be put there has it still.
+    // The temporary name now belongs to the replaced directory, or still to the new one if the rename failed.
     let rest = remove(&path);
-    // The first error is the one to tell; what is left is swept by the next registration.
+    // The first error is returned; the next registration removes what is left.
     written.and(rest)
 }
 
-/// Puts what is written in its place, at once where the file system can: a reader finds the one or the other.
+/// Renames the new directory to its place, atomically if the file system can exchange names: a reader finds one or the other.
 fn put(content: &OwnedFd, place: &Path, unfinished: &str, version: &str) -> Result<(), SkillError> {
     let path = place.join(version);
     if renameat_with(content, unfinished, content, version, RenameFlags::EXCHANGE).is_err() {
-        // Nothing is in its place, or the file system cannot exchange two names.
+        // There is no directory to replace, or the file system cannot exchange two names.
         remove(&path)?;
-        renameat(content, unfinished, content, version).map_err(|error| told("write", &path)(error.into()))?;
+        renameat(content, unfinished, content, version).map_err(|error| reported("write", &path)(error.into()))?;
     }
-    fsync(content).map_err(|error| told("write", &path)(error.into()))
+    fsync(content).map_err(|error| reported("write", &path)(error.into()))
 }
 
-/// Removes what a registration left that was killed.
+/// Removes temporary directories of killed registrations.
 fn sweep(content: &OwnedFd, place: &Path) -> Result<(), SkillError> {
-    let names = private::names(content).map_err(told("list", place))?;
+    let names = private::names(content).map_err(reported("list", place))?;
     names.iter().filter(|name| name.starts_with(UNFINISHED)).try_for_each(|name| remove(&place.join(name)))
 }
 
 fn remove(path: &Path) -> Result<(), SkillError> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            std::fs::remove_file(path).map_err(told("remove", path))
+            std::fs::remove_file(path).map_err(reported("remove", path))
         }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(told("remove", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(reported("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -146,7 +146,8 @@ fn write(content: &OwnedFd, name: &str, path: &Path, taken: &Taken) -> io::Resul
         let program = bytes.starts_with(b"#!") || bytes.starts_with(b"\x7fELF");
         create(&above, last, bytes, if program { 0o755 } else { 0o644 })?;
     }
-    // The payload is another user than the store's, where the store is root's; the way here is nobody else's.
+    // The payload has another user id than the store if that is root's, so it needs read access; other users cannot reach the
+    // directories above.
     for directory in directories.iter().rev() {
         let opened = private::open(&path.join(FILES).join(directory))?;
         fchmod(&opened, Mode::from_raw_mode(0o755))?;
@@ -169,10 +170,10 @@ fn create(directory: &OwnedFd, name: &str, bytes: &[u8], mode: u32) -> io::Resul
     file.sync_all()
 }
 
-/// A version, if it is what was kept.
+/// A stored version, if it is unchanged.
 ///
 /// # Errors
-/// It is not there, or another.
+/// It does not exist, or was changed.
 pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> {
     let path = directory.join(CONTENT).join(version);
     let own = private::open(&path).map_err(lost(&path))?;
@@ -190,13 +191,13 @@ pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> 
     Ok(Kept { manifest, files, by_stamps })
 }
 
-/// What is not there, or something else in its place, is damage like another.
+/// A missing or replaced file counts as damage.
 fn lost(path: &Path) -> impl Fn(io::Error) -> SkillError + '_ {
     move |source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             SkillError::Damaged { path: path.to_owned(), why: source.to_string() }
         }
-        _ => told("read", path)(source),
+        _ => reported("read", path)(source),
     }
 }
 
@@ -205,8 +206,8 @@ fn file(own: &OwnedFd, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Sk
     opened.map_err(lost(&path.join(name)))
 }
 
-/// Whether stat(2) says of everything what it said when it was written, and nothing else is there. A directory's own
-/// stamp tells of names that came or went.
+/// Whether all files and directories have their stamps, and there are no others. A directory's stamp detects added and removed
+/// names.
 fn unchanged(own: &OwnedFd, path: &Path, manifest: &Manifest) -> Result<bool, SkillError> {
     let text = file(own, path, STAMPS, MAX_STAMPS_BYTES)?;
     let Ok(stamps) = serde_json::from_slice::<Vec<Stamp>>(&text) else { return Ok(false) };
@@ -225,10 +226,10 @@ fn unchanged(own: &OwnedFd, path: &Path, manifest: &Manifest) -> Result<bool, Sk
     Ok(stamps.iter().all(same))
 }
 
-/// Whether every file is the manifest's, and none besides.
+/// Whether the files are exactly those of the manifest.
 fn rehash(files: &Path, manifest: &Manifest) -> Result<(), SkillError> {
     let damaged = |why: String| SkillError::Damaged { path: files.to_owned(), why };
-    // A link could lead to other files after these were hashed; and a listing passes the manifest's name over.
+    // A link could lead to other files after these were hashed, and a listing leaves the manifest out.
     let about = files.symlink_metadata().map_err(|error| damaged(error.to_string()))?;
     if !about.is_dir() || files.join(MANIFEST_FILE).symlink_metadata().is_ok() {
         return Err(damaged(format!(

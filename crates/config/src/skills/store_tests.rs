@@ -1,5 +1,5 @@
-//! Taking skills in, keeping them, and what must not get past: directories that change meanwhile, strange files, several
-//! writers at once, writers that are killed, and a store that was tampered with.
+//! Registration and storage of skills, with directories that change meanwhile, special files, concurrent writers, killed writers,
+//! and a store that was tampered with.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,14 +9,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cofferdam_engine::audit::{hex, sha256};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::error::{Code, SkillError};
 use super::intake::{listing, take};
 use super::manifest::{Manifest, Stage};
 use super::registry::{Registered, Registry, Spec, State};
-use super::signature::{Key, hex};
+use super::signature::Key;
 
 fn key(number: u8) -> Key {
     Key::from_bytes(&[number; 32]).unwrap()
@@ -30,7 +30,7 @@ fn skill(directory: &Path, name: &str, files: &[(&str, &[u8])], key: &Key) {
         fs::write(&path, bytes).unwrap();
     }
     let listed: Vec<_> =
-        files.iter().map(|(path, bytes)| json!({ "path": path, "sha256": hex(&Sha256::digest(bytes)) })).collect();
+        files.iter().map(|(path, bytes)| json!({ "path": path, "sha256": hex(&sha256(bytes)) })).collect();
     let draft = json!({
         "version": "1",
         "name": name,
@@ -139,13 +139,13 @@ fn what_cannot_be_recorded_is_not_registered() {
     let refused = registry.register(&source, |_| Err("the disk is full".into()));
     assert!(matches!(refused, Err(SkillError::Unrecorded(_))));
     assert!(registry.list().unwrap().is_empty());
-    let mut told = None;
+    let mut reported = None;
     let registered = registry.register(&source, |what| {
-        told = Some(what.clone());
+        reported = Some(what.clone());
         assert!(registry.list().unwrap().is_empty());
         Ok(())
     });
-    assert_eq!(told, Some(registered.unwrap()));
+    assert_eq!(reported, Some(registered.unwrap()));
 }
 
 #[test]
@@ -160,19 +160,19 @@ fn every_fault_is_told_in_order() {
     let error = register(&registry, &source).unwrap_err();
     let codes: Vec<_> = error.codes().into_iter().map(Code::name).collect();
     assert_eq!(codes, ["signature_verification_failed", "file_hash_mismatch", "static_scan_failed"]);
-    let told = error.to_string();
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 5, "{told}");
-    assert!(lines[0].starts_with("signature_verification_failed: "), "{told}");
-    assert!(lines[1].starts_with("file_hash_mismatch: lib/a.py: its SHA-256 is"), "{told}");
-    assert!(lines[2].starts_with("file_hash_mismatch: more.py: it is there"), "{told}");
-    assert!(lines[3].starts_with("file_hash_mismatch: run: it is listed, and not there"), "{told}");
-    assert!(lines[4].starts_with("static_scan_failed: lib/a.py:2: secret"), "{told}");
+    let reported = error.to_string();
+    let lines: Vec<&str> = reported.lines().collect();
+    assert_eq!(lines.len(), 5, "{reported}");
+    assert!(lines[0].starts_with("signature_verification_failed: "), "{reported}");
+    assert!(lines[1].starts_with("file_hash_mismatch: lib/a.py: its SHA-256 is"), "{reported}");
+    assert!(lines[2].starts_with("file_hash_mismatch: more.py: it is there"), "{reported}");
+    assert!(lines[3].starts_with("file_hash_mismatch: run: it is listed, and not there"), "{reported}");
+    assert!(lines[4].starts_with("static_scan_failed: lib/a.py:2: secret"), "{reported}");
     assert!(registry.list().unwrap().is_empty() && !registry.directory().exists());
 }
 
 #[test]
-fn a_skill_has_files_and_directories_only_and_a_file_of_each_is_welcome() {
+fn only_regular_files_and_directories_are_accepted() {
     let (directory, source, registry) = example();
     let outside = directory.path().join("outside");
     fs::write(&outside, b"print(1)\n").unwrap();
@@ -181,11 +181,11 @@ fn a_skill_has_files_and_directories_only_and_a_file_of_each_is_welcome() {
         let was = fs::read(&place).unwrap();
         fs::remove_file(&place).unwrap();
         put(&place);
-        let told = take(&source).unwrap_err();
-        assert_eq!(told.codes(), [Code::FileHashMismatch]);
+        let reported = take(&source).unwrap_err();
+        assert_eq!(reported.codes(), [Code::FileHashMismatch]);
         fs::remove_file(&place).unwrap();
         fs::write(&place, was).unwrap();
-        told.to_string()
+        reported.to_string()
     };
     // The very content that is listed, at the end of a link: refused all the same.
     assert!(replaced("main.py", &|place| symlink(&outside, place).unwrap()).contains("a symbolic link"));
@@ -220,13 +220,13 @@ fn a_skill_has_files_and_directories_only_and_a_file_of_each_is_welcome() {
 fn bits_of_other_users_are_refused() {
     let (_directory, source, _) = example();
     fs::set_permissions(source.join("run"), fs::Permissions::from_mode(0o4755)).unwrap();
-    let told = take(&source).unwrap_err();
-    assert_eq!(told.codes(), [Code::StaticScanFailed]);
-    assert!(told.to_string().contains("run: setuid"));
+    let reported = take(&source).unwrap_err();
+    assert_eq!(reported.codes(), [Code::StaticScanFailed]);
+    assert!(reported.to_string().contains("run: setuid"));
 }
 
 #[test]
-fn names_that_are_no_text_are_told() {
+fn names_that_are_not_utf8_are_faults() {
     use std::os::unix::ffi::OsStrExt as _;
     let (_directory, source, _) = example();
     fs::write(source.join(std::ffi::OsStr::from_bytes(b"x\xff")), "").unwrap();
@@ -239,9 +239,9 @@ fn a_file_of_a_gibibyte_is_refused_unread() {
     let file = fs::File::create(source.join("main.py")).unwrap();
     file.set_len(1 << 30).unwrap();
     let begun = Instant::now();
-    let told = take(&source).unwrap_err();
-    assert_eq!(told.codes(), [Code::FileHashMismatch]);
-    assert!(told.to_string().contains("more than 16777216 bytes"), "{told}");
+    let reported = take(&source).unwrap_err();
+    assert_eq!(reported.codes(), [Code::FileHashMismatch]);
+    assert!(reported.to_string().contains("more than 16777216 bytes"), "{reported}");
     // Reading and hashing it takes several seconds in a build for tests.
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     // Many files below the limit are limited together.
@@ -252,7 +252,7 @@ fn a_file_of_a_gibibyte_is_refused_unread() {
 }
 
 #[test]
-fn a_directory_that_changes_meanwhile_is_refused_or_kept_as_it_was_hashed() {
+fn directory_changed_while_read_is_refused_or_as_hashed() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("source");
     let good: &[u8] = &b"good\n".repeat(20_000);
@@ -466,11 +466,11 @@ fn what_is_listed_for_signing_is_what_is_taken() {
 
 const WRITER: &str = "COFFERDAM_TEST_SKILL_WRITER";
 
-/// A process of the tests below: registers and revokes, as often as it is told.
+/// A process of the tests below, which registers and revokes a given number of times.
 #[test]
 fn writer() {
-    let Ok(told) = std::env::var(WRITER) else { return };
-    let [registry, source, name, times] = told.split('\n').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let Ok(reported) = std::env::var(WRITER) else { return };
+    let [registry, source, name, times] = reported.split('\n').collect::<Vec<_>>()[..] else { panic!("{reported}") };
     let registry = Registry::at(registry);
     for round in 0..times.parse::<u32>().unwrap() {
         let source = Path::new(source).join(format!("{name}-{round}"));
@@ -490,10 +490,11 @@ fn writer() {
 }
 
 fn start(registry: &Registry, source: &Path, name: &str, times: u32) -> std::process::Child {
-    let told = [registry.directory().to_str().unwrap(), source.to_str().unwrap(), name, &times.to_string()].join("\n");
+    let reported =
+        [registry.directory().to_str().unwrap(), source.to_str().unwrap(), name, &times.to_string()].join("\n");
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "skills::store_tests::writer", "--nocapture"])
-        .env(WRITER, told)
+        .env(WRITER, reported)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap()
@@ -505,7 +506,7 @@ fn all_open(registry: &Registry, skills: &BTreeMap<String, super::registry::Skil
 }
 
 #[test]
-fn eight_processes_lose_nothing_and_readers_see_whole_registries() {
+fn concurrent_writers_lose_nothing_and_readers_see_whole() {
     let directory = tempfile::tempdir().unwrap();
     let registry = Registry::at(directory.path().join("skills"));
     let mut children: Vec<_> =
@@ -538,7 +539,7 @@ fn a_writer_that_is_killed_leaves_a_whole_registry() {
         child.wait().unwrap();
         all_open(&registry, &registry.list().unwrap());
     }
-    // What a killed writer left is swept by the next one, who has to wait for nobody.
+    // The next writer removes what a killed one left, without waiting.
     let source = directory.path().join("last");
     skill(&source, "last", &[("main.py", b"print(1)\n")], &key(7));
     register(&registry, &source).unwrap();

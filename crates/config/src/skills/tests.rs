@@ -1,4 +1,4 @@
-//! Manifests and signatures: each limit from both sides, an independent signer, and what no change may get past.
+//! Manifests and signatures: each limit from both sides, an independent signer, and detection of every change.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ fn signature_bytes(manifest: &Manifest) -> Vec<u8> {
 }
 
 #[test]
-fn what_an_independent_signer_made_verifies_and_with_any_other_field_does_not() {
+fn independent_signature_verifies_for_unchanged_fields_only() {
     for text in INDEPENDENT {
         let manifest = Manifest::decode(text.as_bytes(), Stage::Signed).unwrap();
         verify(&manifest).unwrap();
@@ -221,7 +221,7 @@ fn every_mistake_is_told_at_once() {
 }
 
 #[test]
-fn a_key_that_stands_twice_is_an_error_wherever_and_however_it_is_spelt() {
+fn duplicate_key_is_an_error_at_any_depth_and_spelling() {
     let text = plain().to_string();
     for (from, to) in [
         ("\"version\":\"1\"", "\"version\":\"1\",\"version\":\"1\""),
@@ -279,12 +279,12 @@ fn a_path_that_leaves_or_is_there_before_is_refused() {
 }
 
 #[test]
-fn a_wrong_key_a_stranger_and_a_malleable_signature_are_told_apart() {
+fn wrong_key_and_malleable_signature_are_distinct_errors() {
     let manifest = signed();
     verify(&manifest).unwrap();
     let mut foreign = manifest.clone();
     assert!(matches!(key(8).sign(&mut foreign), Err(SignatureError::Another { .. })));
-    // Somebody else's signature over the very same manifest.
+    // Another key's signature over the same manifest.
     foreign.publisher.address = key(8).address();
     key(8).sign(&mut foreign).unwrap();
     foreign.publisher.address = key(7).address();
@@ -318,22 +318,22 @@ fn a_wrong_key_a_stranger_and_a_malleable_signature_are_told_apart() {
 fn of_all_truncations_and_bit_flips_none_verifies() {
     let manifest = signed();
     let bytes = signature_bytes(&manifest);
-    let told = |bytes: &[u8]| {
-        let text = format!("0x{}", super::signature::hex(bytes));
+    let reported = |bytes: &[u8]| {
+        let text = format!("0x{}", cofferdam_engine::audit::hex(bytes));
         verify(&Manifest { signature: Some(text), ..manifest.clone() })
     };
-    told(&bytes).unwrap();
+    reported(&bytes).unwrap();
     for end in 0..bytes.len() {
-        assert!(told(&bytes[..end]).is_err(), "{end}");
+        assert!(reported(&bytes[..end]).is_err(), "{end}");
     }
-    assert!(told(&[&bytes[..], &[0]].concat()).is_err());
+    assert!(reported(&[&bytes[..], &[0]].concat()).is_err());
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(told(&flipped).is_err(), "{bit}");
+        assert!(reported(&flipped).is_err(), "{bit}");
     }
     // v may be written in two ways, and in no other.
-    let accepted: Vec<u8> = (0..=255).filter(|v| told(&[&bytes[..64], &[*v]].concat()).is_ok()).collect();
+    let accepted: Vec<u8> = (0..=255).filter(|v| reported(&[&bytes[..64], &[*v]].concat()).is_ok()).collect();
     assert_eq!(accepted, [bytes[64] - 27, bytes[64]]);
 }
 
@@ -404,9 +404,9 @@ proptest! {
         key(7).sign(&mut manifest).unwrap();
         let bytes = signature_bytes(&manifest);
         prop_assume!(bytes[..64] != other[..other.len().min(64)]);
-        manifest.signature = Some(format!("0x00{}", super::signature::hex(&other)));
+        manifest.signature = Some(format!("0x00{}", cofferdam_engine::audit::hex(&other)));
         prop_assert!(verify(&manifest).is_err());
-        manifest.signature = Some(format!("0x{}", super::signature::hex(&other)));
+        manifest.signature = Some(format!("0x{}", cofferdam_engine::audit::hex(&other)));
         prop_assert!(verify(&manifest).is_err());
     }
 

@@ -1,5 +1,4 @@
-//! What has to hold of any bytes that come as a skill's manifest or as an operator's configuration: for the property tests
-//! and the fuzz targets.
+//! Properties of any bytes parsed as a skill's manifest or an operator's configuration, for the property tests and fuzz targets.
 
 use std::sync::OnceLock;
 
@@ -11,7 +10,7 @@ use cofferdam_policy::{Access, Mount, NetworkMode, OnViolation, Policy, PolicyEr
 
 const FILES: &str = "/var/lib/skills/content";
 
-fn told(errors: &PolicyErrors) {
+fn reported(errors: &PolicyErrors) {
     assert!(!errors.0.is_empty());
     for error in &errors.0 {
         let text = error.to_string();
@@ -20,14 +19,14 @@ fn told(errors: &PolicyErrors) {
     }
 }
 
-/// Reading a manifest never panics; what is accepted is within every bound, means the same when it is written again, and
-/// makes a policy that gives no more than it asks for, or none.
+/// Parsing a manifest never panics. An accepted one is within all bounds, is equal when it is written and parsed again, and makes a
+/// policy that grants no more than it requests, or an error.
 pub fn manifest(bytes: &[u8]) {
     for stage in [Stage::Draft, Stage::Signed] {
         let manifest = match Manifest::decode(bytes, stage) {
             Ok(manifest) => manifest,
             Err(errors) => {
-                told(&errors);
+                reported(&errors);
                 continue;
             }
         };
@@ -48,7 +47,7 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// Reading an operator's configuration never panics; with one that is accepted no skill gets more than both sides grant.
+/// Parsing an operator's configuration never panics. With an accepted one no skill gets more than both sides grant.
 pub fn operator(bytes: &[u8]) {
     static MANIFEST: OnceLock<Manifest> = OnceLock::new();
     let manifest = MANIFEST.get_or_init(|| {
@@ -57,14 +56,14 @@ pub fn operator(bytes: &[u8]) {
     });
     match SandboxConfig::decode(bytes) {
         Ok(config) => holds(manifest, &config),
-        Err(errors) => told(&errors),
+        Err(errors) => reported(&errors),
     }
 }
 
 fn holds(manifest: &Manifest, operator: &SandboxConfig) {
     let policy = match policy(manifest, operator, FILES, &[]) {
         Ok(policy) => policy,
-        Err(errors) => return told(&errors),
+        Err(errors) => return reported(&errors),
     };
     assert_eq!(policy.validate(), Ok(()));
     assert!(

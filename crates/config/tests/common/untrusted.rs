@@ -1,10 +1,10 @@
-//! What has to hold of any bytes that come as a configuration or as metadata: for the property tests and the fuzz targets.
+//! Properties of any bytes parsed as a configuration or as metadata, for the property tests and fuzz targets.
 
 use std::path::Path;
 
 use cofferdam_config::environments::{Problem, bundled, is_name, metadata, parse};
 
-fn told(problems: &[Problem]) {
+fn reported(problems: &[Problem]) {
     for problem in problems {
         let text = problem.to_string();
         assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
@@ -12,29 +12,29 @@ fn told(problems: &[Problem]) {
     }
 }
 
-/// Reading a configuration never panics; what is accepted has a name and a source, and what is not says why.
+/// Parsing a configuration never panics. An accepted definition has a name and a source, and any other has a reason.
 pub fn configuration(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let parsed = parse(text, Path::new("/c/config.toml"), Some("/home/u"));
-    told(&parsed.problems);
+    reported(&parsed.problems);
     for definition in &parsed.definitions {
         match &definition.what {
             Ok(_) => assert!(is_name(&definition.name), "{:?}", definition.name),
             Err(problems) => {
                 assert!(!problems.is_empty());
-                told(problems);
+                reported(problems);
             }
         }
     }
 }
 
-/// Reading metadata never panics; what is accepted is within its bounds.
+/// Parsing metadata never panics. Accepted metadata is within its bounds.
 pub fn of_artifact(bytes: &[u8]) {
     match metadata(bytes, "metadata.json") {
         Ok(read) => assert!(is_name(&read.name) && read.timeout_seconds > 0 && read.memory_mb > 0),
         Err(problems) => {
             assert!(!problems.is_empty());
-            told(&problems);
+            reported(&problems);
         }
     }
     match bundled(bytes, "COFFERDAM_METADATA") {
@@ -42,7 +42,7 @@ pub fn of_artifact(bytes: &[u8]) {
             for (_, one) in &set.environments {
                 if let Err(problems) = one {
                     assert!(!problems.is_empty());
-                    told(problems);
+                    reported(problems);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! What must hold of any bytes that come as a request, an answer, an id or an assignment. Shared by the properties of this
-//! crate and the fuzz targets of the same names; panics where something does not hold.
+//! Properties of any bytes parsed as a request, an answer, an id or an assignment, for the property tests of this crate and the fuzz
+//! targets of the same names. Panics if one is violated.
 
 use std::path::{Component, Path};
 
@@ -7,7 +7,7 @@ use cofferdam_profiles::overrides;
 use cofferdam_profiles::protocol::{Line, Request};
 use cofferdam_profiles::store::{Id, Store, Stored};
 
-/// Requests and answers: reading never panics, and what is read is written as itself.
+/// Requests and answers: parsing never panics, and accepted input is encoded as itself.
 pub fn protocol(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
         let text = serde_json::to_vec(&request).expect("what was read can be written");
@@ -20,7 +20,7 @@ pub fn protocol(bytes: &[u8]) {
     }
 }
 
-/// Ids: what is taken as one is a plain name in the store, and nothing else.
+/// Ids: an accepted id is a plain name in the store.
 pub fn id(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Id::new(text) {

@@ -1,4 +1,4 @@
-//! A server over HTTP, and requests by hand.
+//! A server over HTTP, and hand-written requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -43,7 +43,7 @@ impl Served {
         Served { child, port, said, _home: home }
     }
 
-    /// Posts one request, and says its status, headers and body.
+    /// Posts one request, and returns its status, headers and body.
     pub fn send(&self, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -60,7 +60,7 @@ impl Served {
         }
         text.push_str("\r\n");
         stream.write_all(text.as_bytes()).unwrap();
-        // A body that is refused for its length is not read to its end.
+        // The server does not read a body to its end that it refuses for its length.
         drop(stream.write_all(body.as_bytes()));
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer));
@@ -90,46 +90,46 @@ impl Drop for Served {
     }
 }
 
-/// The last JSON object of an answer, as a body or as an event.
+/// The last JSON object of an answer, which is a body or an event.
 pub fn last(body: &str) -> Value {
     let objects = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
     objects.filter_map(|text| serde_json::from_str(text).ok()).rfind(Value::is_object).unwrap_or(Value::Null)
 }
 
-/// How a client of the older era begins.
+/// The `initialize` request.
 pub fn initialize() -> String {
     let client = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
 }
 
-/// The progress token of calls whose progress no test looks at.
+/// The progress token of calls whose progress no test examines.
 const PASSED_OVER: &str = "passed over";
 
-/// A client of the older era, which has a conversation.
-pub struct Talk<'a> {
+/// A client of the protocol with `initialize`, with its session.
+pub struct HttpSession<'a> {
     served: &'a Served,
     pub id: String,
 }
 
-/// The stream of one request, as it comes.
+/// The stream of one request, as it arrives.
 pub struct Events(BufReader<TcpStream>);
 
 impl Served {
-    /// Begins a conversation.
-    pub fn talk(&self) -> Talk<'_> {
+    /// Begins a session.
+    pub fn session(&self) -> HttpSession<'_> {
         let bearer = format!("Bearer {TOKEN}");
         let (status, head, body) = self.send(&[("Authorization", &bearer)], &initialize());
         assert_eq!(status, 200, "{head} {body}");
         let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id:")).unwrap();
-        let talk = Talk { served: self, id: line.split_once(':').unwrap().1.trim().to_owned() };
-        talk.tell("notifications/initialized", json!({}));
-        talk
+        let session = HttpSession { served: self, id: line.split_once(':').unwrap().1.trim().to_owned() };
+        session.tell("notifications/initialized", json!({}));
+        session
     }
 }
 
-impl Talk<'_> {
-    /// One request with the headers of the conversation: its head, and the stream behind it.
+impl HttpSession<'_> {
+    /// Sends one request with the session's headers. Returns the response's head, and its stream.
     pub fn open(&self, method: &str, headers: &str, body: &str) -> (String, Events) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.served.port)).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -149,13 +149,13 @@ impl Talk<'_> {
         (head, Events(events))
     }
 
-    /// Asks, and gives the stream of the answer.
+    /// Sends a request, and returns the stream of its answer.
     pub fn ask(&self, id: impl Into<Value>, method: &str, params: Value) -> Events {
         let body = json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params });
         self.open("POST", "", &body.to_string()).1
     }
 
-    /// Has code run, and asks for a stream by a progress token. Its progress is passed over.
+    /// Calls `run` with a progress token, so that the answer is a stream. Progress is skipped.
     pub fn run(&self, id: impl Into<Value>, code: &str) -> Events {
         let arguments = json!({ "env": "shell", "code": code });
         let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": PASSED_OVER } });
@@ -180,7 +180,7 @@ impl Talk<'_> {
 }
 
 impl Events {
-    /// The next message, and the id of its event; none where the stream ends.
+    /// The next event's id and message; `None` at the end of the stream.
     pub fn next(&mut self) -> Option<(String, Value)> {
         let (mut id, mut message) = (String::new(), None);
         loop {
@@ -200,7 +200,7 @@ impl Events {
         }
     }
 
-    /// The next message that is none of the stream's own.
+    /// The next message, without the stream's own events.
     pub fn message(&mut self) -> Option<Value> {
         loop {
             let (_, message) = self.next()?;

@@ -1,4 +1,4 @@
-//! A client made by hand: it writes and reads the protocol's lines, and knows nothing of any library.
+//! A hand-written client, which writes and reads the protocol's lines without a library.
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod http;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Longer than anything takes.
+/// A timeout longer than any step takes.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// A home of the test's own, with nothing in it.
+/// An empty home directory of the test's own.
 pub struct Home(pub tempfile::TempDir);
 
 impl Home {
@@ -29,7 +29,7 @@ impl Home {
         self.0.path()
     }
 
-    /// The registry that is scanned.
+    /// The registry of artifacts that the server scans.
     pub fn registry(&self) -> PathBuf {
         let registry = self.path().join(".config/cofferdam/environments");
         std::fs::create_dir_all(&registry).unwrap();
@@ -40,12 +40,12 @@ impl Home {
     pub fn configure(&self, text: &str) {
         let directory = self.path().join(".config/cofferdam");
         std::fs::create_dir_all(&directory).unwrap();
-        // In one step: a server that still reads what was there before reads that, or this, and no beginning of it.
+        // Atomically, so that the server reads either the previous or the new configuration.
         std::fs::write(directory.join("config.new"), text).unwrap();
         std::fs::rename(directory.join("config.new"), directory.join("config.toml")).unwrap();
     }
 
-    /// The server's program, with this home and nothing else of the test's surroundings.
+    /// The server's program, with this home and an otherwise minimal set of variables.
     pub fn program(&self, serve: &Value) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam-serve"));
         let kept = ["PATH", "PYENV_ROOT", "PYENV_VERSION", "TMPDIR", "COFFERDAM_LIBEXEC"];
@@ -55,12 +55,12 @@ impl Home {
         command
     }
 
-    /// A client of a server that speaks over standard input and output, not yet introduced.
+    /// A client over standard input and output that has not sent `initialize`.
     pub fn silent(&self, serve: Value) -> Client {
         Client::start(self.program(&serve))
     }
 
-    /// The same, introduced as a client of the older protocol.
+    /// A client that has sent `initialize`.
     pub fn client(&self, serve: Value) -> Client {
         let mut client = self.silent(serve);
         client.introduce("2025-11-25");
@@ -79,12 +79,12 @@ pub fn artifact(registry: &Path, name: &str, program: &str) -> PathBuf {
     directory
 }
 
-/// The other side of the lines.
+/// A client and its server process.
 pub struct Client {
     pub child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// Everything that came and was not asked for yet.
+    /// Messages that were received and not taken yet.
     pub early: VecDeque<Value>,
     errors: Option<std::thread::JoinHandle<String>>,
     said: Arc<Mutex<String>>,
@@ -119,7 +119,7 @@ impl Client {
         Client { child, input, lines, early: VecDeque::new(), errors: Some(errors), said, last: 0 }
     }
 
-    /// What the server has said on standard error so far.
+    /// The server's standard error so far.
     pub fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
@@ -131,13 +131,13 @@ impl Client {
         input.write_all(line.as_bytes()).and_then(|()| input.flush()).unwrap();
     }
 
-    /// Sends a line of any bytes.
+    /// Sends a line of arbitrary bytes.
     pub fn line(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().expect("the client has not gone");
         input.write_all(bytes).and_then(|()| input.write_all(b"\n")).and_then(|()| input.flush()).unwrap();
     }
 
-    /// Sends a request and says its number.
+    /// Sends a request, and returns its number.
     pub fn ask(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         let id = self.last;
@@ -149,7 +149,7 @@ impl Client {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// The next message of which this is true; others wait.
+    /// The next message that satisfies the predicate; others stay queued.
     pub fn find(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&wanted) {
             return self.early.remove(at).unwrap();
@@ -162,8 +162,8 @@ impl Client {
                 Ok(message) => self.early.push_back(message),
                 Err(RecvTimeoutError::Timeout) => panic!("{what} did not come: {:?}", self.early),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let told = self.errors.take().map(|errors| errors.join().unwrap());
-                    panic!("the server has gone before {what} came: {told:?}");
+                    let reported = self.errors.take().map(|errors| errors.join().unwrap());
+                    panic!("the server has gone before {what} came: {reported:?}");
                 }
             }
         }
@@ -187,12 +187,12 @@ impl Client {
         answer
     }
 
-    /// Asks for a run, and says the request's number.
+    /// Sends a call of `run`, and returns the request's number.
     pub fn begin(&mut self, env: &str, code: &str) -> u64 {
         self.ask("tools/call", json!({ "name": "run", "arguments": { "env": env, "code": code } }))
     }
 
-    /// Runs code: the result, which there must be.
+    /// Runs code, and returns the result.
     pub fn run(&mut self, env: &str, code: &str) -> Value {
         let id = self.begin(env, code);
         let answer = self.answer(id);
@@ -200,7 +200,7 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// The client goes. What the server said on standard error, and its exit code.
+    /// Closes the client. Returns the server's exit code and its standard error.
     pub fn leave(mut self) -> (Option<i32>, String) {
         drop(self.input.take());
         let deadline = Instant::now() + LONG;
@@ -230,7 +230,7 @@ pub fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
 }
 
-/// What a request of the stateless protocol says of itself.
+/// The `_meta` object of a request of the stateless protocol.
 pub fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -239,7 +239,7 @@ pub fn meta() -> Value {
     })
 }
 
-/// Waits until something holds.
+/// Waits until the condition is true.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !holds() {
@@ -248,7 +248,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// How many processes have this word in their command line.
+/// The number of processes with this word in their command line.
 pub fn running(word: &str) -> usize {
     let found = std::fs::read_dir("/proc").unwrap().flatten();
     found

@@ -1,4 +1,4 @@
-"""The protocol's official Python SDK as a client: run, sessions, progress, cancellation, files, and what is dropped in.
+"""The protocol's official Python SDK as a client: run, sessions, progress, cancellation, files and new artifacts.
 
 COFFERDAM_SERVE names the server's program. With COFFERDAM_MCP_PLOT=1 a virtual environment with matplotlib is made and used
 as an environment.
@@ -24,7 +24,7 @@ SERVE = os.environ["COFFERDAM_SERVE"]
 
 
 def drive(home: pathlib.Path, act, serve="{}"):
-    """Has a client act on a server with that home, and answers what it answers."""
+    """Runs `act` with a client of a server with that home, and returns its result."""
 
     async def session():
         variables = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
@@ -82,7 +82,7 @@ def test_a_session_keeps_its_state(tmp_path):
     assert drive(tmp_path, act).content[0].text == "42\n"
 
 
-def test_progress_tells_output_while_it_comes(tmp_path):
+def test_progress_reports_output_as_it_arrives(tmp_path):
     told = []
 
     async def heard(progress, total, message):
@@ -127,7 +127,7 @@ def test_a_cancelled_call_ends_its_run(tmp_path):
     assert drive(tmp_path, act).content[0].text == "still here\n"
 
 
-def test_what_is_dropped_into_a_running_server_is_used_by_the_next_call(tmp_path):
+def test_new_artifact_is_used_by_the_next_call(tmp_path):
     async def act(client):
         artifact(tmp_path, "mine", "#!/bin/sh\nexec sh -s\n")
         return await run(client, "mine", "echo works")
@@ -144,7 +144,7 @@ def test_a_plot_of_a_package_comes_back_as_an_image(tmp_path):
     subprocess.run([base, "-m", "venv", str(venv)], check=True)
     pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "matplotlib==3.10.*"], check=True)
-    # The code comes on standard input, and works in a home of its own.
+    # The code is passed on standard input, and runs in a home of its own.
     program = f"#!/bin/sh\nexec {venv}/bin/python -\n"
     (directory / "bin/run").write_text(program)
     code = (
@@ -162,7 +162,7 @@ def test_a_plot_of_a_package_comes_back_as_an_image(tmp_path):
 
 @contextlib.contextmanager
 def serving(home: pathlib.Path):
-    """A server over HTTP with that home: its address."""
+    """The address of a server over HTTP with that home."""
     token = "0123456789abcdef" * 2
     variables = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_RUNTIME_DIR": str(home), "COFFERDAM_MCP_TOKEN": token}
     serve = json.dumps({"http": "127.0.0.1:0"})
@@ -182,7 +182,7 @@ def serving(home: pathlib.Path):
 
 
 def drive_http(home, mode, act):
-    """Has a client with the SDK's defaults act on a server over HTTP."""
+    """Runs `act` with a client of a server over HTTP, with the SDK's defaults."""
 
     async def session(address, headers):
         async with create_mcp_http_client(headers=headers) as http:

@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::{Kind, Passing, dress, recipe};
+use cofferdam_config::environments::{Kind, CodeInput, apply, recipe};
 use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, text};
 use serde::Serialize;
@@ -63,13 +63,13 @@ pub fn show(
                 print_note(&unable.message, unable.hint.as_deref());
                 project
             });
-        dress(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
-        shown.passing = Some(match &recipe.passing {
-            Passing::Preset(name) => format!("as the preset {name} takes it"),
-            Passing::Image(name) => format!("as the preset {name} takes it, to the image's own"),
-            Passing::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),
-            Passing::Program(program) => format!("on the standard input of {program}"),
-            Passing::Own => "to the command of its profile".to_owned(),
+        apply(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
+        shown.passing = Some(match &recipe.code_input {
+            CodeInput::Preset(name) => format!("as the preset {name} takes it"),
+            CodeInput::Image(name) => format!("as the preset {name} takes it, to the image's own"),
+            CodeInput::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),
+            CodeInput::Program(program) => format!("on the standard input of {program}"),
+            CodeInput::Own => "to the command of its profile".to_owned(),
         });
         shown.policy = Some(policy);
     }

@@ -1,0 +1,125 @@
+//! The policy that environments start from, and the credentials that it denies: in the caller's homes, where variables move
+//! them, and below the dot names of a host view.
+//!
+//! The command and the server share it, so that an environment means the same in both. Builds nothing.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use cofferdam_policy::paths::{PathSet, is_within};
+use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credential_deny_moved, dot_deny};
+
+use super::{Around, EnvironmentSpec, Project};
+
+/// The default policy of code: it sees the system's files. With `shows_more` of the host, credentials are denied.
+pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
+    let mut policy = Policy::base();
+    if shows_more {
+        policy.filesystem.deny = credentials(homes);
+    }
+    policy
+}
+
+/// The variables that move credentials to other paths.
+static CREDENTIAL_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let named = CREDENTIALS.iter().flat_map(|entry| &entry.variables).filter_map(|name| name.split('/').next());
+    named.chain(XDG.iter().map(|(_, name)| *name)).map(str::to_owned).collect()
+});
+
+/// Paths of credentials that an interpreter's installation never contains: a directory with one of them is not an installation.
+pub(super) fn credentials_elsewhere(homes: &[String]) -> Vec<String> {
+    let entries = || CREDENTIALS.iter().filter(|entry| !entry.is_of_an_installation()).map(|entry| entry.path);
+    let (system, own): (Vec<&str>, Vec<&str>) = entries().partition(|path| path.starts_with('/'));
+    let below =
+        |home: &String| own.iter().map(|path| format!("{}/{path}", home.trim_end_matches('/'))).collect::<Vec<_>>();
+    homes.iter().flat_map(below).chain(system.iter().map(|path| (*path).to_owned())).collect()
+}
+
+/// The paths of credentials in these homes.
+pub fn credentials(homes: &[String]) -> Vec<String> {
+    let mut deny: Vec<String> = homes.iter().flat_map(|home| credential_deny(home, &names)).collect();
+    if homes.is_empty() {
+        deny.extend(CREDENTIALS.iter().filter(|entry| entry.path.starts_with('/')).map(|entry| entry.path.to_owned()));
+    }
+    deny.sort_unstable();
+    deny.dedup();
+    deny
+}
+
+/// Denies credentials that the caller's variables move to other paths. A path that contains a home or the working directory is
+/// not denied.
+pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&str) -> Option<&'v str>) {
+    let cwd = policy.command.cwd.clone();
+    let contains = |path: &String| homes.iter().chain(&cwd).any(|place| is_within(place, path));
+    // The caller's programs resolve a relative value from their working directory, which is this process's.
+    let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default();
+    let moved = credential_deny_moved(&here, variable, &names);
+    policy.filesystem.deny.extend(moved.into_iter().filter(|path| !contains(path)));
+    policy.filesystem.deny.sort_unstable();
+    policy.filesystem.deny.dedup();
+}
+
+/// Denies the dot names of the caller's homes in a host view, except those that programs need. Lists each home once, and the few
+/// directories of which some names are shown. Not denied are the working directory, the directories of PATH, and the paths of
+/// `volumes`; a volume that contains a home shows the home unchanged.
+pub fn deny_dot_names(policy: &mut Policy, around: Around<'_>, volumes: &[String]) {
+    let path = around.variable("PATH").unwrap_or_default().split(':').filter(|dir| dir.starts_with('/'));
+    let mut opened: Vec<String> = path.chain([around.cwd]).map(str::to_owned).chain(volumes.iter().cloned()).collect();
+    let real =
+        |path: &String| std::fs::canonicalize(path).ok().and_then(|real| real.into_os_string().into_string().ok());
+    opened.extend(opened.iter().filter_map(real).collect::<Vec<_>>());
+    let given = |home: &str| {
+        volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
+    };
+    let homes = around.homes.iter().map(|home| (home.as_str(), ""));
+    let moved = XDG.iter().filter_map(|(directory, name)| Some((around.variable(name)?, *directory)));
+    for (base, directory) in homes.chain(moved) {
+        let in_a_home = !directory.is_empty() && around.homes.iter().any(|home| is_within(home, base));
+        if base.starts_with('/') && base != "/" && !in_a_home && !given(base) {
+            policy.filesystem.deny.extend(dot_deny(&names, base, directory, &opened));
+        }
+    }
+    // Paths below a denied directory are covered by it.
+    let denied: PathSet = policy.filesystem.deny.iter().map(String::as_str).collect();
+    policy.filesystem.deny = denied.outermost().iter().map(str::to_owned).collect();
+}
+
+/// The names in a directory that are not symbolic links; none if it cannot be listed, since the sandbox's user cannot list it
+/// either.
+fn names(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let plain = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+    plain.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Applies an environment's settings and the project to the policy. If they show more of the host than the system's files,
+/// credentials are denied, as for a call with volumes. `variable` returns a variable of the caller.
+pub fn apply(
+    policy: &mut Policy,
+    spec: &EnvironmentSpec,
+    project: Option<&Project>,
+    homes: &[String],
+    variable: impl Fn(&str) -> Option<String>,
+) {
+    if project.is_some() || !spec.binds.is_empty() || matches!(spec.root, Some(Root::Directory(_))) {
+        policy.filesystem.deny.extend(credentials(homes));
+        let values: BTreeMap<String, String> =
+            CREDENTIAL_VARIABLES.iter().filter_map(|name| Some((name.clone(), variable(name)?))).collect();
+        deny_moved(policy, homes, |name| values.get(name).map(String::as_str));
+    }
+    policy.go_by_hosts_proxy(&variable);
+    spec.apply(policy, project, variable);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_given_homes_alone_are_denied() {
+        let deny = credentials(&["/home/u".into()]);
+        assert!(deny.iter().any(|path| path == "/home/u/.ssh"), "{deny:?}");
+        assert!(!deny.iter().any(|path| path.starts_with("/root")), "{deny:?}");
+        assert!(eval_base(false, &["/home/u".into()]).filesystem.deny.len() < deny.len());
+    }
+}

@@ -1,0 +1,490 @@
+//! One environment that the server offers: its definition, and what is prepared of it on first use.
+//!
+//! ```text
+//! Environment ─ build (flakes, once) ─ compile (profiles) ─ apply settings ─▶ Policy ─ prepare ─▶ PreparedEnvironment
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+use cofferdam_config::environments::discover::HostTree;
+use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
+use cofferdam_config::environments::{
+    self, BackendWord, Code, CodeInput, CodeSlot, Environment, EnvironmentSpec, Kind, LONGEST_ARGUMENT, Project,
+    SessionAgent, Surroundings, WORKSPACE, spec,
+};
+use cofferdam_engine::audit::Trail;
+use cofferdam_engine::audited_run::About;
+use cofferdam_engine::session::{Agent, Start};
+use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Backend, FileIdentity, Mount, Policy, Root};
+use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
+use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::{CompileRequest, Compiler};
+
+use super::warm_pool::WarmPool;
+
+/// The directory of [`WORKSPACE`] whose files are returned to the client.
+pub const OUTPUT: &str = "output";
+
+/// Staged sandboxes that the engine keeps for each environment in use.
+const STAGED: usize = 1;
+
+/// What environments are prepared with: the host's side of each.
+#[derive(Debug)]
+pub struct Host {
+    /// The process's variables, directories and user.
+    pub around: Surroundings,
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// Whether interpreters are started before their calls.
+    pub prestart: bool,
+    /// The audit trail that runs and sessions are recorded in, if any.
+    pub trail: Option<Trail>,
+}
+
+impl Host {
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.around.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The builder of flake references.
+    pub fn builder(&self) -> Builder {
+        Builder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
+    }
+
+    /// The policy that a profile compiles to.
+    fn compiled(&self, file: &std::path::Path) -> Result<Policy, Failure> {
+        let own = std::env::current_exe().ok();
+        let evaluator = helper::find(self.variable(DIRECTORY_VARIABLE).map(std::path::Path::new), own.as_deref());
+        let home = self.around.home().map(std::path::Path::new);
+        let cache = Cache::default_directory(self.variable("XDG_CACHE_HOME"), home).map(Cache::at);
+        let request = CompileRequest {
+            file: file.to_owned(),
+            overrides: Vec::new(),
+            outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
+            imports: Vec::new(),
+        };
+        let mut compiled = Compiler::new(&self.engine, evaluator)
+            .cache(cache)
+            .compile(&request)
+            .map_err(|error| Failure { code: 125, step: "profile".into(), message: error.message, hint: error.hint })?;
+        let json = compiled.outputs.remove(0).map_err(|why| failure("profile", &why))?;
+        Policy::decode(json.as_bytes()).map_err(|errors| failure("profile", &errors.to_string()))
+    }
+}
+
+/// A failure of a step. In `text`, the hint follows `hint:`.
+pub fn failure(step: &str, text: &str) -> Failure {
+    let (message, hint) = match text.split_once("\nhint: ") {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (text.to_owned(), None),
+    };
+    Failure { code: 125, step: step.into(), message, hint }
+}
+
+/// An environment prepared to run code.
+#[derive(Debug)]
+pub struct PreparedEnvironment {
+    /// The policy, without the code.
+    pub policy: Policy,
+    /// That policy, prepared by the engine.
+    pub prepared: Prepared,
+    /// How code is passed to the interpreter.
+    pub entry: CodeSlot,
+    /// Interpreters started before their calls, where that is possible.
+    pub warm_pool: Option<WarmPool>,
+}
+
+impl PreparedEnvironment {
+    /// Whether each run can have arguments of its own. Other backends take only those of the policy.
+    pub fn takes_arguments(&self) -> bool {
+        matches!(self.prepared.backend(), "jail" | "landlock")
+    }
+
+    /// Whether files of the output directory are returned.
+    pub fn hands_back(&self) -> bool {
+        self.prepared.backend() == "jail" && works_in_workspace(&self.policy)
+    }
+}
+
+/// Whether the policy mounts the tmpfs that files are returned from.
+fn works_in_workspace(policy: &Policy) -> bool {
+    policy.filesystem.mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == WORKSPACE))
+}
+
+/// A cached value, and the host state that it depends on.
+#[derive(Debug)]
+struct Cached<T> {
+    value: Arc<T>,
+    /// The files at the sources of its mounts that were canonical paths.
+    sources: BTreeMap<String, FileIdentity>,
+    /// The project whose development shell it contains, and the key of that shell's inputs.
+    shell: Option<(String, Option<String>)>,
+}
+
+/// The project whose development shell is used, and the present key of that shell's inputs.
+fn shell_of(project: Option<&Project>) -> Option<(String, Option<String>)> {
+    let project = project.filter(|project| project.use_flake)?;
+    Some((project.path.clone(), environments::nix::shell_key(&project.path)))
+}
+
+/// The file at a canonical path; `None` if the path is not canonical or does not exist.
+fn identity(path: &str) -> Option<FileIdentity> {
+    use std::os::unix::fs::MetadataExt as _;
+    let about = std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
+    Some(FileIdentity { device: about.dev(), inode: about.ino() })
+}
+
+/// Pins the policy's mounts to the files that are at their sources now, so that no replacement is mounted.
+fn pin_sources(policy: &mut Policy) {
+    let sources = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
+        Mount::Bind { source, .. } => Some((source.clone(), identity(source)?)),
+        Mount::Tmpfs { .. } => None,
+    });
+    policy.filesystem.identities = sources.collect();
+}
+
+impl<T> Cached<T> {
+    /// `shell` is the result of [`shell_of`] before the value was built.
+    fn new(value: T, policy: &Policy, shell: Option<(String, Option<String>)>) -> Cached<T> {
+        Cached { value: Arc::new(value), sources: policy.filesystem.identities.clone(), shell }
+    }
+
+    /// Whether each source is still the file that was checked. Code that can write to a directory above a source may have
+    /// replaced it by a link or another directory, which has to be checked anew. A changed flake is built anew as well.
+    fn is_current(&self) -> bool {
+        self.sources.iter().all(|(path, known)| identity(path).as_ref() == Some(known))
+            && self.shell.as_ref().is_none_or(|(project, known)| environments::nix::shell_key(project) == *known)
+    }
+}
+
+type Slot<T> = Mutex<Option<Cached<T>>>;
+
+/// The value in the slot, built by the first caller. `None` if this call was cancelled while another one built it.
+fn get_or_build<T>(
+    slot: &Slot<T>,
+    cancel: &Cancel,
+    build: impl FnOnce() -> Result<Cached<T>, Failure>,
+) -> Result<Option<Arc<T>>, Failure> {
+    let mut slot = loop {
+        match slot.try_lock() {
+            Ok(slot) => break slot,
+            Err(TryLockError::Poisoned(poisoned)) => break PoisonError::into_inner(poisoned),
+            // Another call builds it, which may take minutes. This call may be cancelled meanwhile.
+            Err(TryLockError::WouldBlock) if cancel.is_cancelled() => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if let Some(cached) = slot.as_ref().filter(|cached| cached.is_current()) {
+        return Ok(Some(Arc::clone(&cached.value)));
+    }
+    let cached = build()?;
+    let value = Arc::clone(&cached.value);
+    *slot = Some(cached);
+    Ok(Some(value))
+}
+
+/// Sets the policy's command to the interpreter of a session, and returns the agent that it runs.
+fn agent(
+    environment: &Environment,
+    spec: &EnvironmentSpec,
+    policy: &mut Policy,
+    host: &Host,
+) -> Result<Agent, Failure> {
+    let stateless = |why: &str| {
+        let message = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
+        failure("session", &format!("{message}\nhint: leave `session` out"))
+    };
+    if let Kind::Artifact(artifact) = &environment.kind {
+        let program = artifact.session_program.as_deref().ok_or_else(|| stateless("it has no bin/session-run"))?;
+        let program =
+            program.to_str().ok_or_else(|| stateless("the path of its bin/session-run is not valid UTF-8"))?;
+        policy.command.argv = vec![program.to_owned()];
+        return Ok(match artifact.metadata.session_agent {
+            Some(SessionAgent::Python) => Agent::Python,
+            Some(SessionAgent::Bash) => Agent::Shell,
+            Some(SessionAgent::Node) => Agent::Node,
+            None => Agent::Foreign,
+        });
+    }
+    if let Kind::Image { .. } = &environment.kind {
+        return Err(stateless("it runs in an image, and its interpreter anew for each call"));
+    }
+    match &spec.code_input {
+        CodeInput::Preset(name) => {
+            environments::preset(policy, host.around.around(), &HostTree, name, Code::Interactive, &[])
+                .map_err(|error| failure("environment", &error.to_string()))?;
+        }
+        CodeInput::Words { argv, .. } => policy.command.argv.clone_from(argv),
+        CodeInput::Program(_) | CodeInput::Own | CodeInput::Image(_) => {}
+    }
+    let argv = &mut policy.command.argv;
+    // Drop the options that make it run an argument or its standard input: the agent has its own.
+    while argv.len() > 1 && argv.last().is_some_and(|last| matches!(last.as_str(), "-c" | "-e" | "-s" | "-" | "--")) {
+        argv.pop();
+    }
+    let name = argv.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
+    match name {
+        name if name.starts_with("python") => Ok(Agent::Python),
+        name if name.starts_with("node") => Ok(Agent::Node),
+        "bash" => Ok(Agent::Shell),
+        name => Err(stateless(&format!("`{name}` is none of python, node and bash"))),
+    }
+}
+
+/// An environment that the server offers, and what is prepared of it.
+#[derive(Debug)]
+pub struct ServedEnvironment {
+    environment: Environment,
+    project: Option<Project>,
+    /// For code of usual length, and for code that is too long for an argument.
+    prepared: [Slot<PreparedEnvironment>; 2],
+    /// What its sessions start from.
+    session: Slot<Start>,
+}
+
+impl ServedEnvironment {
+    /// An environment of which nothing is prepared yet.
+    pub fn new(environment: Environment, project: Option<Project>) -> ServedEnvironment {
+        ServedEnvironment { environment, project, prepared: Default::default(), session: Mutex::default() }
+    }
+
+    /// Whether this is the environment of that definition.
+    pub fn is_defined_as(&self, environment: &Environment, project: Option<&Project>) -> bool {
+        self.environment == *environment && self.project.as_ref() == project
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.environment.name
+    }
+
+    /// The facts that audit records of its runs have.
+    pub fn about(&self) -> About {
+        let mut about = About::default();
+        about.facts.insert("environment".into(), self.name().into());
+        about
+    }
+
+    /// Its description, if the definition has one.
+    pub fn description(&self) -> Option<&str> {
+        self.environment.description()
+    }
+
+    /// The kind of its definition.
+    pub fn kind(&self) -> &'static str {
+        self.environment.kind.word()
+    }
+
+    /// Whether its definition alone rules out sessions and returned files, because it runs in an image or a container.
+    pub fn is_stateless(&self) -> bool {
+        let contained = matches!(self.environment.overrides.backend, Some(BackendWord::Ours(b)) if b.is_container());
+        contained || matches!(self.environment.kind, Kind::Image { .. })
+    }
+
+    /// Why it is unavailable by its definition; `None` if it is available.
+    pub fn unavailable(&self) -> Option<String> {
+        self.environment.unavailable()
+    }
+
+    /// Why a call would be refused now, as far as that is known without building or evaluating anything.
+    pub fn refusal(&self, host: &Host) -> Option<String> {
+        if let Some(reason) = self.unavailable() {
+            return Some(reason);
+        }
+        let shell = self.project.as_ref().filter(|project| project.use_flake);
+        let unable = shell.and_then(|project| host.builder().describes(&project.path).err());
+        if unable.is_some() {
+            return unable.map(|unable| unable.to_string());
+        }
+        if shell.is_some()
+            || matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. })
+        {
+            return None;
+        }
+        let prepared =
+            self.run_policy(host, false, &|_| {}).and_then(|(policy, _)| host.engine.prepare(&policy).map(drop));
+        prepared.err().map(|failure| {
+            let Failure { message, hint, .. } = self.with_definition_hint(failure);
+            message + &hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default()
+        })
+    }
+
+    /// Rewrites the failure's hint in terms of the definition, since clients of the server have no command-line options.
+    pub fn with_definition_hint(&self, mut failure: Failure) -> Failure {
+        failure.hint =
+            failure.hint.map(|hint| environments::in_definition(&self.environment, failure.step.as_str(), &hint));
+        failure
+    }
+
+    /// The environment prepared for code of `bytes` bytes. The first caller prepares it for all; `on_step` gets a description of
+    /// each slow step. `None` if the call was cancelled meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be used. The next call tries again.
+    pub fn prepared(
+        &self,
+        host: &Host,
+        bytes: usize,
+        cancel: &Cancel,
+        on_step: &dyn Fn(&str),
+    ) -> Result<Option<Arc<PreparedEnvironment>>, Failure> {
+        let Some(short) = self.slot(host, false, cancel, on_step)? else { return Ok(None) };
+        if bytes > LONGEST_ARGUMENT && matches!(short.entry, CodeSlot::Argument { .. }) {
+            return self.slot(host, true, cancel, on_step);
+        }
+        Ok(Some(short))
+    }
+
+    fn slot(
+        &self,
+        host: &Host,
+        long: bool,
+        cancel: &Cancel,
+        on_step: &dyn Fn(&str),
+    ) -> Result<Option<Arc<PreparedEnvironment>>, Failure> {
+        get_or_build(&self.prepared[usize::from(long)], cancel, || {
+            let shell = shell_of(self.project.as_ref());
+            let prepared = self.prepare(host, long, on_step)?;
+            let policy = prepared.policy.clone();
+            Ok(Cached::new(prepared, &policy, shell))
+        })
+    }
+
+    /// What a session starts from. `None` if the call was cancelled meanwhile.
+    ///
+    /// # Errors
+    /// The environment cannot be used, or has no sessions.
+    pub fn session(&self, host: &Host, cancel: &Cancel, on_step: &dyn Fn(&str)) -> Result<Option<Arc<Start>>, Failure> {
+        get_or_build(&self.session, cancel, || {
+            let shell = shell_of(self.project.as_ref());
+            let (environment, spec, mut policy) = self.configured_policy(host, on_step)?;
+            let agent = agent(&environment, &spec, &mut policy, host)?;
+            policy.validate().map_err(|errors| failure("policy", &format!("the policy is refused: {errors}")))?;
+            pin_sources(&mut policy);
+            let has_workspace = works_in_workspace(&policy);
+            let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
+            let recorded = host.trail.clone().map(|trail| (trail, self.about()));
+            let checked = policy.clone();
+            Ok(Cached::new(Start { policy, agent, hands_over, recorded }, &checked, shell))
+        })
+    }
+
+    /// The environment as it was built, its settings, and the policy with them applied, without a command.
+    fn configured_policy(
+        &self,
+        host: &Host,
+        on_step: &dyn Fn(&str),
+    ) -> Result<(Environment, EnvironmentSpec, Policy), Failure> {
+        let name = self.name();
+        let on_build = |reference: &str| {
+            tracing::info!("building the environment {name} from {reference}, once");
+            on_step(&format!("building the environment {name}, once"));
+        };
+        let environment = self.environment.clone();
+        let homes = &host.around.homes;
+        let (environment, built) =
+            environments::build_environment(environment, &host.builder(), &host.around, Building::WhenNeeded, on_build)
+                .map_err(|error| failure("environment", &error.to_string()))?;
+        let spec = self.spec(&environment, built)?;
+        let base = match &environment.kind {
+            Kind::Profile { file, .. } => host.compiled(file)?,
+            _ => environments::eval_base(false, homes),
+        };
+        let variable = |name: &str| host.around.variables.get(name).cloned();
+        let mut policy = base;
+        let project = self.project.clone();
+        let on_build = |path: &str| {
+            tracing::info!("building the development shell of {path}, once");
+            on_step("building the development shell of the project, once");
+        };
+        let project =
+            environments::build_project_shell(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
+                .map_err(|error| failure("environment", &error.to_string()))?;
+        environments::apply(&mut policy, &spec, project.as_ref(), homes, variable);
+        if matches!(environment.kind, Kind::Profile { .. }) {
+            add_workspace(&mut policy);
+        }
+        Ok((environment, spec, policy))
+    }
+
+    /// The policy of its runs, and how code is passed to them.
+    fn run_policy(&self, host: &Host, long: bool, on_step: &dyn Fn(&str)) -> Result<(Policy, CodeSlot), Failure> {
+        let (_, spec, mut policy) = self.configured_policy(host, on_step)?;
+        let entry = spec
+            .open(&mut policy, host.around.around(), &HostTree, long)
+            .map_err(|error| failure("environment", &error))?;
+        policy.validate().map_err(|errors| failure("policy", &format!("the policy is refused: {errors}")))?;
+        pin_sources(&mut policy);
+        Ok((policy, entry))
+    }
+
+    fn prepare(&self, host: &Host, long: bool, on_step: &dyn Fn(&str)) -> Result<PreparedEnvironment, Failure> {
+        let name = self.name();
+        let (policy, entry) = self.run_policy(host, long, on_step)?;
+        let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);
+        tracing::debug!("the environment {name} is ready, by the {} backend", prepared.backend());
+        let can_prestart = host.prestart && prepared.backend() == "jail";
+        let warm_pool =
+            can_prestart.then(|| WarmPool::new(&host.engine, &policy, &entry, (WORKSPACE, OUTPUT))).flatten();
+        Ok(PreparedEnvironment { policy, prepared, entry, warm_pool })
+    }
+
+    fn spec(&self, environment: &Environment, built: Option<PathBuf>) -> Result<EnvironmentSpec, Failure> {
+        let mut spec = spec(environment, built.as_deref()).map_err(|reason| {
+            failure("environment", &format!("the environment `{}` is not available: {reason}", self.name()))
+        })?;
+        // An agent's code always has a workspace, from which its files are returned.
+        spec.workspace |= matches!(spec.code_input, CodeInput::Preset(_));
+        Ok(spec)
+    }
+}
+
+/// Adds the workspace to a profile's policy that mounts nothing there, in addition to its own working directory and home. A root
+/// directory or image would need to contain the mount point, and containers return no files.
+fn add_workspace(policy: &mut Policy) {
+    let overlaps = |mount: &Mount| is_within(WORKSPACE, mount.target()) || is_within(mount.target(), WORKSPACE);
+    let own_tree = !matches!(policy.filesystem.root, Root::Host | Root::Minimal | Root::Interpreter);
+    let returns_files = matches!(policy.backend, Backend::Auto | Backend::Jail);
+    if returns_files && !own_tree && !policy.filesystem.mounts.iter().any(overlaps) {
+        let size_mb = policy.limits.tmpfs_mb;
+        policy.filesystem.mounts.push(Mount::Tmpfs { target: WORKSPACE.into(), size_mb, exec: false });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_policy::Access;
+
+    #[test]
+    fn replaced_source_invalidates_and_changed_content_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(root.path()).unwrap();
+        let venv = root.join("venv");
+        std::fs::create_dir(&venv).unwrap();
+        let mut policy = environments::eval_base(false, &[]);
+        let source = venv.to_str().unwrap().to_owned();
+        policy.filesystem.mounts =
+            vec![Mount::Bind { target: source.clone(), source, access: Access::ReadOnly, exec: true, optional: false }];
+        pin_sources(&mut policy);
+        assert_eq!(policy.filesystem.identities.len(), 1, "the mounts are pinned to the checked files");
+        let cached = Cached::new((), &policy, None);
+        std::fs::write(venv.join("file"), "").unwrap();
+        assert!(cached.is_current(), "the control: the same directory");
+        std::fs::rename(&venv, root.join("old")).unwrap();
+        std::fs::create_dir(&venv).unwrap();
+        assert!(!cached.is_current(), "another directory");
+        std::fs::remove_dir(&venv).unwrap();
+        std::os::unix::fs::symlink(root.join("old"), &venv).unwrap();
+        assert!(!cached.is_current(), "a link to the same directory");
+        std::fs::remove_file(&venv).unwrap();
+        std::fs::rename(root.join("old"), &venv).unwrap();
+        assert!(cached.is_current(), "the control: it is back");
+    }
+}

@@ -1,0 +1,56 @@
+//! What a call asks for, and what it results in. Both are the same for a run of its own and for a call in a session.
+
+use std::sync::Arc;
+
+use cofferdam_engine::{Cancel, Failure, Outcome};
+
+use super::progress::Progress;
+use crate::environments::ServedEnvironment;
+use crate::workspace::output::OutputFiles;
+
+/// Longest code that is run, bytes.
+pub const LONGEST_CODE: usize = 16 << 20;
+
+/// A request to run code.
+#[derive(Debug)]
+pub struct Call {
+    /// The environment to run it in.
+    pub environment: Arc<ServedEnvironment>,
+    /// The code.
+    pub code: String,
+    /// Cancels the call.
+    pub cancel: Cancel,
+    /// Receives output and steps, if the client asked for progress.
+    pub progress: Option<Arc<Progress>>,
+}
+
+/// The outcome of a call.
+#[derive(Debug)]
+pub struct CallOutcome {
+    /// The engine's outcome.
+    pub outcome: Outcome,
+    /// The files of the output directory.
+    pub files: OutputFiles,
+    /// The state of its session, if it was a call in one.
+    pub session: Option<SessionStatus>,
+}
+
+impl CallOutcome {
+    /// Nothing ran.
+    pub fn failed(failure: Failure) -> CallOutcome {
+        CallOutcome { outcome: Outcome::unstarted(Some(failure)), files: OutputFiles::default(), session: None }
+    }
+}
+
+/// The state of a session after a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether this call began it.
+    pub fresh: bool,
+    /// Whether this call was interrupted before it had finished.
+    pub interrupted: bool,
+    /// Why it has ended; `None` while it lives.
+    pub over: Option<String>,
+}
