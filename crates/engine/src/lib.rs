@@ -35,7 +35,7 @@ pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use outcome::*;
 pub use plan::support::{Mechanism, Support};
 pub use plan::{executables, interpreter, settings, shebang, support};
-pub use pool::early::Early;
+pub use pool::Early;
 pub use prepared::Prepared;
 pub use run::monitor::{Monitor, ResourceUsage, Samples};
 pub use run::{evidence, monitor};

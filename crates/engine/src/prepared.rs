@@ -1,6 +1,7 @@
 //! A policy with the backend that runs it: many runs, from any thread. Chooses nothing and enforces nothing itself.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use cofferdam_policy::Backend;
 
@@ -9,7 +10,7 @@ use crate::backends::containers::run::Contained;
 use crate::backends::native::Core;
 use crate::io::Io;
 use crate::outcome::{Enforcement, Outcome};
-use crate::pool::ready::Ready;
+use crate::pool::{Early, Level, Pool};
 use crate::repository::embedded;
 use crate::run::channel::Channel;
 
@@ -21,7 +22,7 @@ pub struct Prepared(By);
 #[derive(Debug)]
 enum By {
     /// The jail or the landlock backend, and what is kept staged for it.
-    Own(Arc<Core>, Option<Ready>),
+    Own(Arc<Core>, Option<Pool>),
     /// Somebody else's program.
     Foreign(Box<backends::Ready>),
     /// Containers.
@@ -49,8 +50,9 @@ impl Prepared {
     /// hundreds of paths, on the landlock backend, or by somebody else's program.
     #[must_use]
     pub fn keep_ready(mut self, count: usize) -> Prepared {
-        if let By::Own(core, ready) = &mut self.0 {
-            *ready = (count > 0 && core.backend != Backend::Landlock).then(|| Ready::new(core, count));
+        if let By::Own(core, pool) = &mut self.0 {
+            let stages = count > 0 && core.backend != Backend::Landlock;
+            *pool = stages.then(|| Pool::new(core, Level::Staged { count }));
         }
         self
     }
@@ -108,7 +110,7 @@ impl Prepared {
     /// Runs it and returns when the tree is dead and nothing of it is left.
     pub fn run(&self, io: Io) -> Outcome {
         self.watched(|| match &self.0 {
-            By::Own(core, ready) => core.run(io, &|plan, running| ready.as_ref()?.take(plan, running), None),
+            By::Own(core, pool) => core.run(io, &|plan, running| pool.as_ref()?.take_staged(plan, running), None),
             By::Foreign(foreign) => foreign.run(io),
             By::Contained(contained) => contained.run(io),
         })
@@ -151,6 +153,16 @@ impl Prepared {
     /// Whether it can run a session.
     pub(crate) fn gives_channel(&self) -> bool {
         matches!(self.0, By::Own(..))
+    }
+}
+
+impl Early {
+    /// For runs of this policy, whose standard input is the caller's and whose program does nothing before it has read that;
+    /// one waits for at most `life`, and ten minutes. `None` where nothing can be started early: on other backends than the
+    /// jail, with input that is the policy's own, a network that is filtered by names or a volume that can be written, or
+    /// where the system has no thread to spare.
+    pub fn new(prepared: Prepared, life: Duration) -> Option<Early> {
+        Early::of(prepared.core()?, life)
     }
 }
 
