@@ -40,11 +40,11 @@ impl Anchor {
         }
     }
 
-    /// Tells it.
+    /// Publishes it.
     ///
     /// # Errors
     /// It was not published.
-    pub(super) fn tell(&self, link: &Link, trail: Option<&str>, time: &str) -> Result<(), AuditError> {
+    pub(super) fn publish(&self, link: &Link, trail: Option<&str>, time: &str) -> Result<(), AuditError> {
         let text = line(link, trail, time);
         let failed = |why: String| AuditError::Anchor { record: link.seq, why };
         match self {

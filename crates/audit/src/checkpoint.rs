@@ -19,7 +19,7 @@ pub const KIND: &str = "checkpoint";
 #[derive(Clone)]
 pub struct Key(SigningKey);
 
-/// The key that tells whether it did.
+/// The public key, which verifies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 

@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use super::error::AuditError;
-use super::open_runs::{self, Place};
+use super::open_runs::{self, StartPosition};
 use super::owner::{self, Owner};
 use super::record::{Entry, sha256};
 use super::store::{END_ROOM, HEAD, Held, fail, open_in, space};
@@ -46,7 +46,7 @@ pub struct Reserved {
 enum Kept {
     /// It is free.
     Free,
-    /// Somebody does.
+    /// Its owner is alive.
     Taken,
     /// Its owner is in another PID namespace, and may or may not be alive.
     Elsewhere,
@@ -176,11 +176,11 @@ impl Held<'_> {
     }
 
     fn close(&mut self, slot: usize, file: Option<File>, now: &str) -> Result<(), AuditError> {
-        let mut bytes = [0; Place::BYTES];
+        let mut bytes = [0; StartPosition::BYTES];
         // One that says nothing was not begun, or by a writer that knew of no such files.
         if let Some(Ok(())) = file.as_ref().map(|file| file.read_exact_at(&mut bytes, 0)) {
             let path = self.store.path.clone();
-            let start = open_runs::unended(&path, Place::of(&bytes)).map_err(fail("cannot read", &path))?;
+            let start = open_runs::unended(&path, StartPosition::of(&bytes)).map_err(fail("cannot read", &path))?;
             if let Some(start) = start {
                 let owner = start.data.get("owner").cloned().unwrap_or_default();
                 let end = abandoned(start.seq, "owner_gone", &owner);
@@ -242,7 +242,8 @@ impl Held<'_> {
         if let Some(file) = &live {
             let is_next = self.state.end >= self.store.rotate_at;
             let (number, offset) = if is_next { (self.state.file + 1, 0) } else { (self.state.file, self.state.end) };
-            let place = Place { seq: self.state.link.seq + 1, file: number, offset, run: sha256(run.as_bytes()) };
+            let place =
+                StartPosition { seq: self.state.link.seq + 1, file: number, offset, run: sha256(run.as_bytes()) };
             file.write_all_at(&place.bytes(), 0).map_err(|e| space(e, &self.store.path))?;
         }
         Ok(Some(Reserved { slot: Slot(slot), live }))

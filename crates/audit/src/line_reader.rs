@@ -32,23 +32,23 @@ impl Raw {
 
 /// Reads a file's lines.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineReader {
     reader: BufReader<File>,
     number: u64,
     offset: u64,
 }
 
-impl Lines {
+impl LineReader {
     /// A file's lines from here on, bytes; they are numbered from there.
     ///
     /// # Errors
     /// It cannot be opened, or is no regular file.
-    pub fn open(path: &Path, offset: u64) -> io::Result<Lines> {
+    pub fn open(path: &Path, offset: u64) -> io::Result<LineReader> {
         let mut file = open_file(path)?;
         if offset > 0 {
             file.seek(SeekFrom::Start(offset))?;
         }
-        Ok(Lines { reader: BufReader::with_capacity(64 << 10, file), number: 0, offset })
+        Ok(LineReader { reader: BufReader::with_capacity(64 << 10, file), number: 0, offset })
     }
 
     /// The next one; none at the end, which can be asked again when more has been written.
@@ -94,7 +94,7 @@ mod tests {
         file
     }
 
-    fn all(lines: &mut Lines) -> Vec<(u64, u64, usize, bool)> {
+    fn all(lines: &mut LineReader) -> Vec<(u64, u64, usize, bool)> {
         let mut found = Vec::new();
         while let Some(raw) = lines.next().unwrap() {
             found.push((raw.number, raw.offset, raw.bytes.len(), raw.whole));
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn each_line_is_returned_with_its_offset() {
         let file = file(b"one\n\nthree\nno end");
-        let mut lines = Lines::open(file.path(), 0).unwrap();
+        let mut lines = LineReader::open(file.path(), 0).unwrap();
         assert_eq!(all(&mut lines), [(1, 0, 3, true), (2, 4, 0, true), (3, 5, 5, true), (4, 11, 6, false)]);
-        assert_eq!(all(&mut Lines::open(file.path(), 5).unwrap()), [(1, 5, 5, true), (2, 11, 6, false)]);
-        assert_eq!(all(&mut Lines::open(file.path(), 400).unwrap()), []);
+        assert_eq!(all(&mut LineReader::open(file.path(), 5).unwrap()), [(1, 5, 5, true), (2, 11, 6, false)]);
+        assert_eq!(all(&mut LineReader::open(file.path(), 400).unwrap()), []);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             let mut text = vec![b'x'; bytes];
             text.extend(b"\nnext\n");
             let file = file(&text);
-            let mut lines = Lines::open(file.path(), 0).unwrap();
+            let mut lines = LineReader::open(file.path(), 0).unwrap();
             let first = lines.next().unwrap().unwrap();
             assert!(!first.is_end(), "more follows");
             lines.put_back(&first).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_was_put_back_is_read_again_with_what_was_written_since() {
         let mut file = file(b"whole\nha");
-        let mut lines = Lines::open(file.path(), 0).unwrap();
+        let mut lines = LineReader::open(file.path(), 0).unwrap();
         assert!(lines.next().unwrap().is_some_and(|raw| raw.whole));
         let half = lines.next().unwrap().unwrap();
         assert!(half.is_end() && half.bytes == b"ha");
@@ -154,7 +154,7 @@ mod tests {
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         std::fs::write(&file, "a\n").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert!(Lines::open(&file, 0).is_ok());
-        assert!(Lines::open(&link, 0).is_err() && Lines::open(dir.path(), 0).is_err());
+        assert!(LineReader::open(&file, 0).is_ok());
+        assert!(LineReader::open(&link, 0).is_err() && LineReader::open(dir.path(), 0).is_err());
     }
 }

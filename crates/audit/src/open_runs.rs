@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use super::line_reader::Lines;
+use super::line_reader::LineReader;
 use super::owner::Owner;
 use super::record::{self, Hash, Record, sha256};
 use super::store::{file_name, files};
@@ -35,18 +35,18 @@ pub struct Unended {
 
 /// The runs without an end, among the records read so far.
 #[derive(Debug, Default)]
-pub struct Open {
+pub struct OpenRuns {
     runs: BTreeMap<String, Unended>,
-    passed_over: u64,
+    skipped: u64,
 }
 
-impl Open {
+impl OpenRuns {
     /// One more record.
-    pub fn see(&mut self, record: &Record) {
+    pub fn observe(&mut self, record: &Record) {
         let Some(run) = &record.run else { return };
         if record.kind == STARTED {
             if self.runs.len() >= MOST {
-                self.passed_over += 1;
+                self.skipped += 1;
                 return;
             }
             let (skill, time, owner) = (record.skill.clone(), record.time.clone(), Owner::of(&record.data));
@@ -57,16 +57,16 @@ impl Open {
     }
 
     /// Those that are left, by their starts; and how many starts were too many to be remembered.
-    pub fn left(self) -> (Vec<Unended>, u64) {
+    pub fn remaining(self) -> (Vec<Unended>, u64) {
         let mut left: Vec<Unended> = self.runs.into_values().collect();
         left.sort_by_key(|unended| unended.seq);
-        (left, self.passed_over)
+        (left, self.skipped)
     }
 }
 
 /// The position at which the record of a start was to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct StartPosition {
     /// Its number.
     pub seq: u64,
     /// The file's.
@@ -77,13 +77,13 @@ pub struct Place {
     pub run: Hash,
 }
 
-impl Place {
+impl StartPosition {
     /// How many bytes say it.
     pub const BYTES: usize = 24 + 32;
 
     /// Those bytes.
-    pub fn bytes(&self) -> [u8; Place::BYTES] {
-        let mut bytes = [0; Place::BYTES];
+    pub fn bytes(&self) -> [u8; StartPosition::BYTES] {
+        let mut bytes = [0; StartPosition::BYTES];
         for (part, number) in bytes.chunks_exact_mut(8).zip([self.seq, self.file, self.offset]) {
             part.copy_from_slice(&number.to_le_bytes());
         }
@@ -92,10 +92,10 @@ impl Place {
     }
 
     /// Reads them.
-    pub fn of(bytes: &[u8; Place::BYTES]) -> Place {
+    pub fn of(bytes: &[u8; StartPosition::BYTES]) -> StartPosition {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let run = bytes[24..].try_into().unwrap_or_default();
-        Place { seq: number(0), file: number(8), offset: number(16), run }
+        StartPosition { seq: number(0), file: number(8), offset: number(16), run }
     }
 }
 
@@ -103,15 +103,15 @@ impl Place {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn unended(dir: &Path, place: Place) -> io::Result<Option<Record>> {
+pub fn unended(dir: &Path, place: StartPosition) -> io::Result<Option<Record>> {
     let mut start: Option<(Record, String)> = None;
     for number in files(dir)?.into_iter().filter(|number| *number >= place.file) {
         let from = if start.is_none() { place.offset } else { 0 };
-        let mut lines = Lines::open(&dir.join(file_name(number)), from)?;
+        let mut lines = LineReader::open(&dir.join(file_name(number)), from)?;
         while let Some(line) = lines.next()? {
             let text = line.bytes.as_slice();
             let Some((_, run)) = &start else {
-                // The first record there is the start, or there is none: its writer was killed before it wrote it.
+                // The first record there is the start, unless its writer was killed before it wrote it.
                 let found = record::read(text).ok().and_then(|it| it.run.clone().map(|run| (it, run)));
                 match found.filter(|(it, run)| it.seq == place.seq && sha256(run.as_bytes()) == place.run) {
                     Some(found) => start = Some(found),
@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn what_ended_is_not_open_and_what_is_seen_twice_is_open_once() {
-        let mut open = Open::default();
+        let mut open = OpenRuns::default();
         let mut seq = 0;
         let mut see = |kind: &str, run: &str| {
             seq += 1;
             let (line, _) = write(&Entry::new(kind).run(run), "t", &Link { seq, hash: [0; 32] });
-            open.see(&record::read(line.strip_suffix(b"\n").unwrap()).unwrap());
+            open.observe(&record::read(line.strip_suffix(b"\n").unwrap()).unwrap());
         };
         for (kind, run) in [
             (STARTED, "a"),
@@ -161,14 +161,14 @@ mod tests {
         ] {
             see(kind, run);
         }
-        let (left, passed_over) = open.left();
+        let (left, skipped) = open.remaining();
         let left: Vec<_> = left.iter().map(|unended| (unended.run.as_str(), unended.seq)).collect();
-        assert_eq!((left, passed_over), (vec![("b", 3), ("e", 11)], 0));
+        assert_eq!((left, skipped), (vec![("b", 3), ("e", 11)], 0));
     }
 
     #[test]
     fn a_place_reads_as_it_was_written() {
-        let place = Place { seq: 7, file: 2, offset: u64::MAX, run: [9; 32] };
-        assert_eq!(Place::of(&place.bytes()), place);
+        let place = StartPosition { seq: 7, file: 2, offset: u64::MAX, run: [9; 32] };
+        assert_eq!(StartPosition::of(&place.bytes()), place);
     }
 }

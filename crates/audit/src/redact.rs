@@ -265,7 +265,7 @@ mod tests {
         }
         let long = "Q".repeat(300);
         assert_eq!(secret(&long).text(&written(format!("/etc/{long}").as_bytes())), "/etc/[secret K]…");
-        // The twin: a text of the same letters that is none.
+        // The control: a text of the same letters that is no secret.
         let other = "q".repeat(255);
         assert_eq!(secret(&long).text(&other), other);
     }

@@ -4,8 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::line_reader::Lines;
-use super::open_runs::{self, Open, Unended};
+use super::line_reader::LineReader;
+use super::open_runs::{self, OpenRuns, Unended};
 use super::record::{self, Record};
 use super::store::{file_name, files};
 
@@ -50,7 +50,7 @@ pub enum Line {
 pub struct Follow {
     dir: PathBuf,
     number: u64,
-    lines: Option<Lines>,
+    lines: Option<LineReader>,
 }
 
 impl Follow {
@@ -59,7 +59,7 @@ impl Follow {
         Follow { dir: dir.to_owned(), number: 0, lines: None }
     }
 
-    /// The next line, or none where there is none yet. What is written at the moment is not shown in part.
+    /// The next line, or none if there is none yet. A line that is being written is not returned in part.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -96,7 +96,7 @@ impl Follow {
 
     fn next_file(&mut self) -> io::Result<bool> {
         let Some(number) = files(&self.dir)?.into_iter().find(|&number| number > self.number) else { return Ok(false) };
-        self.lines = Some(Lines::open(&self.dir.join(file_name(number)), 0)?);
+        self.lines = Some(LineReader::open(&self.dir.join(file_name(number)), 0)?);
         self.number = number;
         Ok(true)
     }
@@ -109,13 +109,13 @@ impl Follow {
 /// A file cannot be read, or `each` failed.
 pub fn show(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<Vec<Unended>> {
     let mut all = Follow::new(dir);
-    let mut open = Open::default();
+    let mut open = OpenRuns::default();
     let starts = Filter { kinds: Vec::new(), ..filter.clone() };
     while let Some(line) = all.next_line()? {
         if let Line::Record(record) = &line {
             // An end counts wherever it stands.
             if record.kind != open_runs::STARTED || starts.takes(record) {
-                open.see(record);
+                open.observe(record);
             }
             if !filter.takes(record) {
                 continue;
@@ -123,5 +123,5 @@ pub fn show(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> io::Resul
         }
         each(line)?;
     }
-    Ok(open.left().0)
+    Ok(open.remaining().0)
 }

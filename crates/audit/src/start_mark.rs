@@ -13,7 +13,7 @@ use super::verify;
 
 /// A record, by its position.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct StartMark {
     path: PathBuf,
     directory: (u64, u64),
     lock: (u64, u64),
@@ -28,13 +28,13 @@ fn identity(about: &Metadata) -> (u64, u64) {
     (about.dev(), about.ino())
 }
 
-impl Mark {
+impl StartMark {
     /// The record that was written last, while no other writer can come between.
     ///
     /// # Errors
     /// The trail cannot be looked at.
-    pub fn of(all: &Held<'_>) -> std::io::Result<Mark> {
-        Ok(Mark {
+    pub fn of(all: &Held<'_>) -> std::io::Result<StartMark> {
+        Ok(StartMark {
             path: all.store.path.clone(),
             directory: identity(&all.store.dir.metadata()?),
             lock: identity(&all.store.lock.metadata()?),
@@ -57,7 +57,7 @@ impl Mark {
         if !is(&self.path.join("lock"), self.lock) {
             return Some("its lock was removed or replaced".into());
         }
-        if !self.stands() {
+        if !self.is_in_place() {
             return Some(format!("record {}, the start of this run, is not there any more", self.link.seq));
         }
         match verify::identity(&self.path) {
@@ -67,7 +67,7 @@ impl Mark {
         }
     }
 
-    fn stands(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         let Ok(file) = open_file(&self.path.join(file_name(self.file))) else { return false };
         let begin = self.end.saturating_sub(record::MOST_BYTES as u64 + 1);
         let mut bytes = vec![0u8; usize::try_from(self.end - begin).unwrap_or(0)];

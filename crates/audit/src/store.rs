@@ -104,7 +104,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
 /// Opens a file of a trail for reading. Only a regular file is accepted: a link leads elsewhere, and a pipe blocks.
 ///
 /// # Errors
-/// It cannot be opened, or is none.
+/// It cannot be opened, or is no regular file.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let told = |why: String| io::Error::other(format!("{}: {why}", path.display()));
@@ -392,7 +392,7 @@ impl Held<'_> {
         let path = self.store.path.clone();
         let file = self.current(number)?;
         if let Err(e) = file.write_all_at(bytes, end) {
-            // Whatever of it was written is taken back: a refused record is none.
+            // Whatever of it was written is removed: a refused record leaves nothing.
             return match file.set_len(end) {
                 Ok(()) => Err(space(e, &path)),
                 Err(worse) => Err(fail("cannot take back a half-written record of", &path)(worse)),

@@ -16,7 +16,7 @@ use super::error::AuditError;
 use super::owner::Owner;
 use super::record::{self, Entry, Link};
 use super::redact::Secrets;
-use super::start_mark::Mark;
+use super::start_mark::StartMark;
 use super::store::{self, Store};
 use super::{opened_trails, verify};
 
@@ -82,7 +82,7 @@ struct Sync {
     file: Option<Arc<File>>,
     /// Newest record of ours that is durable.
     durable: u64,
-    /// Somebody is at it.
+    /// An fsync is in progress.
     busy: bool,
     /// It failed once: the state on disk is unknown.
     failed: bool,
@@ -97,13 +97,13 @@ pub struct Reservation {
     trail: Trail,
     reserved: Option<Reserved>,
     /// The position of the start.
-    mark: Option<Mark>,
+    mark: Option<StartMark>,
     /// The record for that case.
     given_up: Entry,
 }
 
 /// A written record, the space reserved with it, and its position.
-type Written = (Link, Option<Reserved>, Option<Mark>);
+type Written = (Link, Option<Reserved>, Option<StartMark>);
 
 /// How a record uses the space reserved for ends.
 #[derive(Debug, Clone, Copy)]
@@ -204,7 +204,7 @@ impl Trail {
             _ => {}
         }
         let link = written?;
-        let mark = reserved.is_some().then(|| Mark::of(&all)).transpose();
+        let mark = reserved.is_some().then(|| StartMark::of(&all)).transpose();
         let mark =
             mark.map_err(|source| AuditError::Io { place: format!("cannot read {}", self.0.path.display()), source })?;
         self.wrote(all, link)?;
@@ -287,7 +287,7 @@ impl Trail {
         };
         self.make_durable(link.seq)?;
         if let Some(anchor) = &self.0.options.anchor {
-            anchor.tell(&link, trail.as_deref(), &time)?;
+            anchor.publish(&link, trail.as_deref(), &time)?;
         }
         Ok(Some(link))
     }
@@ -308,7 +308,7 @@ impl Reservation {
         // The file stays locked until the end is written, or another writer would write one.
         let reserved = self.reserved.take();
         let slot = reserved.as_ref().map(|reserved| reserved.slot);
-        if let Some(why) = self.mark.as_ref().and_then(Mark::fault) {
+        if let Some(why) = self.mark.as_ref().and_then(StartMark::fault) {
             return Err(self.lost(&entry, why));
         }
         let (link, ..) = self.trail.write(entry, Room::Use(slot))?;

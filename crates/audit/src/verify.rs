@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::anchor::Anchored;
 use super::checkpoint::{self, PublicKey};
-use super::line_reader::{Lines, Raw};
-use super::open_runs::{Open, Unended};
+use super::line_reader::{LineReader, Raw};
+use super::open_runs::{OpenRuns, Unended};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
 use super::store::{file_name, files};
 
@@ -193,7 +193,7 @@ struct Walk<'a> {
     anchors: BTreeMap<u64, Hash>,
     end: Option<Link>,
     sum: Verified,
-    open: Open,
+    open: OpenRuns,
     each: &'a mut dyn FnMut(&Record),
 }
 
@@ -217,7 +217,8 @@ pub fn verify(
     let last = anchors.last();
     let other = anchors.other(trail.as_deref()).map(str::to_owned);
     let anchors = anchors.lines_of(trail.as_deref());
-    let mut walk = Walk { signer, trail, anchors, end: None, sum: Verified::default(), open: Open::default(), each };
+    let mut walk =
+        Walk { signer, trail, anchors, end: None, sum: Verified::default(), open: OpenRuns::default(), each };
     for (i, &number) in list.iter().enumerate() {
         let expected = list[0] + i as u64;
         if number != expected {
@@ -247,7 +248,7 @@ pub fn verify(
         return Err(place(Wrong::Unsigned, end.seq + 1));
     }
     (walk.sum.last, walk.sum.trail) = (end, walk.trail);
-    (walk.sum.unended, walk.sum.uncounted) = walk.open.left();
+    (walk.sum.unended, walk.sum.uncounted) = walk.open.remaining();
     Ok(walk.sum)
 }
 
@@ -264,7 +265,7 @@ impl Walk<'_> {
 
     fn file(&mut self, path: &Path, last: bool) -> Result<(), Failed> {
         self.sum.files += 1;
-        let mut lines = Lines::open(path, 0)?;
+        let mut lines = LineReader::open(path, 0)?;
         let mut tear: Option<Tear> = None;
         let problem = |wrong, at: &Raw, seq| {
             let (line, offset) = (at.number, at.offset);
@@ -369,7 +370,7 @@ impl Walk<'_> {
         }
         self.end = Some(link);
         self.sum.until.clone_from(&record.time);
-        self.open.see(record);
+        self.open.observe(record);
         (self.each)(record);
         Ok(())
     }
@@ -406,7 +407,7 @@ pub fn open_to_others(dir: &Path) -> io::Result<Option<PathBuf>> {
 /// A file cannot be read.
 pub fn identity(dir: &Path) -> io::Result<Option<String>> {
     for number in files(dir)? {
-        let mut lines = Lines::open(&dir.join(file_name(number)), 0)?;
+        let mut lines = LineReader::open(&dir.join(file_name(number)), 0)?;
         while let Some(line) = lines.next()? {
             let text = line.bytes.as_slice();
             // Most lines are neither, and need not be read.

@@ -17,13 +17,13 @@ pub struct SandboxConfig {
 /// How much a command may do. In configuration: `sandbox`, `rx` or `rwx`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SandboxMode {
-    /// Writes are held to the data directory, temporary files and the model's own state. The model is told to read
-    /// inside its workspace only; [`crate::Confined::enforce_reads`] holds that, too.
+    /// Writes are limited to the data directory, temporary files and the model's own state. The prompt constraint
+    /// limits reading to the workspace; [`crate::Confined::enforce_reads`] enforces that as well.
     #[default]
     Sandbox,
-    /// Writes are held as in `sandbox`; reading and executing anywhere is meant.
+    /// Writes are limited as in `sandbox`; reading and executing is allowed anywhere.
     Rx,
-    /// Nothing is held.
+    /// Nothing is restricted.
     Rwx,
 }
 

@@ -86,11 +86,11 @@ fn rules(support: KernelSupport, arch: Arch) -> Vec<seccomp::Rule> {
     let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };
     rules.push(rule(&["prlimit64"], refused(EPERM), vec![given(0), given(2)]));
     rules.push(rule(&ASKED_OF_OTHERS, refused(EPERM), Vec::new()));
-    // A lease stops whoever opens the file, for as long as the kernel waits, and takes no more than to read it.
+    // A lease blocks other processes that open the file, until the kernel breaks it, and needs only read access.
     rules.push(rule(&["fcntl"], refused(EPERM), vec![is(1, F_SETLEASE)]));
     rules.extend(TREE_IOCTLS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
     rules.extend(ENCRYPTION_KEYS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
-    // A process group and a user are more than the command, and any number but 0 may be another's: the keeper looks.
+    // A process group and a user include other processes, and any id but 0 may be another's: the supervisor checks it.
     for (call, process) in [("setpriority", 0), ("ioprio_set", 1)] {
         rules.push(rule(&[call], refused(EPERM), vec![Condition { op: ArgOp::Ne, ..is(0, process) }]));
     }

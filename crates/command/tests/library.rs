@@ -68,7 +68,7 @@ async fn memory_queues_and_keys_of_the_same_user_are_out_of_reach() {
     let own = "id = call('new', 29, 0, 4096, 0o1600)\ncall('attach', 30, id, 0, 0)\ncall('memory', 31, id, 0, 0)\n\
         call('key', 248, b'user', b'cofferdam', b'x', 1, -2)\n";
     assert_eq!(probe::python(command, own, &[]).await.unwrap(), "new done\nattach done\nmemory done\nkey EPERM");
-    // Without walls all of it is there to be taken: nobody else has removed it.
+    // Unconfined, all of it can be removed: it was still there.
     let text = use_it
         .replace("call('new', 29, 0, 4096, 0o1600)", "library.syscall(31, call('new', 29, 0, 4096, 0o1600), 0, 0)");
     let told = probe::python(Command::new("python3"), &text, &made).await.unwrap();

@@ -92,7 +92,7 @@ async fn the_data_directorys_own_records_are_neither_read_nor_written() {
     for words in [format!("write {}", at("workspace/new")), format!("list {}", at("skills"))] {
         assert_eq!(run(own(), &words).await, "done", "{words}");
     }
-    // And on them, without walls.
+    // And on them, unconfined.
     for words in [format!("read {}", at("config.toml")), format!("append {}", at("data/memory.db"))] {
         assert_eq!(run(tokio::process::Command::new(probe::own()), &words).await, "done", "{words}");
     }
@@ -126,7 +126,7 @@ async fn the_systems_directories_are_not_written_and_others_are() {
     assert_eq!(run(own(), "append /proc/self/comm").await, "EACCES");
     assert_eq!(run(tokio::process::Command::new(probe::own()), "append /proc/self/comm").await, "done");
     if rustix::process::geteuid().is_root() {
-        // It is the walls that refuse: without them root writes there.
+        // The confinement refuses: unconfined, root writes there.
         let file = format!("/etc/{name}");
         assert_eq!(run(tokio::process::Command::new(probe::own()), &format!("write {file}")).await, "done");
         std::fs::remove_file(file).unwrap();

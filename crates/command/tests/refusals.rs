@@ -135,7 +135,7 @@ async fn invalid_programs_are_refused_and_missing_ones_fail_on_spawn() {
     for absent in ["/not/there", "cofferdam-is-not-in-path"] {
         let mut command = sandboxed_command(absent, SandboxMode::Sandbox, &data);
         let error = command.spawn().map(drop).unwrap_err();
-        // A directory in PATH that this user cannot enter makes it another error, without walls as well.
+        // A directory in PATH that this user cannot enter causes another error, also without confinement.
         let plain = Command::new(absent).spawn().map(drop).unwrap_err();
         assert_eq!(error.kind(), plain.kind());
         assert!(ConfineError::of_spawn(&command, &error).is_none(), "it is not about walls");

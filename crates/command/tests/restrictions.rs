@@ -132,7 +132,7 @@ async fn device_nodes_cannot_be_created() {
 
 #[tokio::test]
 async fn ioctl_reaches_only_harmless_devices() {
-    // Whatever the device answers without walls, it is not that permission is denied.
+    // Unconfined, the device may return any error but that permission is denied.
     let candidates =
         ["/dev/fuse", "/dev/net/tun", "/dev/kvm", "/dev/console", "/dev/ttyS0", "/dev/mem", "/dev/vda", "/dev/rtc0"];
     let mut device = None;

@@ -178,7 +178,7 @@ fn beside(path: &Path, name: &str, policy: impl FnOnce() -> Option<Vec<u8>>) -> 
 const OWN: &[&str] = &["/", "/proc", "/dev", "/sys", "/tmp", "/tmp/home", "/run", "/dev/shm", "/var/tmp"];
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// What of nsjail's own configuration is looked at, told apart, or held by every sandbox in its own way.
+/// The fields of nsjail's own configuration that are read, refused, or enforced by every sandbox anyway.
 const TAKEN: &[&str] = &[
     "name",
     "description",

@@ -148,7 +148,7 @@ macro_rules! executor {
                 ExecutionResult::of(self.0.run(Call::new(config_path, input.as_bytes()))?)
             }
 
-            /// Runs a call and waits for its end, on this thread: the outcome with all that it tells.
+            /// Runs a call and waits for its end, on this thread. Returns the full outcome.
             ///
             /// # Errors
             /// The configuration cannot be used.
@@ -203,7 +203,7 @@ impl NsJailExecutor {
     /// Reads an older `nsjail.json`; unknown keys are passed over.
     ///
     /// # Errors
-    /// It cannot be read, or is none; the text names the file and the place.
+    /// It cannot be read, or is invalid; the text names the file and the position.
     pub fn load_config(&self, config_path: &Path) -> Result<NsJailJsonConfig, String> {
         let text =
             std::fs::read_to_string(config_path).map_err(|e| format!("cannot read {}: {e}", config_path.display()))?;

@@ -315,7 +315,7 @@ fn bind(at: &str, source: String, target: String, rw: bool, p: &mut Policy, note
     p.filesystem.mounts.push(Mount::Bind { source, target, access, exec: false, optional: false });
 }
 
-/// What nobody set stays the built-in value; all of it is held as far as the host allows, as it was.
+/// Values that are not set stay built in; all are enforced as far as the host allows, as before.
 fn limits(config: &NsJailJsonConfig, p: &mut Policy) {
     let l = &mut p.limits;
     for (given, field) in [

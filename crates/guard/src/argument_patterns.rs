@@ -8,19 +8,19 @@ use super::error::GuardError;
 
 /// A rule whose pattern is compiled and has passed its own examples.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedRule {
     /// The rule.
     pub rule: Rule,
     pattern: Option<Regex>,
 }
 
-impl Checked {
+impl CheckedRule {
     /// Compiles a rule's pattern and runs its examples.
-    pub fn new(rule: &Rule) -> Result<Checked, GuardError> {
+    pub fn new(rule: &Rule) -> Result<CheckedRule, GuardError> {
         let command = || rule.command.clone();
         let Some(text) = &rule.args else {
             if rule.matches.is_empty() && rule.not_matches.is_empty() {
-                return Ok(Checked { rule: rule.clone(), pattern: None });
+                return Ok(CheckedRule { rule: rule.clone(), pattern: None });
             }
             let reason = "examples without a pattern: add args = \"…\", or leave the examples out".into();
             return Err(GuardError::Rule { command: command(), reason });
@@ -37,7 +37,7 @@ impl Checked {
                 }
             }
         }
-        Ok(Checked { rule: rule.clone(), pattern: Some(pattern) })
+        Ok(CheckedRule { rule: rule.clone(), pattern: Some(pattern) })
     }
 
     /// Whether it allows these arguments.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_pattern_has_to_match_the_whole_line() {
-        let checked = Checked::new(&rule("status|log( .*)?")).unwrap();
+        let checked = CheckedRule::new(&rule("status|log( .*)?")).unwrap();
         for line in ["status", "log", "log --oneline"] {
             assert!(checked.allows(line), "{line}");
         }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(line(&["log -1"]), "'log -1'");
         assert_eq!(line(&["", "a'b", "c"]), r"'' 'a'\''b' c");
         assert_eq!(line::<&str>(&[]), "");
-        let checked = Checked::new(&rule("commit -m '[^']*'")).unwrap();
+        let checked = CheckedRule::new(&rule("commit -m '[^']*'")).unwrap();
         assert!(checked.allows(&line(&["commit", "-m", "two words"])));
         assert!(!checked.allows(&line(&["commit", "-m", "x' --amend '"])));
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn invalid_or_group_closing_patterns_are_refused() {
         for bad in ["(", "a)|(b", "[", "*"] {
-            assert!(matches!(Checked::new(&rule(bad)), Err(GuardError::Pattern { .. })), "{bad}");
+            assert!(matches!(CheckedRule::new(&rule(bad)), Err(GuardError::Pattern { .. })), "{bad}");
         }
     }
 
@@ -136,12 +136,12 @@ mod tests {
     fn examples_that_fail_refuse_the_rule() {
         let with = |matches: &[&str], not: &[&str]| {
             let words = |list: &[&str]| list.iter().map(|l| l.split(' ').map(str::to_owned).collect()).collect();
-            Checked::new(&Rule { matches: words(matches), not_matches: words(not), ..rule("status( -s)?") })
+            CheckedRule::new(&Rule { matches: words(matches), not_matches: words(not), ..rule("status( -s)?") })
         };
         assert!(with(&["status", "status -s"], &["push", "status -s -s"]).is_ok());
         assert!(matches!(with(&["stat"], &[]), Err(GuardError::Example { matches: false, .. })));
         assert!(matches!(with(&[], &["status"]), Err(GuardError::Example { matches: true, .. })));
         let bare = Rule { matches: vec![vec!["x".into()]], ..Rule::any("git") };
-        assert!(matches!(Checked::new(&bare), Err(GuardError::Rule { .. })));
+        assert!(matches!(CheckedRule::new(&bare), Err(GuardError::Rule { .. })));
     }
 }

@@ -10,14 +10,14 @@ use cofferdam_policy::Field;
 use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::is_within;
 
-use super::argument_patterns::Checked;
+use super::argument_patterns::CheckedRule;
 use super::blocked_paths::Blocked;
-use super::command_policy::{self, Frame};
+use super::command_policy::{self, PolicyBase};
 use super::config::{GuardConfig, Mode};
 use super::decision_cache::Cache;
 use super::error::GuardError;
-use super::executable_lookup::Search;
-use super::guard::{Bound, Guard, Inner};
+use super::executable_lookup::ExecutableSearch;
+use super::guard::{BoundRule, Guard, Inner};
 use super::helper_programs::{self, Tree};
 use super::recorder::Recorder;
 use cofferdam_engine::engine::Engine;
@@ -104,8 +104,13 @@ impl GuardBuilder {
         writable.sort();
         writable.dedup();
         let blocked = Blocked::new(&config.blocked_paths, home.as_deref(), &workspace)?;
-        let mut frame =
-            Frame { workspace, writable, home: home.clone(), variables: Default::default(), other_user: me.switches() };
+        let mut frame = PolicyBase {
+            workspace,
+            writable,
+            home: home.clone(),
+            variables: Default::default(),
+            other_user: me.switches(),
+        };
         let mut search = search(variable("PATH").unwrap_or(DEFAULT_PATH), &frame);
         let rustup_home = variable("RUSTUP_HOME").map(PathBuf::from);
         let rustup_home = rustup_home.or_else(|| home.as_deref().map(|home| Path::new(home).join(".rustup")));
@@ -116,7 +121,7 @@ impl GuardBuilder {
 
         let (mut bound, mut inert) = (Vec::new(), Vec::new());
         for rule in &config.allowed_commands {
-            match Bound::new(Checked::new(rule)?, &config, &search)? {
+            match BoundRule::new(CheckedRule::new(rule)?, &config, &search)? {
                 Some(rule) => bound.push(rule),
                 None => inert.push(rule.command.clone()),
             }
@@ -156,9 +161,13 @@ impl GuardBuilder {
 /// The default PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-impl Bound {
+impl BoundRule {
     /// A rule, bound; `None` when there is no such program here.
-    pub(super) fn new(checked: Checked, config: &GuardConfig, search: &Search) -> Result<Option<Bound>, GuardError> {
+    pub(super) fn new(
+        checked: CheckedRule,
+        config: &GuardConfig,
+        search: &ExecutableSearch,
+    ) -> Result<Option<BoundRule>, GuardError> {
         let command = checked.rule.command.clone();
         let refuse = |reason: String| GuardError::Rule { command: command.clone(), reason };
         let plain = !command.is_empty() && !command.contains('\0') && !command.ends_with('/');
@@ -195,7 +204,7 @@ impl Bound {
             )));
         }
         let by_name = many || rustup && name != "rustup";
-        Ok(Some(Bound { checked, name, canonical: found.canonical, by_name, alone, tree, workspace_programs }))
+        Ok(Some(BoundRule { checked, name, canonical: found.canonical, by_name, alone, tree, workspace_programs }))
     }
 }
 
@@ -226,7 +235,7 @@ fn check_names(config: &GuardConfig) -> Result<(), GuardError> {
     Ok(())
 }
 
-/// The two that become a policy's under other names, which whoever wrote them does not know.
+/// Two fields have other names in a policy, which the author of the configuration does not know.
 fn check_numbers(config: &GuardConfig) -> Result<(), GuardError> {
     let most = |field| LIMITS.iter().find(|limit| limit.field == field).map_or(u64::MAX, |limit| limit.max);
     let secs = ("max_execution_time_secs", config.max_execution_time_secs, "seconds", most(Field::WallTime) / 1000);
@@ -278,8 +287,8 @@ const NEVER_WRITABLE: &[&str] =
 
 /// The absolute directories of a PATH that commands cannot write. A version manager's directory of shims gives way to
 /// the programs that its shims would start.
-fn search(path: &str, frame: &Frame) -> Search {
-    let mut search = Search { writable: frame.writable().cloned().collect(), ..Search::default() };
+fn search(path: &str, frame: &PolicyBase) -> ExecutableSearch {
+    let mut search = ExecutableSearch { writable: frame.writable().cloned().collect(), ..ExecutableSearch::default() };
     for dir in path.split(':').filter(|dir| dir.starts_with('/')).flat_map(behind_shims) {
         let real = std::fs::canonicalize(&dir).ok();
         let writable = real

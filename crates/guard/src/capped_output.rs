@@ -14,13 +14,13 @@ struct Kept {
 
 /// Keeps the output of one run.
 #[derive(Debug, Clone)]
-pub(super) struct Together(Arc<Mutex<Kept>>);
+pub(super) struct SharedOutput(Arc<Mutex<Kept>>);
 
-impl Together {
+impl SharedOutput {
     /// So many bytes of both streams together.
-    pub fn new(bytes: u64) -> Together {
+    pub fn new(bytes: u64) -> SharedOutput {
         let left = usize::try_from(bytes).unwrap_or(usize::MAX);
-        Together(Arc::new(Mutex::new(Kept { left, ..Kept::default() })))
+        SharedOutput(Arc::new(Mutex::new(Kept { left, ..Kept::default() })))
     }
 
     /// For the run.
@@ -62,21 +62,21 @@ mod tests {
 
     #[test]
     fn both_streams_share_the_cap_and_no_character_is_halved() {
-        let both = Together::new(6);
+        let both = SharedOutput::new(6);
         let Output::Stream(mut receive) = both.output() else { unreachable!() };
         assert_eq!(receive(Stream::Stdout, b"abc").unwrap(), 3);
         assert_eq!(receive(Stream::Stderr, "d\u{e9}\u{e9}".as_bytes()).unwrap(), 5);
         assert_eq!(receive(Stream::Stdout, b"gone").unwrap(), 4);
         assert_eq!(both.take(false), ("abc".into(), "d\u{e9}".into(), true));
-        let exact = Together::new(3);
+        let exact = SharedOutput::new(3);
         let Output::Stream(mut receive) = exact.output() else { unreachable!() };
         receive(Stream::Stdout, b"abc").unwrap();
         assert_eq!(exact.take(false), ("abc".into(), String::new(), false));
-        let cut = Together::new(2);
+        let cut = SharedOutput::new(2);
         let Output::Stream(mut receive) = cut.output() else { unreachable!() };
         receive(Stream::Stdout, "a\u{e9}".as_bytes()).unwrap();
         assert_eq!(cut.take(false), ("a".into(), String::new(), true));
-        let before = Together::new(2);
+        let before = SharedOutput::new(2);
         let Output::Stream(mut receive) = before.output() else { unreachable!() };
         receive(Stream::Stdout, b"a\xc3").unwrap();
         assert_eq!(before.take(true), ("a".into(), String::new(), true));

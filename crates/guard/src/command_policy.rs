@@ -19,7 +19,7 @@ const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 
 /// The parts of the policy that are the same for every command.
 #[derive(Debug, Clone)]
-pub(super) struct Frame {
+pub(super) struct PolicyBase {
     /// The directory that commands work in, canonical.
     pub workspace: String,
     /// Others that they may write, canonical.
@@ -48,7 +48,7 @@ pub(super) struct Call<'a> {
     pub denied: Vec<String>,
 }
 
-impl Frame {
+impl PolicyBase {
     /// Every directory that commands may write.
     pub fn writable(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.workspace).chain(&self.writable)
@@ -86,7 +86,7 @@ impl Frame {
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
         };
         let credentials = credential_deny(self.home.as_deref().unwrap_or("/nonexistent"), &names);
-        // What commands are given to write was named by somebody; what is built in gives way to it.
+        // Writable directories were configured, so they take precedence over built-in rules.
         let credentials = credentials.into_iter().filter(|path| !self.writable().any(|dir| is_within(dir, path)));
         let denied: Vec<String> = call.denied.into_iter().chain(credentials).collect();
         let denied: PathSet = denied.iter().map(String::as_str).collect();

@@ -82,7 +82,7 @@ pub struct GuardConfig {
 
 impl Default for GuardConfig {
     fn default() -> Self {
-        // A build needs more than a snippet; what nobody named is held as far as the host allows.
+        // A build needs more than a snippet; limits that were not configured are enforced as far as the host allows.
         let limits = Limits { memory_mb: 4096, cpu_seconds: 600, processes: 512, ..Policy::base().limits };
         GuardConfig {
             enabled: true,

@@ -20,7 +20,7 @@ use cofferdam_engine::shebang;
 
 /// A program that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ResolvedCommand {
     /// The absolute path by which it was found: what is executed, so that the program sees the name it goes by.
     pub called: String,
     /// Canonical path.
@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub chain: Vec<Executable>,
 }
 
-impl Found {
+impl ResolvedCommand {
     pub fn executable(&self) -> Executable {
         Executable { path: self.canonical.clone(), identity: Some(self.identity) }
     }
@@ -39,7 +39,7 @@ impl Found {
 
 /// The directories in which programs are looked up.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Search {
+pub(super) struct ExecutableSearch {
     /// Absolute directories, in order.
     pub directories: Vec<String>,
     /// Canonical directories that commands may write: nothing in them is ever found.
@@ -60,19 +60,19 @@ const LOADERS: &[&str] = &[
     "/lib/ld-musl-aarch64.so.1",
 ];
 
-impl Search {
+impl ExecutableSearch {
     /// The program that a command is.
     ///
     /// # Errors
-    /// There is none, as words.
-    pub fn find(&self, command: &str) -> Result<Found, String> {
+    /// Why there is none, in words.
+    pub fn find(&self, command: &str) -> Result<ResolvedCommand, String> {
         self.find_at(command, 0)
     }
 
-    fn find_at(&self, command: &str, depth: usize) -> Result<Found, String> {
+    fn find_at(&self, command: &str, depth: usize) -> Result<ResolvedCommand, String> {
         let (called, file, canonical, identity) = self.locate(command)?;
         let chain = self.chain(file.as_fd(), &called, depth)?;
-        Ok(Found { called, canonical, identity, chain })
+        Ok(ResolvedCommand { called, canonical, identity, chain })
     }
 
     /// The paths that decide where a command is found: those that precede it in PATH, and its own.
@@ -261,8 +261,8 @@ fn loader_of(head: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn search() -> Search {
-        Search { directories: vec!["/usr/bin".into(), "/bin".into()], ..Search::default() }
+    fn search() -> ExecutableSearch {
+        ExecutableSearch { directories: vec!["/usr/bin".into(), "/bin".into()], ..ExecutableSearch::default() }
     }
 
     #[test]
@@ -278,7 +278,10 @@ mod tests {
     fn python3_stands_in_for_python_where_that_is_nowhere() {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
-        let in_dir = Search { directories: vec![dir.path().to_str().unwrap().to_owned()], ..Search::default() };
+        let in_dir = ExecutableSearch {
+            directories: vec![dir.path().to_str().unwrap().to_owned()],
+            ..ExecutableSearch::default()
+        };
         assert!(in_dir.find("python").unwrap_err().contains("no such program"), "neither is there");
         symlink("/usr/bin/env", dir.path().join("python3")).unwrap();
         assert!(in_dir.find("python").unwrap().called.ends_with("/python3"));
@@ -310,9 +313,9 @@ mod tests {
 
     #[test]
     fn a_path_without_directories_says_so() {
-        let error = Search::default().find("sh").unwrap_err();
+        let error = ExecutableSearch::default().find("sh").unwrap_err();
         assert!(error.contains("nowhere to look"), "{error}");
-        assert!(Search::default().find("/bin/sh").is_ok());
+        assert!(ExecutableSearch::default().find("/bin/sh").is_ok());
     }
 
     #[test]
@@ -336,7 +339,7 @@ mod tests {
         assert_eq!(names(&script("plain", "#!/bin/sh -e"))[0], real("sh"));
         let by_env = names(&script("by-env", "#!/usr/bin/env -S X=1 cat -u"));
         assert!(by_env.contains(&real("env")) && by_env.contains(&real("cat")), "{by_env:?}");
-        let writable = Search { writable: vec![dir.path().to_str().unwrap().to_owned()], ..search() };
+        let writable = ExecutableSearch { writable: vec![dir.path().to_str().unwrap().to_owned()], ..search() };
         assert!(writable.find(&script("planted", "#!/bin/sh")).unwrap_err().contains("may write"));
         let round = script("round", &format!("#!{}", dir.path().join("round").display()));
         assert!(search().find(&round).unwrap_err().contains("too many scripts"));

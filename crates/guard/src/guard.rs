@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::argument_patterns::{self, Checked};
+use super::argument_patterns::{self, CheckedRule};
 use super::blocked_paths::{Blocked, Identities};
-use super::capped_output::Together;
-use super::command_policy::{Call, Frame};
+use super::capped_output::SharedOutput;
+use super::command_policy::{Call, PolicyBase};
 use super::config::GuardConfig;
 use super::decision_cache::Cache;
 use super::error::{GuardError, Refusal, plain};
-use super::executable_lookup::{Found, Search};
+use super::executable_lookup::{ExecutableSearch, ResolvedCommand};
 use super::helper_programs::{self, Tree};
 use super::recorder::{Event, Recorder};
 use super::result::ExecutionResult;
@@ -31,8 +31,8 @@ use cofferdam_engine::{Cancel, Io};
 pub struct Guard(Arc<Inner>);
 
 /// A rule, and the file that its command resolved to when the guard was built.
-pub(super) struct Bound {
-    pub(super) checked: Checked,
+pub(super) struct BoundRule {
+    pub(super) checked: CheckedRule,
     /// The last part of its command.
     pub(super) name: String,
     pub(super) canonical: String,
@@ -47,9 +47,9 @@ pub(super) struct Bound {
 pub(super) struct Inner {
     pub(super) config: GuardConfig,
     pub(super) engine: Engine,
-    pub(super) frame: Frame,
-    pub(super) search: Search,
-    pub(super) rules: Vec<Bound>,
+    pub(super) frame: PolicyBase,
+    pub(super) search: ExecutableSearch,
+    pub(super) rules: Vec<BoundRule>,
     /// Rules by canonical path.
     pub(super) by_path: HashMap<String, Vec<usize>>,
     /// Rules whose command was not there.
@@ -66,7 +66,7 @@ const AGE: Duration = Duration::from_millis(100);
 
 /// A decision to run.
 pub(super) struct Permit {
-    pub found: Found,
+    pub found: ResolvedCommand,
     rule: usize,
 }
 
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// The rules for what was found, where all that executing it takes may be executed.
-    fn rules_that_allow(&self, command: &str, found: &Found) -> Result<Vec<usize>, Refusal> {
+    fn rules_that_allow(&self, command: &str, found: &ResolvedCommand) -> Result<Vec<usize>, Refusal> {
         let named = || command.to_owned();
         let mut rules = self.rules_for(command, &found.canonical);
         if rules.is_empty() {
@@ -222,7 +222,7 @@ impl Inner {
         self.frame.is_unmoved().map_err(lost)?;
         let prepared = self.engine.prepare_limited(&policy, limited(executables)).map_err(setup)?;
         self.frame.is_unmoved().map_err(lost)?;
-        let kept = Together::new(self.config.max_output_bytes);
+        let kept = SharedOutput::new(self.config.max_output_bytes);
         let outcome = prepared.run(Io { output: kept.output(), cancel, ..Io::default() });
         let mut result = self.result(command, &outcome, &kept);
         if let Ok(result) = &mut result {
@@ -235,7 +235,7 @@ impl Inner {
     /// The path that is executed, and a directory that has to be shown for it. That is the path by which the program
     /// was found, whose name it sees; the file's own where the sandbox does not show the other.
     fn program<'p>(&self, command: &str, permit: &'p Permit) -> Result<(&'p str, Option<&'p str>), Refusal> {
-        let Found { called, canonical, .. } = &permit.found;
+        let ResolvedCommand { called, canonical, .. } = &permit.found;
         if called == canonical || !self.frame.is_hidden(&self.config, called) {
             return Ok((called, None));
         }
@@ -250,7 +250,7 @@ impl Inner {
         Ok((called, Some(dir)))
     }
 
-    fn result(&self, command: &str, outcome: &Outcome, kept: &Together) -> Result<ExecutionResult, Refusal> {
+    fn result(&self, command: &str, outcome: &Outcome, kept: &SharedOutput) -> Result<ExecutionResult, Refusal> {
         let command = command.to_owned();
         let cut = outcome.truncated.stdout || outcome.truncated.stderr;
         let (stdout, stderr, truncated) = kept.take(cut);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::error::GuardError;
-use super::executable_lookup::{Found, Search};
+use super::executable_lookup::{ExecutableSearch, ResolvedCommand};
 use cofferdam_engine::executables::{Executable, Identity};
 
 /// In a list of helpers: everything that is built in for the command.
@@ -49,8 +49,9 @@ pub(super) fn is_many_in_one(canonical: &str) -> bool {
     Path::new(canonical).file_name().is_some_and(|name| MANY_IN_ONE.iter().any(|many| name == *many))
 }
 
-/// Why a script cannot be executed: its interpreter is many programs, all of which it could start, and nobody named it.
-pub(super) fn many_in_chain(found: &Found, named: impl Fn(&str) -> bool) -> Option<String> {
+/// Why a script cannot be executed: its interpreter is a multi-call binary, all of whose programs it could start, and
+/// no rule names it.
+pub(super) fn many_in_chain(found: &ResolvedCommand, named: impl Fn(&str) -> bool) -> Option<String> {
     let many = found.chain.iter().find(|link| is_many_in_one(&link.path) && !named(&link.path))?;
     Some(format!(
         "it is executed by {0}, many programs in one, all of which it could start\n\
@@ -60,7 +61,7 @@ pub(super) fn many_in_chain(found: &Found, named: impl Fn(&str) -> bool) -> Opti
 }
 
 /// Whether an executable is rustup's, by its own name or by a link of a tool's.
-pub(super) fn is_rustup(canonical: &str, identity: Identity, search: &Search) -> bool {
+pub(super) fn is_rustup(canonical: &str, identity: Identity, search: &ExecutableSearch) -> bool {
     let path = Path::new(canonical);
     path.file_name().is_some_and(|name| name == RUSTUP)
         || path.parent().is_some_and(|dir| {
@@ -76,7 +77,7 @@ fn built_in(name: &str) -> &'static [&'static str] {
 }
 
 /// Directories of programs that belong to an executable, wherever it is installed, and what it reads.
-fn beside(name: &str, canonical: &str, rustup: bool, search: &Search, tree: &mut Tree) {
+fn beside(name: &str, canonical: &str, rustup: bool, search: &ExecutableSearch, tree: &mut Tree) {
     let name = SAME_AS.iter().find(|(other, _)| *other == name).map_or(name, |(_, first)| first);
     let prefix = Path::new(canonical).parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let mut add = |dir: PathBuf, reads: bool| {
@@ -112,13 +113,13 @@ fn beside(name: &str, canonical: &str, rustup: bool, search: &Search, tree: &mut
 /// What the helpers of one command come to.
 ///
 /// # Errors
-/// An entry that somebody wrote and that leads nowhere. What is built in and not installed is left out.
+/// A configured entry that resolves to nothing. Built-in entries that are not installed are skipped.
 pub(super) fn tree(
     name: &str,
     canonical: &str,
     rustup: bool,
     tables: &BTreeMap<String, Vec<String>>,
-    search: &Search,
+    search: &ExecutableSearch,
 ) -> Result<Tree, GuardError> {
     let mut tree = Tree::default();
     beside(name, canonical, rustup, search, &mut tree);
@@ -163,7 +164,12 @@ pub(super) fn tree(
 }
 
 /// Adds one entry of those `named`; a program's canonical path and identity come back.
-fn add(entry: &str, named: &[&str], tree: &mut Tree, search: &Search) -> Result<Option<(String, Identity)>, String> {
+fn add(
+    entry: &str,
+    named: &[&str],
+    tree: &mut Tree,
+    search: &ExecutableSearch,
+) -> Result<Option<(String, Identity)>, String> {
     if entry.ends_with('/') {
         if !entry.starts_with('/') {
             return Err("a directory of helpers is an absolute path".into());
@@ -201,7 +207,7 @@ fn add(entry: &str, named: &[&str], tree: &mut Tree, search: &Search) -> Result<
 ///
 /// # Errors
 /// One that is not what it was, as words.
-pub(super) fn opened(tree: &Tree, search: &Search) -> Result<Vec<Executable>, String> {
+pub(super) fn opened(tree: &Tree, search: &ExecutableSearch) -> Result<Vec<Executable>, String> {
     let mut all = search.loaders();
     for path in &tree.programs {
         let Ok(found) = search.find(path) else { continue }; // gone meanwhile: nothing to execute
@@ -222,8 +228,11 @@ pub(super) fn opened(tree: &Tree, search: &Search) -> Result<Vec<Executable>, St
 mod tests {
     use super::*;
 
-    fn search() -> Search {
-        Search { directories: vec!["/usr/bin".into(), "/bin".into(), "/usr/sbin".into()], ..Search::default() }
+    fn search() -> ExecutableSearch {
+        ExecutableSearch {
+            directories: vec!["/usr/bin".into(), "/bin".into(), "/usr/sbin".into()],
+            ..ExecutableSearch::default()
+        }
     }
 
     fn names(tree: &Tree) -> Vec<&str> {
@@ -258,7 +267,7 @@ mod tests {
         for entry in ["no-such-program", "relative/", "/no/such/directory/", "/", "./x"] {
             assert!(matches!(of("find", &[("find", &[entry])]), Err(GuardError::Helper { .. })), "{entry}");
         }
-        let inside = Search { writable: vec!["/usr/lib/x".into()], ..search() };
+        let inside = ExecutableSearch { writable: vec!["/usr/lib/x".into()], ..search() };
         let tables = BTreeMap::from([("find".to_owned(), vec!["/usr/lib/".to_owned()])]);
         assert!(tree("find", "/usr/bin/find", false, &tables, &inside).is_err(), "a writable directory lies in it");
     }

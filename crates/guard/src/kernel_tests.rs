@@ -26,7 +26,7 @@ fn a_file_that_was_replaced_meanwhile_is_not_executed() {
     permit.found.identity.1 += 1;
     let refused = run(&permit).unwrap_err().to_string();
     assert!(refused.contains("was replaced after it was checked"), "{refused}");
-    // Another file at the path that is executed: nobody gave it the right.
+    // Another file at the path that is executed has no right to be.
     let mut permit = guard.permit("cat", &args).unwrap();
     permit.found.called = "/usr/bin/id".into();
     permit.found.canonical = "/usr/bin/id".into();

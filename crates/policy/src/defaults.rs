@@ -23,7 +23,7 @@ pub const VARIABLES_DEFAULT: &[(&str, &str)] = &[
 /// The host name of a sandbox that is given none.
 pub const HOSTNAME_DEFAULT: &str = "sandbox";
 
-/// The variable that tells where `network.api` is, when the policy names no other.
+/// The default variable with the address of `network.api`.
 pub const API_VARIABLE_DEFAULT: &str = "ISCL_API_URL";
 
 impl Policy {
@@ -58,7 +58,8 @@ impl Policy {
         }
     }
 
-    /// Makes a field required: nothing starts unless it holds in full. For whoever names a limit after decoding.
+    /// Makes a field required: nothing starts unless it is enforced in full. For callers that set a limit after
+    /// decoding.
     pub fn require(&mut self, field: Field) {
         self.enforcement.best_effort.remove(&field);
     }

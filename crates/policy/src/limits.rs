@@ -17,7 +17,7 @@ pub struct Limit {
     pub unit: &'static str,
     /// Largest value; the smallest is 1.
     pub max: u64,
-    /// What holds when nobody says otherwise.
+    /// The built-in value.
     pub default: u64,
 }
 

@@ -200,7 +200,7 @@ pub struct NetworkApi {
     /// Where it is, as the host sees it: `http(s)://HOST[:PORT][/PREFIX]`. The egress gateway speaks no TLS to it, so that
     /// with `https` nothing holds it; a program reaches such a host itself, where `allow` has it.
     pub url: HttpUrl,
-    /// The variable that tells the program where it is inside.
+    /// The variable with its address in the sandbox.
     pub variable: String,
 }
 
@@ -412,7 +412,7 @@ pub enum AuditLevel {
     Error,
     /// Limits that the program ran into and went on.
     Warning,
-    /// Each refusal that can be told.
+    /// Each refusal that can be reported.
     #[default]
     Info,
     /// What libc asks for by itself on any host.

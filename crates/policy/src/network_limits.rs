@@ -14,7 +14,7 @@ pub struct NetworkLimit {
     pub unit: &'static str,
     /// Largest value; the smallest is 1.
     pub max: u64,
-    /// What holds when nobody says otherwise; none is no limit.
+    /// The built-in value; none means no limit.
     pub default: Option<u64>,
 }
 

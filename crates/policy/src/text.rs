@@ -1,10 +1,11 @@
 //! Escapes untrusted text before it is shown to a user or passed to a model: one rule for all of Cofferdam.
 //!
 //! What ends a line, drives a terminal, turns the direction of letters, or is not seen at all is escaped, so that no
-//! text looks like another one. A backslash stays as it is: text that holds `\u{202e}` as letters reads like the escape. A model reads escapes as text, too, so what is for one has them taken out.
+//! text looks like another one. A backslash stays as it is: text that holds `\u{202e}` as letters reads like the
+//! escape. A model reads escapes as text, too, so what is for one has them taken out.
 //!
-//! Pure. Which characters: Unicode's control and format characters (Cc, Cf), line and paragraph separators (Zl, Zp), and
-//! those that are invisible by being default-ignorable (variation selectors, fillers, tags).
+//! Pure. Which characters: Unicode's control and format characters (Cc, Cf), line and paragraph separators (Zl, Zp),
+//! and those that are invisible by being default-ignorable (variation selectors, fillers, tags).
 
 /// Whether a character changes how the text around it reads, and shows nothing itself.
 pub fn steers(c: char) -> bool {
@@ -28,8 +29,8 @@ pub fn lines(text: &str) -> String {
     escaped(text, |c| c == '\n', in_words)
 }
 
-/// The same with every further line indented: what a message quotes begins no line, and is not taken for another message or
-/// a hint.
+/// The same with every further line indented: what a message quotes begins no line, and is not taken for another
+/// message or a hint.
 pub fn paragraph(text: &str) -> String {
     let mut all: Vec<String> = lines(text).lines().map(str::to_owned).collect();
     all.iter_mut().skip(1).filter(|line| !line.starts_with("  ")).for_each(|line| line.insert_str(0, "  "));
@@ -71,8 +72,8 @@ pub fn name(text: &str) -> String {
     format!("`{}`", short(text, MOST))
 }
 
-/// One word of a command that a person may paste into a shell. `None` where a character that steers is in it: the command would
-/// not be what is read.
+/// One word of a command that a person may paste into a shell. `None` where a character that steers is in it: the
+/// command would not be what is read.
 pub fn shell_word(text: &str) -> Option<String> {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     match text {
@@ -101,8 +102,8 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char, &mut 
     out
 }
 
-/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters with an
-/// ellipsis. The trail knows by it that a secret may have been cut.
+/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters with
+/// an ellipsis. The trail knows by it that a secret may have been cut.
 pub fn escape(bytes: &[u8]) -> String {
     short(&String::from_utf8_lossy(bytes), 256)
 }

@@ -158,8 +158,8 @@ pub const HARMLESS_VARIABLES: &[&str] = &[
     "GIT_COMMITTER_NAME",
 ];
 
-/// Whether a variable is stripped before it reaches code that nobody has vetted: it is on a list, its name looks like a
-/// credential's in any case of letters, or its value is an address with a password in it.
+/// Whether a variable is stripped before it reaches unvetted code: it is on a list, its name looks like a credential's
+/// in any case, or its value is a URL with a password.
 pub fn is_stripped(name: &str, value: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     if HARMLESS_VARIABLES.contains(&upper.as_str()) {

@@ -56,7 +56,7 @@ pub fn overlong(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
 }
 
-/// Percent-encoding undone once; what is none stays.
+/// Decodes percent-encoding once; invalid sequences stay.
 pub fn decoded(bytes: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut out = Vec::with_capacity(bytes.len());

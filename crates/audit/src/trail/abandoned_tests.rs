@@ -36,7 +36,7 @@ fn kinds(trail: &Trail) -> Vec<String> {
     read(trail).0.into_iter().map(|(kind, _)| kind).collect()
 }
 
-/// As if the process that has this place had another number, which nobody has any more.
+/// Pretends that the owner of this slot had a process id which no process has any more.
 fn make_gone(trail: &Trail, slot: usize, namespace: u32) {
     let mut store = Store::open(trail.path(), 1 << 20, false).unwrap();
     let gone = Keeper(u64::from(namespace) << 32 | u64::from(u32::MAX - 1));
@@ -88,7 +88,7 @@ fn a_free_pid_is_no_proof_while_the_lock_is_held() {
 fn a_free_lock_is_no_proof_while_the_process_lives() {
     let (_dir, trail) = trail();
     let mut begun = std::mem::ManuallyDrop::new(trail.begin(run("a")).unwrap());
-    // Somebody took the file away, or the file system knows no such locks.
+    // The file was removed, or the file system has no such locks.
     drop(begun.reserved.take());
     for remove in [false, true] {
         if remove {

@@ -1,4 +1,5 @@
-//! The trail under attack: what somebody who can write its files does to them, and what kill -9 leaves at bad moments.
+//! The trail under attack: what an attacker who can write its files may do to them, and what kill -9 leaves at bad
+//! moments.
 
 use std::path::{Path, PathBuf};
 
@@ -295,7 +296,7 @@ fn a_trail_that_belongs_to_another_user_is_not_written() {
         open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
     }
     if !rustix::process::geteuid().is_root() {
-        // Only root can give files away; a directory of root's is there for everybody.
+        // Only root can give files away; there is always a directory of root's.
         let told = Trail::open(Path::new("/usr"), Options::default());
         assert!(is_foreign(told), "of root's");
         assert!(is_foreign(Trail::open(Path::new("/usr"), Options { of_others: true, ..Options::default() })));

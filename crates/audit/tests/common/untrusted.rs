@@ -3,8 +3,8 @@
 
 use cofferdam_audit::{Anchored, Broken, Filter, Owner, hex, read_record, sha256, show, verify};
 
-/// What stands in a trail's file, line by line: each as it is, and with the hash that its bytes have. No line is a record
-/// under two hashes, what is one is within its bounds, and reading the whole as a trail comes to an end.
+/// What stands in a trail's file, line by line: each as it is, and with the hash that its bytes have. No line is a
+/// record under two hashes, what is one is within its bounds, and reading the whole as a trail comes to an end.
 pub fn trail(bytes: &[u8]) {
     let mut hashed = Vec::new();
     for line in bytes.split(|&byte| byte == b'\n') {

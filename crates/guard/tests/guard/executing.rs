@@ -165,7 +165,7 @@ fn the_tree_of_a_command_executes_its_helpers_and_nothing_else() {
         // A hard link from elsewhere cannot even be made: that is another file system to the sandbox.
         assert!(line.ends_with("refused PermissionError") || line == "hardlink refused OSError", "{tried}");
     }
-    // The same program under the same walls, as a helper.
+    // The same program under the same restrictions, as a helper.
     let mut config = allowing(&["/usr/bin/python3"]);
     config.helpers.insert("python3".into(), vec!["curl".into()]);
     let tried = executes(&place, &place.guard(config), "/usr/bin/curl", "--version");

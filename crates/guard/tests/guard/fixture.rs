@@ -1,4 +1,4 @@
-//! Where a guard of a test works, and how a test asks it.
+//! The fixture: directories in which a test's guard works, and helpers to query it.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

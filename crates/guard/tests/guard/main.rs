@@ -1,4 +1,4 @@
-//! The guard through real subprocesses: what it allows does its work, and the same thing beyond a rule does not.
+//! The guard with real subprocesses: what it allows works, and the same thing beyond a rule does not.
 
 mod attack;
 mod documents;

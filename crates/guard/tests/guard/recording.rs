@@ -1,4 +1,4 @@
-//! Who is told of a decision: the recorder, the trace, and the caller.
+//! How a decision is reported: to the recorder, in the trace, and to the caller.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::{Arc, Mutex};
