@@ -14,7 +14,7 @@ pub const TESTS: &[Test] = &[
     ("confinement::refusal_is_reported_with_its_evidence", refusal_is_reported),
     ("confinement::nothing_of_the_host_is_there", nothing_of_the_host),
     ("confinement::volumes_have_the_modes_of_their_options", volumes),
-    ("confinement::a_volume_with_the_home_shows_no_state_and_none_is_written", a_volume_with_the_home),
+    ("confinement::volume_of_the_home_shows_no_state", a_volume_with_the_home),
     ("confinement::what_no_container_has_is_refused", what_no_container_has),
     ("confinement::the_hosts_programs_in_an_empty_root", minimal),
 ];

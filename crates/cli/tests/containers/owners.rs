@@ -7,7 +7,7 @@ use crate::Test;
 use crate::world::{World, carrying, eventually, marker};
 
 pub const TESTS: &[Test] = &[
-    ("owners::a_killed_owner_leaves_nothing_running_and_the_next_start_removes_the_rest", a_killed_owner),
+    ("owners::killed_owner_leaves_nothing_that_runs", a_killed_owner),
     ("owners::a_living_owners_container_is_left_alone", a_living_owner),
     ("owners::a_finished_run_leaves_nothing", a_finished_run),
     ("owners::an_engine_that_is_stopped_in_the_middle_of_a_run", an_engine_that_is_stopped),

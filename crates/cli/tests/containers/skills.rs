@@ -11,7 +11,7 @@ use crate::world::World;
 
 pub const TESTS: &[Test] = &[
     ("skills::one_runs_without_best_effort", one_runs),
-    ("skills::an_image_chooses_its_backend_and_runs_its_own_command", an_image_without_a_backend),
+    ("skills::image_selects_its_backend_and_runs_its_command", an_image_without_a_backend),
     ("skills::scratch_space_is_as_large_as_in_a_jail", scratch_space),
     ("skills::no_process_is_started_where_the_manifest_has_none", no_process),
 ];
