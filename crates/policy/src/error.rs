@@ -7,8 +7,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::json::Json;
-
 /// Mistakes reported in full; what comes after them is counted only, so that a hostile file cannot fill memory.
 pub const MAX_ERRORS: usize = 1000;
 
@@ -54,16 +52,6 @@ impl fmt::Display for PolicyErrors {
 }
 
 impl PolicyErrors {
-    /// The refusal of a text of that many bytes, for readers that know the size before they read.
-    pub fn too_large(bytes: u64) -> PolicyErrors {
-        PolicyErrors(vec![PolicyError {
-            path: "$".into(),
-            value: String::new(),
-            problem: format!("the policy has {bytes} bytes"),
-            accepted: format!("at most {} bytes", crate::json::MAX_POLICY_BYTES),
-        }])
-    }
-
     /// Only one mistake.
     pub(crate) fn one(path: &str, value: String, problem: String, accepted: &str) -> PolicyErrors {
         PolicyErrors(vec![PolicyError { path: path.into(), value, problem, accepted: accepted.into() }])
@@ -160,20 +148,6 @@ impl fmt::Display for At<'_> {
 /// A text in quotes, shortened, on one line.
 pub(crate) fn shown_text(text: &str) -> String {
     format!("\"{}\"", crate::text::short(text, SHOWN_CHARS).replace('"', "\\\""))
-}
-
-/// Any JSON value, shortened.
-pub(crate) fn shown_json(value: &Json<'_>) -> String {
-    match value {
-        Json::Null => "null".into(),
-        Json::Bool(value) => value.to_string(),
-        Json::Number(value) => value.to_string(),
-        Json::String(value) => shown_text(value),
-        Json::Array(items) if items.is_empty() => "[]".into(),
-        Json::Array(items) => format!("[… {} items]", items.len()),
-        Json::Object(members) if members.is_empty() => "{}".into(),
-        Json::Object(members) => format!("{{… {} keys}}", members.len()),
-    }
 }
 
 /// The one of `candidates` that `given` was most likely meant to be: at most a third of its letters wrong.

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::error::{PolicyErrors, shown_text};
+use crate::error::{PolicyError, PolicyErrors, shown_text};
 
 /// Largest policy text, bytes. Readers refuse a larger file by its size, before they read it.
 pub const MAX_POLICY_BYTES: usize = 16 * 1024 * 1024;
@@ -48,6 +48,32 @@ pub(crate) struct Document<'t> {
     pub(crate) root: Json<'t>,
     /// Whether any object in it has a key twice; spares looking for them.
     pub(crate) has_duplicates: bool,
+}
+
+impl PolicyErrors {
+    /// The refusal of a text of that many bytes, for readers that know the size before they read.
+    pub fn too_large(bytes: u64) -> PolicyErrors {
+        PolicyErrors(vec![PolicyError {
+            path: "$".into(),
+            value: String::new(),
+            problem: format!("the policy has {bytes} bytes"),
+            accepted: format!("at most {} bytes", MAX_POLICY_BYTES),
+        }])
+    }
+}
+
+/// Any JSON value, shortened.
+pub(crate) fn shown_json(value: &Json<'_>) -> String {
+    match value {
+        Json::Null => "null".into(),
+        Json::Bool(value) => value.to_string(),
+        Json::Number(value) => value.to_string(),
+        Json::String(value) => shown_text(value),
+        Json::Array(items) if items.is_empty() => "[]".into(),
+        Json::Array(items) => format!("[… {} items]", items.len()),
+        Json::Object(members) if members.is_empty() => "{}".into(),
+        Json::Object(members) => format!("{{… {} keys}}", members.len()),
+    }
 }
 
 /// Reads a text. What cannot be read is a single error, with the byte offset (UTF-8) or the line and column.

@@ -3,7 +3,8 @@
 //! Owns the words for a wrong type, an unknown, missing or duplicate key. Knows no key by itself: `decode` says
 //! where which type stands.
 
-use crate::error::{At, Collector, PolicyError, closest, shown_json};
+use crate::error::{At, Collector, PolicyError, closest};
+use crate::json::shown_json;
 use crate::json::{Json, Member};
 use crate::object_schema::{self, Shape};
 
