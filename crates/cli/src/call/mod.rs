@@ -18,7 +18,7 @@ pub mod profile;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::Tree;
-use cofferdam_config::environments::{CodeInput, deny_dot_names, deny_moved, apply, eval_base};
+use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_moved, eval_base};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Backend, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 

@@ -7,7 +7,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::{Failure, Step};
+use cofferdam_engine::Failure;
 use cofferdam_policy::{Access, Field, Mount, Policy, Root, paths::is_within};
 
 use crate::caller::Caller;

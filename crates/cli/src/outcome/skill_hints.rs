@@ -1,7 +1,7 @@
 //! Hints for a run of a skill that did not start, in terms of `--config FILE` and the options of `skill run`. The engine's hints
 //! name options of `run`, which `skill run` does not have. Pure.
 
-use cofferdam_engine::{Failure, Step};
+use cofferdam_engine::Failure;
 
 use crate::failure::{best_effort_fields, is_exec, mount_target, names_option_of_run};
 
@@ -26,7 +26,7 @@ pub fn replace_hint(failure: &mut Failure) {
                 .into(),
         );
     } else if names_option_of_run(hint) {
-        failure.hint = Some(for_field(&failure.step).to_owned());
+        failure.hint = Some(for_field(failure.step.as_str()).to_owned());
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cofferdam environment build`: builds the flake reference of an environment.
 
-use cofferdam_config::environments::{Kind, recipe};
+use cofferdam_config::environments::{Kind, spec};
 use cofferdam_engine::{Engine, Expected};
 
 use super::row::{Host, Row};
@@ -22,7 +22,7 @@ pub fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: boo
         ));
     }
     let (one, built) = environment::built(found, caller, Building::Anew, false)?;
-    recipe(&one, built.as_deref()).map_err(|reason| environment::unusable(name, &one, &reason, configuration))?;
+    spec(&one, built.as_deref()).map_err(|reason| environment::unusable(name, &one, &reason, configuration))?;
     if json {
         let engine = Engine::for_own_process(Expected::Anything);
         let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };

@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::{Kind, CodeInput, apply, recipe};
+use cofferdam_config::environments::{CodeInput, Kind, apply, spec};
 use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, text};
 use serde::Serialize;
@@ -52,7 +52,7 @@ pub fn show(
     let evaluates = !options.iter().any(|option| matches.value_source(option) == Some(ValueSource::CommandLine));
     let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates };
     let mut shown = Shown { row: Row::of(&one, None, &host), passing: None, policy: None };
-    if let Ok(recipe) = recipe(&one, built.as_deref()) {
+    if let Ok(recipe) = spec(&one, built.as_deref()) {
         let mut policy = match &one.kind {
             Kind::Profile { file, .. } => profile::of_file(matches, caller, &engine, false, file)?.policy,
             _ => Policy::base(),

@@ -35,7 +35,7 @@ pub fn require_usable(
     let base = resolved.as_ref().and_then(|resolved| resolved.base.clone());
     let call = call::from_base(matches, true, caller, &HostTree, base, resolved.as_ref()).map_err(refused)?;
     engine.prepare(&call.policy).map(drop).map_err(|failure| {
-        let hint = failure.hint.map(|hint| in_definition(environment, &failure.step, &hint));
+        let hint = failure.hint.map(|hint| in_definition(environment, failure.step.as_str(), &hint));
         Refusal { hint, ..Refusal::new("environment", failure.message) }
     })
 }

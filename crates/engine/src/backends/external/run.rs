@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
-use cofferdam_confine::external::{ExternalProgram, FIRST_FD, spawn};
+use cofferdam_confine::external::{ExternalProgram, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};

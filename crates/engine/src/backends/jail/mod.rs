@@ -145,7 +145,8 @@ fn release(recipe: &InitPlan, pid: i32, letters: &OwnedFd) -> Result<(), Failure
         }
     }
     if recipe.flags & flag::SYNC != 0 {
-        control::release(letters.as_fd()).map_err(|e| Failure::new(Step::Spawn, "cannot release init").caused_by(&e))?;
+        control::release(letters.as_fd())
+            .map_err(|e| Failure::new(Step::Spawn, "cannot release init").caused_by(&e))?;
     }
     Ok(())
 }
