@@ -3,6 +3,9 @@
 //! Text from an artifact is not trusted: it is bounded, a key may occur only once, and all mistakes are reported. Unknown keys
 //! are ignored, since a newer builder may write more of them. No I/O.
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{LONGEST_FILE, Problem, is_name, is_variable, shown};
@@ -113,11 +116,44 @@ pub fn bundled(text: &[u8], place: &str) -> Result<BundledSet, Vec<Problem>> {
     let mut set = BundledSet::default();
     if let Some(top) = reader.object(text) {
         reader.bundled(&top, &mut set);
+        // A JSON object here is sorted; environments and their mistakes keep the order of the text.
+        let order = serde_json::from_slice::<Order>(text).map(|order| order.environments.0).unwrap_or_default();
+        set.environments.sort_by_key(|(name, _)| order.iter().position(|one| one == name));
     }
     if reader.problems.is_empty() { Ok(set) } else { Err(reader.problems) }
 }
 
 type Object = Map<String, Value>;
+
+/// The order of the environments in a text.
+#[derive(serde::Deserialize)]
+struct Order {
+    environments: Keys,
+}
+
+/// The keys of an object, in their order.
+struct Keys(Vec<String>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Keys, D::Error> {
+        deserializer.deserialize_map(Keys(Vec::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Keys {
+    type Value = Keys;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Keys, A::Error> {
+        while let Some((key, _)) = members.next_entry::<String, IgnoredAny>()? {
+            self.0.push(key);
+        }
+        Ok(self)
+    }
+}
 
 struct Reader<'p> {
     place: &'p str,

@@ -101,7 +101,7 @@ pub async fn serve(
         tracing::info!("callers send: Authorization: Bearer {}", token.text());
     }
     if token.is_none() {
-        tracing::warn!("every program of this machine can have code run: no token is required");
+        tracing::warn!("every program of this machine can have code run: no token is asked for");
     }
     let sessions = Arc::new(HttpSessions::new(idle_timeout(&state)));
     tokio::spawn(follow_definitions(Arc::clone(&state), Arc::downgrade(&sessions)));
