@@ -15,6 +15,7 @@ pub(crate) mod mount_table;
 pub(crate) mod mountinfo;
 pub(crate) mod optional_mounts;
 pub(crate) mod payload;
+pub(crate) mod real_sources;
 pub(crate) mod rlimits;
 pub(crate) mod seccomp_filter;
 pub mod settings;
