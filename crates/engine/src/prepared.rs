@@ -77,6 +77,11 @@ impl Prepared {
         }
     }
 
+    /// Whether a tmpfs of the policy can be handed back after a run: see [`Prepared::hands_back`].
+    pub fn can_hand_back(&self) -> bool {
+        matches!(&self.0, By::Own(core, _) if core.backend == Backend::Jail)
+    }
+
     /// Why that one.
     pub fn backend_reason(&self) -> &str {
         match &self.0 {

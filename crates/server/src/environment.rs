@@ -108,7 +108,7 @@ impl Ready {
 
     /// Whether files come back.
     pub fn hands_back(&self) -> bool {
-        self.prepared.backend() == "jail" && works_in_workspace(&self.policy)
+        self.prepared.can_hand_back() && works_in_workspace(&self.policy)
     }
 }
 
@@ -418,7 +418,7 @@ impl Place {
         let (policy, entry) = self.opened(host, long, begins)?;
         let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);
         tracing::debug!("the environment {name} is ready, by the {} backend", prepared.backend());
-        let waits = host.early && prepared.backend() == "jail";
+        let waits = host.early && prepared.can_hand_back();
         let early = waits.then(|| Waiting::of(&host.engine, &policy, &entry, (WORKSPACE, OUTPUT))).flatten();
         Ok(Ready { policy, prepared, entry, early })
     }

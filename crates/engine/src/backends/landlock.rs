@@ -192,7 +192,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         (me.uid, me.gid)
     };
     // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
-    let others = if me.privileged { 0 } else { crate::run::proctree::threads_of(me.uid) };
+    let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
     let mut recipe = Recipe {
         ids_in: outside,
         ids_out: outside,

@@ -167,7 +167,7 @@ impl Log {
                 if e.via == network::Via::Api { "$.network.api" } else { "$.network.allow" }.into()
             }),
             evidence: Evidence::Gateway,
-            pid: e.pid.map_or(0, crate::run::proctree::pid_inside),
+            pid: e.pid.map_or(0, crate::proctree::pid_inside),
             count: e.count,
             aggregated: e.aggregated,
         };

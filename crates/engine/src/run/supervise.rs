@@ -18,10 +18,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::io::Io;
 use crate::outcome::Network;
+use crate::proctree;
 use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Watch;
-use crate::run::proctree;
 use crate::run::sockets::Sockets;
 use crate::run::streams::{Sink, Source, buffer};
 
