@@ -76,7 +76,7 @@ pub fn available() -> Result<(), Failure> {
     .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"))
 }
 
-/// What a caller is told who is user 0 and cannot be anybody else.
+/// The refusal of a caller that is user 0 and cannot become another user.
 pub fn as_root() -> Failure {
     let why = "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0";
     Failure::new(Step::Ids, why)

@@ -1,4 +1,4 @@
-//! A policy ready to be run by somebody else's program, and one run of it: plan, start, watch, and what came of it.
+//! A policy planned for an external program, and one run of it: plan, start, watch, outcome.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
