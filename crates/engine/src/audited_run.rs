@@ -5,11 +5,11 @@
 use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Map, Value};
 
-use crate::audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
 use crate::failure::{Failure, Step};
 use crate::io::Io;
 use crate::outcome::{Ending, Outcome};
 use crate::prepared::Prepared;
+use cofferdam_audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
 
 /// What a run's records say besides what the policy and the outcome do.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -105,7 +105,7 @@ impl Notes {
 
 /// What says which code it was. The code itself is for no trail: it may be long, and may hold secrets.
 pub fn code_facts(code: &str) -> Map<String, Value> {
-    let sha256 = hex(&crate::audit::sha256(code.as_bytes()));
+    let sha256 = hex(&cofferdam_audit::sha256(code.as_bytes()));
     object(serde_json::json!({ "codeSha256": sha256, "codeBytes": code.len() }))
 }
 
@@ -115,7 +115,7 @@ impl Recording {
     /// # Errors
     /// It does not stand in the trail, so nothing is to start.
     pub fn begin(policy: &Policy, backend: &str, trail: &Trail, about: About) -> Result<Recording, Unrecorded> {
-        let notes = Notes { trail: trail.clone(), run: crate::random::uuid(), skill: about.skill.clone() };
+        let notes = Notes { trail: trail.clone(), run: cofferdam_audit::random::uuid(), skill: about.skill.clone() };
         let mut start = notes.entry("sandbox_started");
         start.data = started(policy, backend, &about);
         let reservation = trail.begin(start).map_err(Unrecorded::Start)?;
@@ -167,7 +167,7 @@ fn started(policy: &Policy, backend: &str, about: &About) -> Map<String, Value> 
         "networkMode": policy.network.mode,
         "backend": backend,
         "argv": policy.command.argv,
-        "policySha256": hex(&crate::audit::sha256(text.as_bytes())),
+        "policySha256": hex(&cofferdam_audit::sha256(text.as_bytes())),
     }));
     match &policy.filesystem.root {
         Root::Image(root) | Root::Directory(root) => drop(data.insert("image".into(), root.as_str().into())),
@@ -239,8 +239,8 @@ mod tests {
     use cofferdam_policy::Policy;
 
     use super::*;
-    use crate::audit::{Anchored, Options, verify};
     use crate::{Engine, Output};
+    use cofferdam_audit::{Anchored, Options, verify};
 
     fn policy(script: &str) -> Policy {
         let mut policy = Policy::base();

@@ -1,4 +1,4 @@
-//! The engine: what this host can do, which backend holds a policy, and what is prepared for its runs.
+//! The engine: what this host can do, which backend enforces a policy, and what is prepared for its runs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -34,9 +34,9 @@ pub struct Engine {
     search: Search,
     /// The cgroup of the one run.
     cgroup: Mutex<Option<Cgroup>>,
-    /// Where other people's sandbox programs are; as the environment says when nobody has said.
+    /// Where external sandbox programs are; where this is `None`, the environment says so.
     tools: Option<Tools>,
-    /// Who is told how far a pull is.
+    /// Called with the progress of a pull.
     tell: Telling,
 }
 
@@ -49,7 +49,7 @@ pub enum Expected {
     Anything,
 }
 
-/// Who is told, if anybody.
+/// The callback for progress, where there is one.
 #[derive(Default)]
 struct Telling(Option<Tell>);
 
@@ -95,7 +95,7 @@ struct Predicted {
 }
 
 impl Engine {
-    /// An engine inside somebody's program: it moves nothing of the process.
+    /// An engine inside any program: it never moves the process into another cgroup.
     pub fn probe() -> Engine {
         Engine::default()
     }
@@ -119,13 +119,13 @@ impl Engine {
         Engine { owns_process: true, search: Search(Mutex::new(search.ok())), ..Engine::default() }
     }
 
-    /// Names the sandbox programs of other people, instead of the environment.
+    /// Names the external sandbox programs, instead of the environment.
     #[must_use]
     pub fn with_tools(self, tools: Tools) -> Engine {
         Engine { tools: Some(tools), ..self }
     }
 
-    /// Has somebody told how far it is, when an image is pulled or unpacked for a container.
+    /// Reports progress to this callback, when an image is pulled or unpacked for a container.
     #[must_use]
     pub fn telling(self, tell: Tell) -> Engine {
         Engine { tell: Telling(Some(tell)), ..self }
@@ -194,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// A policy planned for somebody else's program, its enforcement completed by what cgroups give here.
+    /// A policy planned for an external program, its enforcement completed by what cgroups enforce here.
     fn foreign(&self, tool: Tool, policy: &Policy) -> Result<backends::Ready, Failure> {
         let tools = self.tools.clone().unwrap_or_else(Tools::from_environment);
         let mut ready = backends::Ready::plan(policy, Installed::find(tool, &tools)?, self.identity())?;
@@ -385,7 +385,7 @@ impl Engine {
     }
 }
 
-/// The program that a backend is, where it is somebody else's.
+/// The external program that a backend is, where it is one.
 fn tool_of(backend: Backend) -> Option<Tool> {
     match backend {
         Backend::Bubblewrap => Some(Tool::Bubblewrap),

@@ -75,7 +75,7 @@ pub struct Io {
     /// Directory in which the changed files of copy-on-write mounts are kept; must not exist or be empty.
     pub keep_changes: Option<std::path::PathBuf>,
     /// Tells what the run uses while it runs.
-    pub monitor: crate::run::monitor::Monitor,
+    pub monitor: crate::monitor::Monitor,
 }
 
 impl Io {
@@ -101,7 +101,7 @@ impl Default for Io {
             cancel: Cancel::default(),
             resize: None,
             keep_changes: None,
-            monitor: crate::run::monitor::Monitor::default(),
+            monitor: crate::monitor::Monitor::default(),
         }
     }
 }

@@ -211,7 +211,7 @@ impl Outcome {
             enforcement: Enforcement::new(),
             backend: String::new(),
             backend_reason: String::new(),
-            run_id: crate::random::uuid(),
+            run_id: cofferdam_audit::random::uuid(),
             artifacts: Vec::new(),
             error,
         }

@@ -21,9 +21,9 @@ pub struct Prepared(By);
 /// What runs it.
 #[derive(Debug)]
 enum By {
-    /// The jail or the landlock backend, and what is kept staged for it.
+    /// The jail or the landlock backend, and its pool of staged sandboxes.
     Own(Arc<Core>, Option<Pool>),
-    /// Somebody else's program.
+    /// An external program.
     Foreign(Box<backends::Ready>),
     /// Containers.
     Contained(Box<Contained>),
@@ -47,7 +47,7 @@ impl Prepared {
     /// each run; each is a waiting process with its cgroup, and ends when it has not been used for two seconds or when
     /// this is dropped. What it shows is the host as it is when the run begins: one that was staged before a mount, or a
     /// file that is bound or masked, changed is not used. Nothing is staged where a policy has copy-on-write mounts or
-    /// hundreds of paths, on the landlock backend, or by somebody else's program.
+    /// hundreds of paths, on the landlock backend, or by an external program.
     #[must_use]
     pub fn keep_ready(mut self, count: usize) -> Prepared {
         if let By::Own(core, pool) = &mut self.0 {
@@ -75,6 +75,11 @@ impl Prepared {
             By::Foreign(foreign) => foreign.backend(),
             By::Contained(contained) => contained.backend(),
         }
+    }
+
+    /// Whether a tmpfs of the policy can be handed back after a run: see [`Prepared::hands_back`].
+    pub fn can_hand_back(&self) -> bool {
+        matches!(&self.0, By::Own(core, _) if core.backend == Backend::Jail)
     }
 
     /// Why that one.

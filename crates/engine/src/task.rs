@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::io::Cancel;
+use crate::monitor::{Monitor, ResourceUsage, Samples};
 use crate::outcome::Outcome;
-use crate::run::monitor::{Monitor, ResourceUsage, Samples};
 
 /// What a run comes to: the outcome, or why its configuration could not be used.
 pub type Came = Result<Outcome, String>;

@@ -76,7 +76,7 @@ pub fn available() -> Result<(), Failure> {
     .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"))
 }
 
-/// What a caller is told who is user 0 and cannot be anybody else.
+/// The refusal of a caller that is user 0 and cannot become another user.
 pub fn as_root() -> Failure {
     let why = "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0";
     Failure::new(Step::Ids, why)
@@ -192,8 +192,13 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         (me.uid, me.gid)
     };
     // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
-    let others = if me.privileged { 0 } else { crate::run::proctree::threads_of(me.uid) };
+<<<<<<< HEAD
+    let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
     let mut recipe = InitPlan {
+=======
+    let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
+    let mut recipe = Recipe {
+>>>>>>> house-engine
         ids_in: outside,
         ids_out: outside,
         rlimits: crate::plan::rlimits::rlimits(policy, 1 + others),

@@ -90,7 +90,7 @@ pub fn device(dev: u64) -> u64 {
     u64::from(rustix::fs::major(dev)) << 32 | u64::from(rustix::fs::minor(dev))
 }
 
-/// Other people's sandbox programs cannot hold it.
+/// The refusal of an external sandbox program, which cannot enforce it.
 pub(crate) fn foreign(name: &str) -> Failure {
     Failure::new(Step::Backend, format!("{name} cannot hold which programs may be executed"))
         .hint("leave the backend out, or use the jail")

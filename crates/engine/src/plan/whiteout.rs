@@ -94,7 +94,7 @@ pub fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
     let settled = before.2.max(before.4) + SETTLED < now && look()? == before;
     if usable && settled {
-        let temp = base.join(format!("{UNFINISHED}{}", crate::random::uuid()));
+        let temp = base.join(format!("{UNFINISHED}{}", cofferdam_audit::random::uuid()));
         let text: String = [stamp].iter().chain(&found).map(|part| format!("{part}\0")).collect();
         // Not to keep it only means to list again; the name is an unfinished layer's, which is swept.
         if fs::write(&temp, text).and_then(|()| fs::rename(&temp, &file)).is_err() {
@@ -195,7 +195,7 @@ fn sweep(base: &Path) {
 }
 
 fn make(base: &Path, dir: &Path, names: &[String]) -> Result<(), Failure> {
-    let temp = base.join(format!("{UNFINISHED}{}", crate::random::uuid()));
+    let temp = base.join(format!("{UNFINISHED}{}", cofferdam_audit::random::uuid()));
     if let Err(failure) = fill(&temp, names) {
         fs::remove_dir_all(&temp).ok(); // what came first is what the caller can act on
         return Err(failure);

@@ -199,7 +199,7 @@ pub fn is_tracked(path: &[u8]) -> bool {
 /// The hash of the file that has the rest, of an extension `link`; `Some(None)` where it names none.
 fn shared(content: &[u8], hash: usize) -> Option<Option<String>> {
     let hash = content.get(..hash)?;
-    Some(hash.iter().any(|&byte| byte != 0).then(|| crate::audit::hex(hash)))
+    Some(hash.iter().any(|&byte| byte != 0).then(|| cofferdam_audit::hex(hash)))
 }
 
 /// Whether the blocks of an extension `IEOT` are all entries, each once, and begin where entries do.

@@ -167,7 +167,7 @@ impl Log {
                 if e.via == network::Via::Api { "$.network.api" } else { "$.network.allow" }.into()
             }),
             evidence: Evidence::Gateway,
-            pid: e.pid.map_or(0, crate::run::proctree::pid_inside),
+            pid: e.pid.map_or(0, crate::proctree::pid_inside),
             count: e.count,
             aggregated: e.aggregated,
         };
@@ -406,7 +406,7 @@ fn path(path: &[u8], read: &[u8]) -> String {
     if cut { text.trim_end_matches('\u{fffd}').to_owned() + "…" } else { text }
 }
 
-/// Where something was to go, as a person writes it.
+/// The destination of a connection, as a person writes it.
 fn destination(event: &network::Event) -> Option<String> {
     let host = match (&event.host, event.address) {
         (Some(host), _) => host.clone(),

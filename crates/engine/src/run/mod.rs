@@ -5,10 +5,8 @@
 pub(crate) mod channel;
 pub mod evidence;
 pub(crate) mod gateway;
-pub mod monitor;
 pub(crate) mod outcome_builder;
 pub(crate) mod overlay;
-pub(crate) mod proctree;
 pub(crate) mod sockets;
 pub(crate) mod streams;
 pub(crate) mod supervise;

@@ -18,10 +18,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::io::Io;
 use crate::outcome::Network;
+use crate::proctree;
 use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Watch;
-use crate::run::proctree;
 use crate::run::sockets::Sockets;
 use crate::run::streams::{Sink, Source, buffer};
 
@@ -195,7 +195,7 @@ struct Loop<'a, 'io> {
     next_sample: Instant,
     oom: Option<cofferdam_confine::cgroup::OomWatch>,
     sockets: Sockets,
-    sampler: super::proctree::Sampler,
+    sampler: proctree::Sampler,
     /// Nobody is left who could write events: their socket would be ready for ever.
     deaf: bool,
     /// The watch was asked for. Most runs are over before it would tell anything that their end does not tell.
@@ -224,7 +224,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         next_sample: now + SAMPLE,
         oom: None,
         sockets: Sockets::default(),
-        sampler: super::proctree::Sampler::default(),
+        sampler: proctree::Sampler::default(),
         deaf: false,
         armed: false,
     };

@@ -36,11 +36,11 @@ pub use reply::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, W
 use turn::{Left, Line};
 pub use workspace::Workspace;
 
-use crate::audit::AuditError;
 use crate::audited_run::Recording;
 use crate::engine::Engine;
 use crate::failure::{Failure, Step};
 use crate::io::{Cancel, Output};
+use cofferdam_audit::AuditError;
 
 /// All sessions of one program. Dropped, it ends them all.
 #[derive(Debug)]
@@ -329,7 +329,7 @@ impl Inner {
                 .hint("use --backend jail or landlock, or run the code without a session");
             return Err(fail(failure));
         }
-        let expected = hands_over.is_some() && prepared.backend() == "jail";
+        let expected = hands_over.is_some() && prepared.can_hand_back();
         let prepared = match hands_over {
             Some((target, made)) => prepared.hands_back(&target, &made),
             None => prepared,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use cofferdam_policy::{Field, Policy};
 
 use super::agent::Agent;
-use crate::audit::Trail;
 use crate::audited_run::About;
 use crate::failure::Failure;
 use crate::io::{Cancel, Output};
 use crate::outcome::{Change, Ending, Outcome, Truncated, Violation};
+use cofferdam_audit::Trail;
 
 /// Which session: the owner's name for it. Owners do not see each other's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

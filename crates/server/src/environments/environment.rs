@@ -108,7 +108,7 @@ impl PreparedEnvironment {
 
     /// Whether files of the output directory are returned.
     pub fn hands_back(&self) -> bool {
-        self.prepared.backend() == "jail" && works_in_workspace(&self.policy)
+        self.prepared.can_hand_back() && works_in_workspace(&self.policy)
     }
 }
 
@@ -429,7 +429,7 @@ impl ServedEnvironment {
         let (policy, entry) = self.run_policy(host, long, on_step)?;
         let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);
         tracing::debug!("the environment {name} is ready, by the {} backend", prepared.backend());
-        let can_prestart = host.prestart && prepared.backend() == "jail";
+        let can_prestart = host.prestart && prepared.can_hand_back();
         let warm_pool =
             can_prestart.then(|| WarmPool::new(&host.engine, &policy, &entry, (WORKSPACE, OUTPUT))).flatten();
         Ok(PreparedEnvironment { policy, prepared, entry, warm_pool })

@@ -1,4 +1,4 @@
-//! Containers: made by somebody else (Docker, Podman, an OCI runtime), with init as their first process.
+//! Containers: created by an external runtime (Docker, Podman, an OCI runtime), with init as their first process.
 //!
 //! ```text
 //! Policy ─ layout ─ shape (what the container is to be, pure) ─┬─ engines: Docker, Podman, by their API ─┐

@@ -1,4 +1,4 @@
-//! A policy as somebody else's configuration: the text, and what it cannot say. Runs nothing.
+//! A policy as the configuration of another sandbox program: the text, and what it cannot express. Runs nothing.
 
 use cofferdam_policy::Policy;
 

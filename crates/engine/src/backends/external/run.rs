@@ -1,4 +1,4 @@
-//! A policy ready to be run by somebody else's program, and one run of it: plan, start, watch, and what came of it.
+//! A policy planned for an external program, and one run of it: plan, start, watch, outcome.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -391,7 +391,7 @@ impl Ready {
     fn rlimits(&self, cgroup: bool) -> Vec<(u32, u64, u64)> {
         // Where there is no namespace to count in, all that the user runs is counted.
         let alone = self.own_pids || self.identity.switches();
-        let others = if alone { 0 } else { crate::run::proctree::threads_of(rustix::process::geteuid().as_raw()) };
+        let others = if alone { 0 } else { crate::proctree::threads_of(rustix::process::geteuid().as_raw()) };
         let mut rlimits = crate::plan::rlimits::rlimits(&self.policy, u64::from(self.ours()) + others);
         if cgroup {
             crate::plan::rlimits::leave_processes_to_the_cgroup(&mut rlimits);

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::io::Io;
-use crate::run::proctree;
+use crate::proctree;
 use crate::run::streams::{Sink, Source, buffer};
 
 /// A started program.

@@ -40,7 +40,7 @@ pub struct Ids {
 impl Ids {
     /// New ones.
     pub fn fresh() -> Ids {
-        Ids { boot: crate::random::uuid(), machine: crate::random::uuid().replace('-', "") }
+        Ids { boot: cofferdam_audit::random::uuid(), machine: cofferdam_audit::random::uuid().replace('-', "") }
     }
 }
 

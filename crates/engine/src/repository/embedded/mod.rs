@@ -424,13 +424,13 @@ fn disable_in(
         attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
     if attempt == Err(Errno::EXIST) {
-        let other = &crate::random::uuid()[..8];
+        let other = &cofferdam_audit::random::uuid()[..8];
         now = name.to_owned();
         now.push(if suffix == SUFFIX { format!("{suffix}-{other}") } else { format!("-{other}{suffix}") });
         attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
     if attempt == Err(Errno::NAMETOOLONG) {
-        now = std::ffi::OsString::from(format!("too-long-a-name-{}{suffix}", &crate::random::uuid()[..8]));
+        now = std::ffi::OsString::from(format!("too-long-a-name-{}{suffix}", &cofferdam_audit::random::uuid()[..8]));
         attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
     attempt.map(|()| now)

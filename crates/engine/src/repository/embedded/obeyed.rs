@@ -412,7 +412,7 @@ pub(super) fn hash(parts: &[&[u8]]) -> String {
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part);
     }
-    crate::audit::hex(&hasher.finalize())
+    cofferdam_audit::hex(&hasher.finalize())
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl Record {
             return Err(std::io::Error::other("there are too many repositories"));
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        let name = crate::random::uuid();
+        let name = cofferdam_audit::random::uuid();
         let (made, path) = (directory.join(format!(".{name}")), directory.join(name));
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         // Locked before it has the name under which it is looked for.

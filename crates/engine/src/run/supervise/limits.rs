@@ -6,7 +6,8 @@ use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_policy::{Field, NetworkMode};
 
 use super::{End, GRACE, Loop, Outer, SAMPLE, now_ns};
-use crate::run::{proctree, sockets};
+use crate::proctree;
+use crate::run::sockets;
 
 /// The same once sockets hold an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);

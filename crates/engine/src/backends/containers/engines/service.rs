@@ -77,7 +77,7 @@ impl Service {
         let mut directory = parent.join(&name);
         if let Err(error) = own(&directory) {
             tracing::debug!("{}: {error}", directory.display());
-            directory = parent.join(format!("{name}-{}", &crate::random::uuid()[..8]));
+            directory = parent.join(format!("{name}-{}", &cofferdam_audit::random::uuid()[..8]));
             own(&directory)?;
         }
         Ok(Service { program: program.to_owned(), directory, child: Mutex::new(None) })

@@ -116,7 +116,7 @@ impl Cache {
     pub fn make(&self, fill: impl FnOnce(&Path) -> Result<(String, u64), Failure>) -> Result<Held, Failure> {
         private(&self.at)?;
         self.tidy();
-        let new = self.at.join(format!(".new-{}", crate::random::uuid()));
+        let new = self.at.join(format!(".new-{}", cofferdam_audit::random::uuid()));
         let made = self.make_at(&new, fill);
         if !matches!(made, Ok((_, true))) {
             // A refusal is told; what could not be removed is swept by the next one.
@@ -212,7 +212,7 @@ impl Cache {
                 {
                     return false;
                 }
-                let gone = self.at.join(format!(".gone-{}", crate::random::uuid()));
+                let gone = self.at.join(format!(".gone-{}", cofferdam_audit::random::uuid()));
                 std::fs::rename(&entry, &gone).is_ok() && std::fs::remove_dir_all(&gone).is_ok()
             }
             // One whose maker or remover died where there was no lock yet, or none any more. A living one is there shortly.

@@ -317,8 +317,9 @@ pub fn bound(mounts: &[Mounted]) -> Vec<PathBuf> {
 
 fn key_of(kind: &str, what: &impl Serialize) -> String {
     // Of plain data, so that there is always JSON of it; without, every root would be the same one.
-    let text = serde_json::to_vec(what)
-        .unwrap_or_else(|e| crate::random::uuid().into_bytes().into_iter().chain(e.to_string().into_bytes()).collect());
+    let text = serde_json::to_vec(what).unwrap_or_else(|e| {
+        cofferdam_audit::random::uuid().into_bytes().into_iter().chain(e.to_string().into_bytes()).collect()
+    });
     format!("{kind}-{}", hex(&Sha256::digest(text)))
 }
 

@@ -139,7 +139,7 @@ impl Cache {
                 std::fs::remove_file(old.path()).or_else(gone).map_err(|e| failed("cannot remove", &old.path(), &e))?;
             }
         }
-        let new = directory.join(format!(".{}", crate::random::uuid()));
+        let new = directory.join(format!(".{}", cofferdam_audit::random::uuid()));
         std::fs::write(&new, key)
             .and_then(|()| std::fs::rename(&new, seen))
             .map_err(|e| failed("cannot write", seen, &e))

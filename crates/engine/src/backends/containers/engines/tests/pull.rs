@@ -12,7 +12,7 @@ fn an_image_is_pulled_with_progress_and_then_is_there() {
         // Unlike every other: of a layer that it knows the engine asks for nothing.
         let (root, archive) = (work.path().join(format!("root-{kind:?}")), work.path().join("layer.tar"));
         image::root(&root, &[]).expect("a root");
-        std::fs::write(root.join("etc/once"), crate::random::uuid()).expect("a file");
+        std::fs::write(root.join("etc/once"), cofferdam_audit::random::uuid()).expect("a file");
         image::tarball(&root, &archive).expect("a tarball");
         let layer = std::fs::read(&archive).expect("a layer");
         let name = format!("cofferdam/pulled-{}", std::process::id());

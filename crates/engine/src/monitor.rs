@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::{Cgroup, Reader};
 use serde::{Deserialize, Serialize};
 
-use crate::run::proctree;
+use crate::proctree;
 
 /// A snapshot of a running sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
