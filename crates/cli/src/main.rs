@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 fn main() {
+    cofferdam_engine::descriptors::raise_limit();
     std::process::exit(cofferdam::entry(std::env::args_os().collect()));
 }

@@ -340,3 +340,39 @@ fn a_code_file_that_a_link_makes_of_a_credential_is_refused() {
         }
     }
 }
+
+#[test]
+fn links_to_roots_and_into_credentials_show_no_more() {
+    let Some(home) = Home::new("links") else { return };
+    let secrets = [".aws/sso/cache/token", ".netrc", ".ssh/id_ed25519"];
+    secrets.into_iter().chain(["work/file"]).for_each(|file| home.plant(file));
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, home.0.0.join(name)).unwrap();
+    link("/", "rootfs");
+    link(".aws/sso", "below");
+    link("work", "beside");
+    link("/proc", "processes");
+    let files: Vec<&str> = secrets.into_iter().chain(["work/file"]).collect();
+    // The same root by its name and by a link shows the same.
+    for root in ["/".to_owned(), home.text("rootfs")] {
+        for command in home.commands() {
+            assert_eq!(home.read(command, &["--root", &root, "-w", "/"], &files), ["work/file"], "{root}");
+        }
+    }
+    for mut command in home.commands() {
+        let volume = format!("{}:/in", home.text("beside"));
+        let out = command.args(["run", "-q", "-v", &volume, "--", "cat", "/in/file"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "<work/file>", "{out:?}");
+    }
+    for (name, words) in [("below", "is denied"), ("processes", "/proc cannot be given")] {
+        for mode in ["run", "eval"] {
+            for mut command in home.commands() {
+                let volume = format!("{}:/in", home.text(name));
+                command.args([mode, "-q", "-v", &volume]);
+                let rest: &[&str] = if mode == "run" { &["--", "true"] } else { &["shell", "true"] };
+                let out = command.args(rest).output().unwrap();
+                let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                assert!(out.status.code() == Some(125) && said.contains(words), "{mode} {name}: {out:?}");
+            }
+        }
+    }
+}

@@ -11,6 +11,7 @@
 
 pub mod audited_run;
 pub mod backends;
+pub mod descriptors;
 pub mod doctor;
 pub mod engine;
 pub mod failure;

@@ -173,3 +173,30 @@ fn artifact_with_a_nested_sandbox_has_sessions_and_project() {
         assert_eq!(result["structuredContent"]["stdout"], "inner\nhere\n", "{session:?}: {result}");
     }
 }
+
+#[test]
+fn a_project_that_a_link_replaced_is_not_shown() {
+    let parent = tempfile::tempdir().unwrap();
+    let parent = std::fs::canonicalize(parent.path()).unwrap();
+    for (name, text) in [("project", "here\n"), ("elsewhere", "secret\n")] {
+        std::fs::create_dir(parent.join(name)).unwrap();
+        std::fs::write(parent.join(name).join("there"), text).unwrap();
+    }
+    let home = Home::new();
+    home.configure(&format!("[project]\npath = {:?}\n", parent.join("project")));
+    let mut client = home.client(json!({}));
+    let mut run = || -> Value {
+        let arguments = json!({ "env": "shell", "code": "cat /project/there" });
+        client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone()
+    };
+    assert_eq!(run()["structuredContent"]["stdout"], "here\n");
+    std::fs::rename(parent.join("project"), parent.join("aside")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", parent.join("project")).unwrap();
+    let refused = run();
+    assert!(!refused.to_string().contains("secret"), "{refused}");
+    assert!(refused.to_string().contains("a link leads elsewhere"), "{refused}");
+    // The directory itself, put back, is shown as before.
+    std::fs::remove_file(parent.join("project")).unwrap();
+    std::fs::rename(parent.join("aside"), parent.join("project")).unwrap();
+    assert_eq!(run()["structuredContent"]["stdout"], "here\n");
+}

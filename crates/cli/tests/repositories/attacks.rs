@@ -245,6 +245,48 @@ pub const GIT: &[Attack] = &[
         attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); rm -f sub/.git || mv sub s; mkdir -p sub; echo gitdir: ../x >sub/.git",
         outside: ("repo", "git status"),
     },
+    Attack {
+        name: "a hook of a submodule whose configuration has hooks in its work tree",
+        victim: "git init -q -b main repo && cd repo && git init -q sub && (cd sub && git commit -q --allow-empty -m s && \
+                 mkdir -p tools/hooks && git config core.hooksPath tools/hooks) && git add sub && git commit -q -m a",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >sub/tools/hooks/post-commit; chmod +x sub/tools/hooks/post-commit",
+        outside: ("repo/sub", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a file that the configuration of a submodule includes, whose repository is in that of the work tree around",
+        victim: "git init -q s && (cd s && git commit -q --allow-empty -m s) && git init -q -b main repo && cd repo && \
+                 git -c protocol.file.allow=always submodule -q add ../s sub && git commit -q -m a && touch sub/team && \
+                 git -C sub config include.path ../../../sub/team",
+        volume: "repo",
+        attack: "printf '[core]\\nfsmonitor = \"PAYLOAD\"\\n' >sub/team",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a hook in a linked work tree where the configuration has hooks in each",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q zz && \
+                 mkdir -p zz/tools/hooks && git config core.hooksPath tools/hooks",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >zz/tools/hooks/post-commit; chmod +x zz/tools/hooks/post-commit",
+        outside: ("repo/zz", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a file that the configuration of a linked work tree includes",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q zz && \
+                 git config extensions.worktreeConfig true && touch zz/team && \
+                 git -C zz config --worktree include.path \"$PWD/zz/team\"",
+        volume: "repo",
+        attack: "printf '[core]\\nfsmonitor = \"PAYLOAD\"\\n' >zz/team",
+        outside: ("repo/zz", "git status"),
+    },
+    Attack {
+        name: "a file that the configuration includes on a line that goes on",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && touch team && \
+                 printf '[include]\\npath = ../te\\\\\\nam\\n' >>.git/config",
+        volume: "repo",
+        attack: "printf '[core]\\nfsmonitor = \"PAYLOAD\"\\n' >team",
+        outside: ("repo", "git status"),
+    },
 ];
 
 /// `x` as a repository that runs the payload, and its entry in the index of the repository around it.
@@ -622,6 +664,23 @@ pub const HG: &[Attack] = &[
         name: "an extension that the configuration has in the work tree",
         victim: "hg init repo && cd repo && mkdir tools && touch tools/ext.py && hg commit -q -A -m a && \
                  printf '[extensions]\\next = %s/tools/ext.py\\n' \"$PWD\" >.hg/hgrc",
+        volume: "repo",
+        attack: "printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >tools/ext.py",
+        outside: ("repo", "hg status"),
+    },
+    Attack {
+        name: "a file that the configuration of a subrepository includes",
+        victim: "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
+                 (cd sub && echo a >a && hg add a && hg commit -m s && touch team.rc && echo '%include ../team.rc' >.hg/hgrc) && \
+                 hg commit -m a",
+        volume: "repo",
+        attack: "printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >sub/team.rc; echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg diff"),
+    },
+    Attack {
+        name: "an extension that the configuration has in the work tree, by a variable",
+        victim: "hg init repo && cd repo && mkdir tools && touch tools/ext.py && hg commit -q -A -m a && \
+                 printf '[extensions]\\next = $HOME/repo/tools/ext.py\\n' >.hg/hgrc",
         volume: "repo",
         attack: "printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >tools/ext.py",
         outside: ("repo", "hg status"),

@@ -9,6 +9,7 @@ mod common;
 
 mod attacks;
 mod interrupted;
+mod linked;
 
 use std::path::Path;
 use std::process::{Command, Output};

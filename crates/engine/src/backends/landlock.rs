@@ -192,13 +192,8 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         (me.uid, me.gid)
     };
     // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
-<<<<<<< HEAD
     let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
     let mut recipe = InitPlan {
-=======
-    let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
-    let mut recipe = Recipe {
->>>>>>> house-engine
         ids_in: outside,
         ids_out: outside,
         rlimits: crate::plan::rlimits::rlimits(policy, 1 + others),

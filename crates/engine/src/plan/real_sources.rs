@@ -6,7 +6,7 @@
 use std::fs;
 
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Mount, Policy};
+use cofferdam_policy::Policy;
 
 use crate::failure::{Failure, Step};
 
@@ -53,7 +53,8 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
         }
         let protected = policy.filesystem.protected.iter().find(|name| holds(leads_to, name));
         if let Some(name) = protected {
-            let message = format!("{source} is a link, or lies behind one, that leads to {leads_to}: {name} is protected");
+            let message =
+                format!("{source} is a link, or lies behind one, that leads to {leads_to}: {name} is protected");
             return Err(Failure::new(Step::mount_entry(*index), message)
                 .hint(format!("to let the program write there, name it by its own path: -v {leads_to}:…:rw")));
         }

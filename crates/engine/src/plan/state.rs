@@ -84,8 +84,32 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
     profiles.iter().chain(&skills).for_each(|dir| add(&dir.join(".lock"), true, false));
     let read = config.iter().chain(&cache).chain(&data).chain(&profiles).chain(&skills).cloned();
     let read = read.chain(named("COFFERDAM_LIBEXEC")).chain(root.then(|| "/var/cache/cofferdam".into()));
+    // Files and directories of definitions are often links into a directory under version control.
+    let read = read.chain(["COFFERDAM_CONFIG", "COFFERDAM_DIR", "COFFERDAM_METADATA"].into_iter().filter_map(named));
+    let read = read.chain(config.iter().chain(&profiles).flat_map(|dir| links_below(dir)));
     read.for_each(|dir| add(&dir, false, false));
     all.into_iter().map(|(path, (hidden, trail))| Place { path, hidden, trail }).collect()
+}
+
+/// The links in a directory and in the directories in it, which lead to what is obeyed as if it lay there.
+fn links_below(dir: &Path) -> Vec<PathBuf> {
+    /// More than a person keeps there.
+    const MOST: usize = 1024;
+    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().take(MOST);
+    let (mut links, mut directories) = (Vec::new(), Vec::new());
+    for entry in entries(dir) {
+        match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => links.push(entry.path()),
+            Ok(kind) if kind.is_dir() => directories.push(entry.path()),
+            _ => {}
+        }
+    }
+    // What a link leads to is a directory of definitions as well.
+    for dir in directories.iter().chain(&links.clone()).take(MOST) {
+        let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        links.extend(entries(dir).filter(is_link).map(|entry| entry.path()));
+    }
+    links
 }
 
 /// Makes the directories that are missing in a volume that the program may write, before it could. Where that is not
@@ -179,6 +203,32 @@ mod tests {
     fn places_with(variables: &[(&str, &str)], root: bool) -> Vec<Place> {
         let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
         list(&find, Path::new("/no/cwd"), root, &[])
+    }
+
+    #[test]
+    fn definitions_that_are_links_are_protected_where_they_lead() {
+        use std::os::unix::fs::symlink;
+        let home = tempfile::tempdir().unwrap();
+        let home = fs::canonicalize(home.path()).unwrap();
+        let dir = home.join(".config/cofferdam");
+        fs::create_dir_all(dir.join("environments")).unwrap();
+        fs::create_dir_all(home.join("dot/profiles")).unwrap();
+        for name in ["config.toml", "one.toml", "other.toml"] {
+            fs::write(home.join("dot").join(name), "").unwrap();
+        }
+        symlink(home.join("dot/config.toml"), dir.join("config.toml")).unwrap();
+        symlink(home.join("dot/profiles"), dir.join("profiles")).unwrap();
+        symlink(home.join("dot/one.toml"), dir.join("environments/one.toml")).unwrap();
+        let found = places_with(&[("HOME", home.to_str().unwrap()), ("COFFERDAM_CONFIG", "/no/config.toml")], false);
+        let access = |path: &str| {
+            let path = home.join(path);
+            found.iter().find(|place| Path::new(&place.path) == path).map(|place| place.hidden)
+        };
+        assert_eq!(access("dot/config.toml"), Some(false));
+        assert_eq!(access("dot/profiles"), Some(false));
+        assert_eq!(access("dot/one.toml"), Some(false));
+        assert_eq!(access("dot/other.toml"), None, "no definition leads there");
+        assert_eq!(access("/no/config.toml"), Some(false));
     }
 
     #[test]

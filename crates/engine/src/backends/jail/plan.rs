@@ -172,6 +172,11 @@ impl Planner<'_> {
         if !looked.is_dir {
             return Err(Failure::new(Field::Root, format!("{dir} is not a directory")));
         }
+        if !matches!(&self.build.mounts[0], Step::RootDirectory { source: Source::Path { path, .. }, .. } if *path == looked.path)
+        {
+            return Err(Failure::new(Field::Root, format!("{dir} was replaced while the run was planned"))
+                .hint("run it again, and do not let untrusted code write the directory that it is in"));
+        }
         let source = self.source(&looked, &Field::Root.into(), false);
         self.build.mounts[0] = Step::RootDirectory { source, attrs: HOST };
         Ok(())

@@ -455,10 +455,12 @@ impl Build {
     }
 
     fn directory_root(&mut self, dir: &str) {
-        // The source is filled in by the caller, who has looked at it.
-        self.mounts
-            .push(Step::RootDirectory { source: Source::Path { path: dir.into(), identity: None }, attrs: HOST });
-        self.view.push(host("/", dir));
+        // The source is filled in by the caller, who has looked at it. What is denied is looked for below the directory
+        // itself, not below a link to it: the caller refuses when the two are not the same.
+        let real = fs::canonicalize(dir).ok().and_then(|real| real.into_os_string().into_string().ok());
+        let dir = real.unwrap_or_else(|| dir.to_owned());
+        self.view.push(host("/", &dir));
+        self.mounts.push(Step::RootDirectory { source: Source::Path { path: dir, identity: None }, attrs: HOST });
     }
 
     /// What every view has of its own: devices, proc, the parts of sys that programs ask for, scratch directories.

@@ -1,0 +1,112 @@
+//! Linked work trees over two runs: what the first writes in `.git/worktrees` lets the second write none of their `.git` files.
+
+use super::attacks::EMBED;
+use super::common::open_directory;
+use super::{done, inside, shell, there};
+
+const VICTIM: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                      git worktree add -q zz && git worktree add -q ../out";
+
+/// Another repository in the place of the one that the work tree `zz` is of.
+const REPLACE: &str = "git config --global --add safe.directory '*'; git init -q e; cd e; git commit -q --allow-empty -m x; \
+                       git config core.fsmonitor 'PAYLOAD'; cd ..; rm -f zz/.git; echo \"gitdir: $PWD/e/.git\" >zz/.git";
+
+/// Directories as that of a linked work tree, each with a file `.git` that leads back.
+const DECOYS: &str = "i=0; while [ $i -lt 80 ]; do mkdir -p .git/worktrees/aa$i dec/aa$i; \
+                      cp .git/worktrees/zz/HEAD .git/worktrees/zz/commondir .git/worktrees/aa$i/; \
+                      echo \"gitdir: $PWD/.git/worktrees/aa$i\" >dec/aa$i/.git; \
+                      echo \"$PWD/dec/aa$i/.git\" >.git/worktrees/aa$i/gitdir; i=$((i+1)); done";
+
+/// What the first run does, and the second.
+#[track_caller]
+fn holds(name: &str, first: &str, second: &str) {
+    let second = second.replace("EMBED", EMBED);
+    for sandboxed in [false, true] {
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, VICTIM);
+        let repo = at.join("repo");
+        let marker = at.join("PAYLOAD-RAN");
+        let second = second.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+        let mut said = String::new();
+        for (script, ran) in [(first, "ran1"), (&second, "ran2")] {
+            if sandboxed {
+                let output = inside(&repo, repo.to_str().unwrap(), &format!("({script}); touch {ran}"));
+                said += &String::from_utf8_lossy(&output.stderr);
+                assert!(repo.join(ran).exists(), "{name}: the program did not run, or could not write: {said}");
+            } else {
+                shell(&repo, at, script);
+            }
+        }
+        std::fs::remove_file(&marker).ok();
+        shell(&repo.join("zz"), at, "git status");
+        assert_eq!(marker.exists(), !sandboxed, "{name}, in a sandbox: {sandboxed}: {said}");
+    }
+}
+
+#[test]
+fn file_git_of_a_linked_work_tree_cannot_be_replaced_in_two_runs() {
+    if !there("git") {
+        return;
+    }
+    for (name, first) in [
+        (
+            "another file that leads back",
+            "mkdir dec; echo \"gitdir: $PWD/.git/worktrees/zz\" >dec/.git; echo \"$PWD/dec/.git\" >.git/worktrees/zz/gitdir",
+        ),
+        ("a file that is not there", "echo \"$PWD/none/.git\" >.git/worktrees/zz/gitdir"),
+        ("a path that nothing is at", "echo /nowhere/at/all/.git >.git/worktrees/zz/gitdir"),
+        ("the same file, by a link", "ln -s zz l; echo \"$PWD/l/.git\" >.git/worktrees/zz/gitdir"),
+        ("no gitdir", "rm .git/worktrees/zz/gitdir"),
+        ("a directory", "rm .git/worktrees/zz/gitdir; mkdir -p .git/worktrees/zz/gitdir/x"),
+        ("a link", "rm .git/worktrees/zz/gitdir; ln -s ../../HEAD .git/worktrees/zz/gitdir"),
+        ("more work trees than were looked at", DECOYS),
+    ] {
+        holds(name, first, REPLACE);
+    }
+}
+
+#[test]
+fn index_of_a_linked_work_tree_is_looked_at_beside_many_others() {
+    if there("git") {
+        holds("an entry in the index", DECOYS, "cd zz; EMBED");
+    }
+}
+
+#[test]
+fn what_git_writes_for_linked_work_trees_stays() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, VICTIM);
+    let repo = at.join("repo");
+    let read = |name: &str| std::fs::read_to_string(repo.join(".git/worktrees").join(name).join("gitdir")).unwrap();
+    let before = (read("zz"), read("out"));
+    let script = "git config --global --add safe.directory '*'; set -e; git worktree add -q inner; \
+                  cd inner; git commit -q --allow-empty -m i; cd ../zz; git commit -q --allow-empty -m z; git worktree repair";
+    for _ in 0..2 {
+        let ran = inside(&repo, repo.to_str().unwrap(), script);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && !said.contains(".disabled"), "{said}");
+        assert_eq!((read("zz"), read("out")), before);
+        done(&repo.join("inner"), at, "git status");
+        done(&repo, at, "git worktree remove inner && git branch -D inner");
+    }
+    // Elsewhere in the sandbox git writes paths of the sandbox once a day, which are none outside.
+    done(&repo, at, "touch -d '2 days ago' .git/worktrees/zz/gitdir");
+    let ran = inside(&repo, "/b", "echo /b/zz/.git >.git/worktrees/zz/gitdir; echo ran");
+    assert_eq!((String::from_utf8_lossy(&ran.stdout).as_ref(), ran.stderr.as_slice()), ("ran\n", &b""[..]), "{ran:?}");
+    assert_eq!((read("zz"), read("out")), before);
+    // One that leads to another work tree is said, and not lost.
+    let ran = inside(
+        &repo,
+        repo.to_str().unwrap(),
+        "mkdir dec; echo \"gitdir: $PWD/.git/worktrees/zz\" >dec/.git; echo \"$PWD/dec/.git\" >.git/worktrees/zz/gitdir",
+    );
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("worktrees/zz/gitdir is now "), "{said}");
+    assert_eq!((read("zz"), read("out")), before);
+    assert!(std::fs::read_to_string(repo.join(".git/gitdir.disabled")).unwrap().ends_with("/dec/.git\n"));
+}

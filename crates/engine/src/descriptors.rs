@@ -1,0 +1,19 @@
+//! How many descriptors this process may have open, and on their way to other processes.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises this process's soft limit of open descriptors to its hard limit, for programs that do nothing but run sandboxes.
+///
+/// Descriptors that a user's processes have sent and not yet received count together against the soft limit of the one that
+/// sends (`ETOOMANYREFS`, unix(7)): with an ordinary one of 1,024, one sandbox could keep all others of its user from
+/// starting. A sandbox has the limit of its policy. What the system refuses stays as it is.
+pub fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // No more than this is ever needed, and a program that closes all it may have open takes long over millions.
+    const ENOUGH: u64 = 1 << 16;
+    let raised = limit.maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
+    if limit.current.is_some_and(|current| current < raised) {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum });
+        raised.unwrap_or(()); // with the old limit only the number of sandboxes at once is smaller
+    }
+}
