@@ -1,7 +1,7 @@
 //! Publishes checkpoints outside of the trail (a file, a command, syslog), so that a truncated or rewritten chain is
 //! detected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -81,27 +81,34 @@ impl Anchor {
 /// The published line: `cofferdam-audit SEQ HASH TIME TRAIL`. Readers that know no TRAIL parse the rest as before.
 fn line(link: &Link, trail: Option<&str>, time: &str) -> String {
     let trail = trail.map_or(String::new(), |trail| format!(" {trail}"));
-    format!("cofferdam-audit {} {} {time}{trail}", link.seq, hex(&link.hash))
+    format!("{MARK}{} {} {time}{trail}", link.seq, hex(&link.hash))
 }
 
-/// Numbers of records, each with its line in the anchor and its hash.
-type Told = BTreeMap<u64, (usize, Hash)>;
+/// Numbers of records, each with every hash that the lines about it have: one, unless a line was added that is not the
+/// trail's.
+pub(super) type Lines = BTreeMap<u64, BTreeSet<Hash>>;
+
+/// What a published line begins with.
+const MARK: &str = "cofferdam-audit ";
 
 /// The contents of an anchor: numbers and hashes of records, of one trail or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anchored {
     /// Of lines that name no trail: they may be of any.
-    unnamed: Told,
+    unnamed: Lines,
     /// Of those that do.
-    named: BTreeMap<String, Told>,
+    named: BTreeMap<String, Lines>,
     /// The trail that it must be.
     wanted: Option<String>,
 }
 
 impl<const N: usize> From<[(u64, Hash); N]> for Anchored {
     fn from(lines: [(u64, Hash); N]) -> Anchored {
-        let unnamed = lines.into_iter().enumerate().map(|(at, (seq, hash))| (seq, (at, hash))).collect();
-        Anchored { unnamed, ..Anchored::default() }
+        let mut anchored = Anchored::default();
+        for (seq, hash) in lines {
+            anchored.unnamed.entry(seq).or_default().insert(hash);
+        }
+        anchored
     }
 }
 
@@ -131,9 +138,10 @@ impl Anchored {
 
     /// The record with the highest number: that, its hash, and its trail where that is named.
     pub(super) fn last(&self) -> Option<(u64, Hash, Option<String>)> {
-        let named = self.named.iter().flat_map(|(trail, told)| told.iter().map(move |one| (one, Some(trail))));
+        let named = self.named.iter().flat_map(|(trail, lines)| lines.iter().map(move |one| (one, Some(trail))));
         let all = self.unnamed.iter().map(|one| (one, None)).chain(named);
-        all.max_by_key(|((seq, _), _)| **seq).map(|((&seq, &(_, hash)), trail)| (seq, hash, trail.cloned()))
+        let ((&seq, hashes), trail) = all.max_by_key(|((seq, _), _)| **seq)?;
+        Some((seq, *hashes.first()?, trail.cloned()))
     }
 
     /// A trail that this one would have to be, and is not.
@@ -141,15 +149,14 @@ impl Anchored {
         self.wanted.iter().chain(self.named.keys()).map(String::as_str).find(|named| trail != Some(named))
     }
 
-    /// What it says of a trail. Where a record is told twice, the first line counts: who can only add to an anchor
-    /// takes nothing back.
-    pub(super) fn lines_of(&self, trail: Option<&str>) -> BTreeMap<u64, Hash> {
-        let mut first = self.unnamed.clone();
-        for (&seq, &told) in trail.and_then(|trail| self.named.get(trail)).into_iter().flatten() {
-            let known = first.entry(seq).or_insert(told);
-            *known = (*known).min(told);
+    /// What it says of a trail. No line takes the place of another, wherever it stands: a record agrees with the anchor
+    /// if it agrees with all lines about it.
+    pub(super) fn lines_of(&self, trail: Option<&str>) -> Lines {
+        let mut lines = self.unnamed.clone();
+        for (&seq, hashes) in trail.and_then(|trail| self.named.get(trail)).into_iter().flatten() {
+            lines.entry(seq).or_default().extend(hashes);
         }
-        first.into_iter().map(|(seq, (_, hash))| (seq, hash)).collect()
+        lines
     }
 }
 
@@ -159,18 +166,20 @@ impl Anchored {
 /// The file cannot be read.
 pub fn anchored(path: &Path) -> io::Result<Anchored> {
     let mut found = Anchored::new();
-    for (at, line) in BufReader::new(File::open(path)?).split(b'\n').enumerate() {
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        let Some((_, rest)) = line.split_once("cofferdam-audit ") else { continue };
-        let mut words = rest.split_ascii_whitespace();
-        let told = (words.next().and_then(|word| word.parse().ok()), words.next().and_then(unhex));
-        let (Some(seq), Some(hash)) = told else { continue };
-        let of = match words.nth(1) {
-            Some(trail) => found.named.entry(trail.to_owned()).or_default(),
-            None => &mut found.unnamed,
-        };
-        of.entry(seq).or_insert((at, hash));
+        // What was added before it without a line end hides no line.
+        for rest in line.split(MARK).skip(1) {
+            let mut words = rest.split_ascii_whitespace();
+            let record = (words.next().and_then(|word| word.parse().ok()), words.next().and_then(unhex));
+            let (Some(seq), Some(hash)) = record else { continue };
+            let lines = match words.nth(1) {
+                Some(trail) => found.named.entry(trail.to_owned()).or_default(),
+                None => &mut found.unnamed,
+            };
+            lines.entry(seq).or_default().insert(hash);
+        }
     }
     Ok(found)
 }

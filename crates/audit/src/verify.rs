@@ -2,11 +2,10 @@
 //!
 //! Reads only the files: no lock, no state of writers. Streams, so a trail may be larger than memory.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::anchor::Anchored;
+use super::anchor::{Anchored, Lines};
 use super::checkpoint::{self, PublicKey};
 use super::line_reader::{LineReader, Raw};
 use super::open_runs::{OpenRuns, Unended};
@@ -47,7 +46,7 @@ pub enum Wrong {
         /// Its number.
         anchored: u64,
     },
-    /// An anchored record has another hash: the trail was rewritten.
+    /// A line of the anchor has another hash for a record: the trail was rewritten, or the line is not the trail's.
     Rewritten {
         /// Its number.
         anchored: u64,
@@ -99,7 +98,10 @@ impl std::fmt::Display for Wrong {
                 write!(f, "the anchor has record {anchored}, and the trail ends before it: it was cut short")
             }
             Wrong::Rewritten { anchored } => {
-                write!(f, "the anchor has another record {anchored}: the trail was written anew")
+                write!(
+                    f,
+                    "the anchor has another record {anchored}: the trail was written anew, or a line was added to the anchor that is not the trail's"
+                )
             }
             Wrong::Unanchored { anchored } => {
                 write!(
@@ -190,7 +192,7 @@ struct Walk<'a> {
     signer: Option<PublicKey>,
     /// Which trail it is, as far as it says.
     trail: Option<String>,
-    anchors: BTreeMap<u64, Hash>,
+    anchors: Lines,
     end: Option<Link>,
     sum: Verified,
     open: OpenRuns,
@@ -332,8 +334,8 @@ impl Walk<'_> {
             None => {
                 self.sum.first = record.seq;
                 let before = record.seq - 1;
-                if let Some(hash) = self.anchors.get(&before) {
-                    if record.prev != hex(hash) {
+                if let Some(hashes) = self.anchors.get(&before) {
+                    if hashes.iter().any(|hash| record.prev != hex(hash)) {
                         return Err(Wrong::Rewritten { anchored: before });
                     }
                     self.sum.anchored += 1;
@@ -362,8 +364,8 @@ impl Walk<'_> {
                 self.sum.keys.push(key.text());
             }
         }
-        if let Some(hash) = self.anchors.get(&record.seq) {
-            if *hash != link.hash {
+        if let Some(hashes) = self.anchors.get(&record.seq) {
+            if hashes.iter().any(|hash| *hash != link.hash) {
                 return Err(Wrong::Rewritten { anchored: record.seq });
             }
             self.sum.anchored += 1;

@@ -5,7 +5,7 @@ mod decisions;
 
 use std::path::Path;
 
-use cofferdam_egress::event::Reason;
+use cofferdam_egress::event::{Reason, Refusal};
 use cofferdam_egress::host_name::{Host, Name};
 use cofferdam_egress::layout::{MOST_LISTENERS, Socket};
 use cofferdam_egress::rules::{Rules, Target};
@@ -153,14 +153,55 @@ fn only_public_or_named_addresses_are_connected_to() {
         assert_eq!((refusal.reason, refusal.rule.as_deref()), (Reason::Denied, Some(line)), "{address}");
     }
     // The host's own addresses are named by themselves alone, public or not.
-    assert!(rules.upstream_own(443, "203.0.113.7".parse().unwrap()).is_ok());
+    assert!(rules.upstream_own(&a, 443, "203.0.113.7".parse().unwrap()).is_ok());
     for own in ["8.8.8.8", "10.1.2.3", "1.1.1.1"] {
         assert_eq!(
-            rules.upstream_own(443, own.parse().unwrap()).unwrap_err().reason,
+            rules.upstream_own(&a, 443, own.parse().unwrap()).unwrap_err().reason,
             Reason::AddressNotPublic,
             "{own}"
         );
     }
+}
+
+#[test]
+fn an_entry_with_methods_or_paths_opens_its_address_to_no_name() {
+    let name = target("a.example");
+    for (address, range) in
+        [("169.254.169.254", "169.254.169.254"), ("10.1.2.3", "10.1.2.0/24"), ("fd12::1", "[fd12::/16]")]
+    {
+        for (inspects, more) in [
+            (true, r#","methods":["GET"]"#),
+            (true, r#","paths":["/open/*"]"#),
+            (true, r#","methods":["GET"],"paths":["/open/*"]"#),
+            (false, ""),
+            (false, r#","encrypted_hello":true"#),
+        ] {
+            let rules = rules(&format!(r#""allow":["a.example:80",{{"to":"{range}:80"{more}}}]"#));
+            let ip = address.parse().unwrap();
+            let itself = Target::Address(ip);
+            let reason = |found: Result<(), Refusal>| found.map_err(|refusal| refusal.reason);
+            let by_name = if inspects { Err(Reason::AddressNotPublic) } else { Ok(()) };
+            assert_eq!(reason(rules.upstream(&name, 80, ip)), by_name, "{range} {more}");
+            // The address itself is reached under the entry's methods and paths.
+            assert_eq!(reason(rules.upstream(&itself, 80, ip)), Ok(()), "{range} {more}");
+            let grant = rules.connect(&itself, 80).unwrap();
+            assert_eq!(rules.request(&grant, "GET", "/open/a"), Ok(()), "{range} {more}");
+            assert_eq!(rules.request(&grant, "DELETE", "/secret").is_err(), inspects, "{range} {more}");
+        }
+    }
+    // The same for an address of the host's own, and an entry without either beside it lets the name lead there again.
+    let own = "203.0.113.7".parse().unwrap();
+    let inspecting = r#"{"to":"203.0.113.7:80","methods":["GET"]}"#;
+    let only = rules(&format!(r#""allow":["a.example:80",{inspecting}]"#));
+    let refusal = only.upstream_own(&name, 80, own).unwrap_err();
+    assert_eq!(refusal.reason, Reason::AddressNotPublic);
+    assert!(refusal.detail.unwrap().ends_with("it lets no name lead there"));
+    // Where no entry names the address, nothing says that one does.
+    let none = rules(r#""allow":["a.example:80"]"#).upstream_own(&name, 80, own).unwrap_err();
+    assert_eq!(none.detail.unwrap(), "203.0.113.7 is the host's own");
+    assert_eq!(only.upstream_own(&Target::Address(own), 80, own), Ok(()));
+    let both = rules(&format!(r#""allow":["a.example:80",{inspecting},"203.0.113.7:80"]"#));
+    assert_eq!(both.upstream_own(&name, 80, own), Ok(()));
 }
 
 #[test]

@@ -157,21 +157,101 @@ fn a_trail_that_begins_after_the_anchored_records_is_another() {
     assert_eq!(anchored(begins).unwrap().anchored, 1);
 }
 
-#[test]
-fn lines_added_to_an_anchor_neither_revoke_nor_hide() {
+/// What an anchor's file says of a trail.
+fn lines_of(text: impl AsRef<[u8]>, trail: Option<&str>) -> Vec<(u64, Vec<Hash>)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("anchor");
-    let line = |byte: u8| format!("host cofferdam[1]: cofferdam-audit 5 {} t\n", hex(&[byte; 32]));
-    let text = [line(1).as_bytes(), b"\xff\xfe no text\n", line(2).as_bytes()].concat();
     std::fs::write(&path, text).unwrap();
-    let lines = |path: &Path, trail| Vec::from_iter(anchored(path).unwrap().lines_of(trail));
-    assert_eq!(lines(&path, None), [(5, [1; 32])]);
-    // Neither with the name of the trail, nor with that of another.
-    let text = format!("{}{}", line(1), line(2).replace(" t\n", " t trail-a\n"));
-    std::fs::write(&path, &text).unwrap();
-    assert_eq!(lines(&path, Some("trail-a")), [(5, [1; 32])]);
-    std::fs::write(&path, text.lines().rev().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-    assert_eq!((lines(&path, Some("trail-a")), lines(&path, None)), (vec![(5, [2; 32])], vec![(5, [1; 32])]));
+    let lines = anchored(&path).unwrap().lines_of(trail);
+    lines.into_iter().map(|(seq, hashes)| (seq, hashes.into_iter().collect())).collect()
+}
+
+#[test]
+fn no_line_of_an_anchor_takes_the_place_of_another() {
+    let line = |byte: u8| format!("host cofferdam[1]: cofferdam-audit 5 {} t\n", hex(&[byte; 32]));
+    let named = |byte: u8| line(byte).replace(" t\n", " t trail-a\n");
+    let (one, both) = (vec![(5, vec![[1; 32]])], vec![(5, vec![[1; 32], [2; 32]])]);
+    assert_eq!(lines_of(format!("{0}other programs'\n{0}", line(1)), None), one, "the same line again adds nothing");
+    let noise = [line(1).as_bytes(), b"\xff\xfe no text\n", line(2).as_bytes()].concat();
+    assert_eq!(lines_of(noise, None), both);
+    for text in [[line(1), line(2)], [line(2), line(1)]] {
+        assert_eq!(lines_of(text.concat(), None), both);
+    }
+    // Nor with the name of the trail.
+    for text in [[line(1), named(2)], [named(2), line(1)], [named(1), named(2)], [named(2), named(1)]] {
+        assert_eq!(lines_of(text.concat(), Some("trail-a")), both, "{text:?}");
+    }
+    assert_eq!(lines_of([line(1), named(2)].concat(), Some("trail-b")), one);
+}
+
+#[test]
+fn what_has_no_line_end_hides_no_line_of_an_anchor() {
+    let genuine = format!("cofferdam-audit 5 {} t trail-a\n", hex(&[1; 32]));
+    let forged = format!("cofferdam-audit 5 {} t trail-a", hex(&[2; 32]));
+    for before in ["", "x", "cofferdam-audit", "cofferdam-audit ", "cofferdam-audit 7 ", "cofferdam-audit x y z "] {
+        assert_eq!(lines_of(format!("{before}{genuine}"), Some("trail-a")), [(5, vec![[1; 32]])], "{before:?}");
+    }
+    // Half a character of UTF-8.
+    let cut = [b"\xe2\x82".as_slice(), genuine.as_bytes()].concat();
+    assert_eq!(lines_of(cut, Some("trail-a")), [(5, vec![[1; 32]])]);
+    for before in [forged.clone(), format!("{forged} ")] {
+        let found = lines_of(format!("{before}{genuine}"), Some("trail-a"));
+        assert_eq!(found, [(5, vec![[1; 32], [2; 32]])], "{before:?}");
+    }
+}
+
+#[test]
+fn lines_added_to_an_anchor_hide_no_other_history() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let anchor = dir.path().join("anchor");
+    let options =
+        || Options { key: Some(key.clone()), anchor: Some(Anchor::File(anchor.clone())), ..Options::default() };
+    let trail = Trail::open(&dir.path().join("audit"), options()).unwrap();
+    add(&trail, 0);
+    trail.checkpoint().unwrap();
+    // Another history after the same beginning, as one writes it who has no key.
+    let fork = dir.path().join("fork");
+    std::fs::create_dir(&fork).unwrap();
+    std::fs::set_permissions(&fork, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::copy(file(trail.path(), 1), file(&fork, 1)).unwrap();
+    let forged = Trail::open(&fork, Options::default()).unwrap();
+    (0..9).for_each(|n| add(&forged, n + 100));
+    add(&trail, 1);
+    trail.checkpoint().unwrap();
+    let genuine = std::fs::read_to_string(&anchor).unwrap();
+    assert_eq!(genuine.lines().count(), 2);
+    let last = genuine.lines().last().unwrap();
+    let seq: u64 = last.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut hash = None;
+    verify(&fork, None, &Anchored::new(), &mut |r| {
+        hash = r.link().filter(|link| link.seq == seq).map(|link| hex(&link.hash)).or(hash.take());
+    })
+    .unwrap();
+    let added = last.replace(last.split(' ').nth(2).unwrap(), &hash.unwrap());
+    let unnamed = added.rsplit_once(' ').unwrap().0.to_owned();
+    assert!(added != last && unnamed != added);
+    let verified = |path: &Path, text: &str| {
+        std::fs::write(&anchor, text).unwrap();
+        check(path, Some(key.public()), &anchored(&anchor).unwrap())
+    };
+    let rewritten = || Wrong::Rewritten { anchored: seq };
+    // The genuine trail passes with its lines, however often they are there; the other never does.
+    for text in [genuine.clone(), genuine.repeat(2), format!("{last}\n{genuine}"), format!("{genuine}{last}\n")] {
+        assert_eq!(verified(trail.path(), &text).unwrap().anchored, 2, "{text}");
+        assert_eq!(verified(&fork, &text).unwrap_err(), rewritten(), "{text}");
+    }
+    // Added lines raise an alarm for both, wherever they stand.
+    for added in [added, unnamed] {
+        for text in [format!("{added}\n{genuine}"), format!("{genuine}{added}\n")] {
+            assert_eq!(verified(trail.path(), &text).unwrap_err(), rewritten(), "{text}");
+            assert_eq!(verified(&fork, &text).unwrap_err(), rewritten(), "{text}");
+        }
+    }
+    // Without the genuine line the other would pass: that line alone shows it.
+    let first = genuine.lines().next().unwrap();
+    assert!(verified(&fork, &format!("{first}\n")).is_ok());
 }
 
 #[test]

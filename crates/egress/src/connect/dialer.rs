@@ -155,7 +155,7 @@ impl Dialer {
         self.rules.upstream(target, port, address)?;
         match route(address) {
             // The host's own address counts as private even if it is a public one.
-            Route::Own => self.rules.upstream_own(port, address).map(|()| true),
+            Route::Own => self.rules.upstream_own(target, port, address).map(|()| true),
             Route::Out => Ok(true),
             Route::None => Ok(false),
         }

@@ -148,7 +148,8 @@ impl Rules {
     /// Whether the gateway may connect to an address of `to`: a public one, or one that an entry of `network.allow`
     /// names. An entry names a special address only if it is no wider than the range that makes the address special:
     /// `8.0.0.0/5` does not name 10.0.0.1, and only its own address names a metadata service. No entry names an IPv4
-    /// address embedded in IPv6: it has to name the IPv4 address.
+    /// address embedded in IPv6: it has to name the IPv4 address. An entry with methods or paths names an address only
+    /// to a connection made to the address itself: requests to a name are not checked against it.
     ///
     /// # Errors
     /// `Denied`, or `AddressNotPublic` with the kind of address.
@@ -158,8 +159,8 @@ impl Rules {
         }
         self.denied(&Target::Address(address), port)?;
         match range(address) {
-            Some((special, prefix)) if !self.names_address(address, port, prefix) => {
-                Err(Refusal::of(Reason::AddressNotPublic).detail(format!("{address} is {special}")))
+            Some((special, prefix)) if !self.names_address(to, address, port, prefix) => {
+                Err(self.not_public(address, port, prefix, &special.to_string()))
             }
             _ => Ok(()),
         }
@@ -169,14 +170,14 @@ impl Rules {
     ///
     /// # Errors
     /// As [`Rules::upstream`].
-    pub fn upstream_own(&self, port: u16, address: IpAddr) -> Result<(), Refusal> {
+    pub fn upstream_own(&self, to: &Target, port: u16, address: IpAddr) -> Result<(), Refusal> {
         self.denied(&Target::Address(address), port)?;
         let address = canonical(address);
         let prefix = if address.is_ipv4() { 32 } else { 128 };
-        if self.names_address(address, port, prefix) {
+        if self.names_address(to, address, port, prefix) {
             return Ok(());
         }
-        Err(Refusal::of(Reason::AddressNotPublic).detail(format!("{address} is the host's own")))
+        Err(self.not_public(address, port, prefix, "the host's own"))
     }
 
     /// Whether a request may be made on a granted connection: `path` begins with `/` and has no query, or is `*`.
@@ -227,12 +228,23 @@ impl Rules {
         Layout::of(&self.ports(), self.has_api, can_redirect)
     }
 
-    /// Whether an entry of `network.allow` that matches this address and port has a prefix at least that long.
-    fn names_address(&self, address: IpAddr, port: u16, prefix: u8) -> bool {
-        self.allowed.of_address(address).iter().any(|rule| {
-            let entry = &self.allow[*rule].entry;
-            entry.ports.contains(port) && matches!(entry.to, To::Net { prefix: named, .. } if named >= prefix)
+    /// Whether an entry of `network.allow` that matches this address and port has a prefix at least that long, and
+    /// holds for connections to `to`.
+    fn names_address(&self, to: &Target, address: IpAddr, port: u16, prefix: u8) -> bool {
+        self.allowed.of_address(address).iter().map(|rule| &self.allow[*rule]).any(|rule| {
+            rule.entry.ports.contains(port)
+                && matches!(rule.entry.to, To::Net { prefix: named, .. } if named >= prefix)
+                && (matches!(to, Target::Address(_)) || !rule.inspects())
         })
+    }
+
+    /// The refusal of an address. Says so where an entry names it for connections to the address alone.
+    fn not_public(&self, address: IpAddr, port: u16, prefix: u8, what: &str) -> Refusal {
+        let mut detail = format!("{address} is {what}");
+        if self.names_address(&Target::Address(address), address, port, prefix) {
+            detail += ", and the entry that names it has methods or paths: it lets no name lead there";
+        }
+        Refusal::of(Reason::AddressNotPublic).detail(detail)
     }
 
     /// The deny entries that match an address, or an IPv4 address embedded in it.

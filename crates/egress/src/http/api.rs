@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use cofferdam_policy::HttpUrl;
 use cofferdam_policy::webpath::{decoded, overlong};
-use http::header::HeaderValue;
+use http::header::{HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt;
@@ -23,7 +23,7 @@ use crate::http::authority::Authority;
 use crate::http::connection::{HttpConnection, RequestService, serve};
 use crate::http::interface::{Dial, GatewayInterface, Io};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo};
-use crate::http::request_target::{InvalidRequest, request_target};
+use crate::http::request_target::{InvalidRequest, override_header, request_target};
 use crate::http::upstream_client::{BodyError, BoxedBody, UpstreamClient};
 use crate::report::event::{Kind, Via};
 
@@ -78,6 +78,17 @@ impl Api {
         match &self.host {
             Host::Name(name) => Target::Name(name.clone()),
             Host::Address(address) => Target::Address(*address),
+        }
+    }
+
+    /// Refuses a request with a header by which some servers would take another path than the one below the base
+    /// URL's. An API without a path has no other.
+    fn within(&self, headers: &HeaderMap) -> Result<(), InvalidRequest> {
+        match override_header(headers) {
+            Some(name) if !self.prefix.is_empty() => {
+                Err(InvalidRequest(format!("`{name}`, which could lead out of the API's own path")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -147,6 +158,7 @@ impl RequestService for ApiService {
         if let Some(url) = request_target.url.filter(|url| *url != here) {
             return Err(RefusedRequest::mismatch(&url, &here.target, API_PORT));
         }
+        self.api.within(request.headers())?;
         let uri = self.api.below(&request_target.path)?;
         let up = Arc::new(AtomicU64::new(0));
         let request = {
@@ -279,6 +291,17 @@ mod tests {
         {
             assert!(!leaves_prefix(path), "{path}");
         }
+    }
+
+    #[test]
+    fn headers_that_name_another_path_are_refused_below_a_path() {
+        let api = |text: &str| Api::new(&text.parse().unwrap()).unwrap();
+        let headers = |name: &'static str| HeaderMap::from_iter([(name.parse().unwrap(), "/admin".parse().unwrap())]);
+        for name in ["x-original-url", "x-rewrite-url", "x_original_uri", "x-http-method-override"] {
+            assert!(api("http://api.example/v1").within(&headers(name)).is_err(), "{name}");
+            assert!(api("http://api.example/").within(&headers(name)).is_ok(), "{name}");
+        }
+        assert!(api("http://api.example/v1").within(&headers("x-original")).is_ok());
     }
 
     #[test]

@@ -82,10 +82,14 @@ const OVERRIDES: &[&str] = &[
     "x-rewrite-url",
 ];
 
+/// A header by which some servers would replace the method or path of the request line.
+pub(crate) fn override_header(headers: &HeaderMap) -> Option<&HeaderName> {
+    headers.keys().find(|name| OVERRIDES.iter().any(|other| same_alphanumerics(name.as_str(), other)))
+}
+
 /// Refuses a request that has to be inspected and that overrides the inspected method or path by a header.
 pub(crate) fn plain(grant: &Grant, headers: &HeaderMap) -> Result<(), InvalidRequest> {
-    let is_override = |name: &&HeaderName| OVERRIDES.iter().any(|other| same_alphanumerics(name.as_str(), other));
-    match headers.keys().find(is_override) {
+    match override_header(headers) {
         Some(name) if grant.inspected => {
             Err(wrong(format!("`{name}`, which a rule with methods or paths does not have")))
         }

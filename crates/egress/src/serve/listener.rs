@@ -12,7 +12,6 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connect::relay::reset;
-use crate::decide::refusal::{Reason, Refusal};
 use crate::decide::rules::Target;
 use crate::decide::socket_layout::{API_PORT, DNS_PORT, HTTP_PROXY_PORT, INSIDE, SOCKS_PORT};
 use crate::report::event::{Event, Via};
@@ -32,16 +31,25 @@ pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, port: u16, redirect: 
         Err(error) => return sandbox.failed(&format!("the listener of port {port}: {error}")),
     };
     let mut closing = std::pin::pin!(sandbox.closing());
+    let mut is_starved = false;
     loop {
         let accepted = tokio::select! {
             accepted = async { sandbox.accepts.one().await; listener.accept().await } => accepted,
             () = &mut closing => break,
         };
         match accepted {
-            Ok((stream, peer)) => begin(&sandbox, stream, peer, redirect),
+            Ok((stream, peer)) => {
+                is_starved = false;
+                begin(&sandbox, stream, peer, redirect);
+            }
+            // The connection waits in the backlog: it is not refused, and the next attempt is for the same one.
             Err(error) if is_exhausted(&error) => {
-                let refusal = Refusal::because(Reason::TooManyConnections, "this process may open no more descriptors");
-                sandbox.reporter.report(Event::refused(Via::Connect, None, port, refusal, None));
+                if !std::mem::replace(&mut is_starved, true) {
+                    sandbox.failed(&format!(
+                        "connections wait, since none can be accepted at port {port}: {error}; hint: raise the limit \
+                         of descriptors (`ulimit -n`)"
+                    ));
+                }
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
             // Such as a connection that was reset before it was accepted: later ones are not affected.

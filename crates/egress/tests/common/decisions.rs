@@ -187,14 +187,19 @@ fn upstream(network: &Network, compiled: [&Rules; 2], target: &Target, port: u16
         assert_eq!(answers[0], Err(Reason::Denied));
     }
     if answers[0].is_ok() && address::special(given).is_some() {
-        let named = network.allow.iter().any(|rule| rule.entry.matches_address(given, port));
+        let named = network.allow.iter().any(|rule| names(rule, target, port, given));
         assert!(named, "{given} is {:?}, and nothing names it", address::special(given));
     }
     if !denied && matches!(target, Target::Name(_)) && address::special(given).is_none() {
         assert_eq!(answers[0], Ok(()), "{given} is public");
     }
-    let own = compiled[0].upstream_own(port, given);
-    assert!(own.is_err() || network.allow.iter().any(|rule| rule.entry.matches_address(given.to_canonical(), port)));
+    let own = compiled[0].upstream_own(target, port, given);
+    assert!(own.is_err() || network.allow.iter().any(|rule| names(rule, target, port, given.to_canonical())));
+}
+
+/// Whether a rule may name an address for connections to a target.
+fn names(rule: &AllowRule, target: &Target, port: u16, address: IpAddr) -> bool {
+    rule.entry.matches_address(address, port) && (matches!(target, Target::Address(_)) || !rule.inspects())
 }
 
 fn request(network: &Network, compiled: [&Rules; 2], place: (&Target, u16), method: &str, path: &str) {

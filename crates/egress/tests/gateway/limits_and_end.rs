@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_egress::event::{Event, Kind, Reason};
 use cofferdam_policy::Network;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::{SOON, echo, is_reset, network, query, rest, serve, timed, with, world};
 
@@ -156,6 +157,47 @@ fn one_sandbox_cannot_use_up_all_descriptors() {
     assert_eq!(reason, Reason::TooManyConnections);
     assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("ulimit -n")), "{event:?}");
     assert!(talks(other.connect_name("good.example", port)).is_some());
+}
+
+/// In a process of its own: the limit of descriptors is the whole process's.
+#[test]
+fn connections_wait_while_the_process_has_no_descriptors() {
+    const NAME: &str = "limits_and_end::connections_wait_while_the_process_has_no_descriptors";
+    const CHILD: &str = "COFFERDAM_TEST_NO_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let done = child.args([NAME, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"), "{done:?}");
+        return;
+    }
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let mut inside = world.inside(&limited(|_| {}));
+    let talk = |stream: &mut TcpStream| {
+        stream.write_all(&[1]).and_then(|()| stream.read_exact(&mut [0u8; 1])).expect("an echo");
+    };
+    let mut before = inside.connect_name("good.example", port);
+    talk(&mut before);
+    let address = inside.resolve("good.example").expect("an address");
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).unwrap();
+    let mut fill: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    drop(fill.pop().expect("a descriptor")); // for the program's side
+    let mut waiting = inside.connect((address, port));
+    let event = inside.event(Kind::Failed);
+    assert_eq!((event.reason, event.count), (Some(Reason::Gateway), 1), "{event:?}");
+    assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("ulimit -n")), "{event:?}");
+    // Many attempts to accept it later there is nothing else to report, not even as a repeat.
+    std::thread::sleep(Duration::from_millis(1500));
+    let unserved = |events: &[Event]| -> Vec<u64> {
+        events.iter().filter(|e| matches!(e.kind, Kind::Failed | Kind::Refused)).map(|e| e.count).collect()
+    };
+    assert_eq!(unserved(&inside.events()), [1], "{:?}", inside.events());
+    drop(fill);
+    talk(&mut waiting);
+    let traffic = inside.end();
+    assert_eq!((traffic.refused, unserved(&inside.events())), (0, vec![1]), "{:?}", inside.events());
 }
 
 #[test]

@@ -85,6 +85,21 @@ async fn nothing_else_can_be_reached() {
 }
 
 #[tokio::test]
+async fn override_headers_are_refused_where_the_url_has_a_path() {
+    for header in ["X-Original-URL: /admin", "X_Rewrite_URL: /admin", "X-HTTP-Method-Override: DELETE"] {
+        for (base, refused) in [(BASE, true), ("http://127.0.0.1:8000", false)] {
+            let gateway = Arc::new(Fake::new(echo));
+            let text = format!("GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n{header}\r\n\r\n");
+            let answer = talk(connect(&gateway, base), text.as_bytes()).await;
+            let status = if refused { "HTTP/1.1 400 " } else { "HTTP/1.1 200 " };
+            assert!(answer.starts_with(status), "{base} {header}: {answer}");
+            assert_eq!(gateway.received().is_empty(), refused, "{base} {header}");
+            assert_eq!(gateway.reasons(), vec![Reason::BadRequest; usize::from(refused)], "{base} {header}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_redirect_is_the_clients_to_follow() {
     async fn redirecting(mut stream: DuplexStream, noted: Noted) {
         let mut space = [0; 4096];
