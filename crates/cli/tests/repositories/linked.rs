@@ -8,7 +8,7 @@ const VICTIM: &str = "git init -q -b main repo && cd repo && echo a >a && git ad
                       git worktree add -q zz && git worktree add -q ../out";
 
 /// Another repository in the place of the one that the work tree `zz` is of.
-const REPLACE: &str = "git config --global --add safe.directory '*'; git init -q e; cd e; git commit -q --allow-empty -m x; \
+const REPLACE: &str = "chmod 755 zz; git config --global --add safe.directory '*'; git init -q e; cd e; git commit -q --allow-empty -m x; \
                        git config core.fsmonitor 'PAYLOAD'; cd ..; rm -f zz/.git; echo \"gitdir: $PWD/e/.git\" >zz/.git";
 
 /// Directories as that of a linked work tree, each with a file `.git` that leads back.
@@ -53,6 +53,11 @@ fn file_git_of_a_linked_work_tree_cannot_be_replaced_in_two_runs() {
         (
             "another file that leads back",
             "mkdir dec; echo \"gitdir: $PWD/.git/worktrees/zz\" >dec/.git; echo \"$PWD/dec/.git\" >.git/worktrees/zz/gitdir",
+        ),
+        (
+            "the same, and a work tree that cannot be entered",
+            "mkdir dec; echo \"gitdir: $PWD/.git/worktrees/zz\" >dec/.git; \
+             echo \"$PWD/dec/.git\" >.git/worktrees/zz/gitdir; chmod 000 zz",
         ),
         ("a file that is not there", "echo \"$PWD/none/.git\" >.git/worktrees/zz/gitdir"),
         ("a path that nothing is at", "echo /nowhere/at/all/.git >.git/worktrees/zz/gitdir"),

@@ -10,6 +10,7 @@ use cofferdam_policy::paths::{fault, is_within, lexical};
 
 use crate::plan::mount_table::join;
 use crate::plan::tree::Tree;
+use crate::repository::protected_names::MOST_WORKTREES;
 use crate::repository::vcs_config;
 
 /// Most bytes of a configuration.
@@ -22,9 +23,9 @@ const MOST_NAMES: usize = 64;
 /// What a configuration names, given its text, its place, the work tree and the home.
 type Obeyed = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
 
-/// What lies in this volume of what git's configurations name. `git` are the repository's directories, where they are known.
-pub fn named_by_git(source: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
-    let top = top(source, ".git", tree);
+/// What lies in this volume of what git's configurations name for a work tree. `git` are the repository's directories, where
+/// they are known.
+pub fn named_by_git(source: &str, top: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
     let own = [join(top, ".git")].into_iter().chain(git.iter().cloned());
     let mut files: Vec<String> =
         own.flat_map(|directory| [join(&directory, "config"), join(&directory, "config.worktree")]).collect();
@@ -51,13 +52,36 @@ fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
     below.collect()
 }
 
+/// The same for the work trees that are linked to these repositories, wherever they lie: git runs hooks in the one that it is
+/// used in, and each may have a configuration of its own.
+pub fn named_for_work_trees(source: &str, tree: &dyn Tree, repositories: &[String]) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for common in repositories {
+        let all = join(common, "worktrees");
+        for name in tree.names(&all).into_iter().take(MOST_WORKTREES) {
+            let own = join(&all, &name);
+            let Some(says) = tree.read(&join(&own, "gitdir"), 8192).and_then(|text| String::from_utf8(text).ok())
+            else {
+                continue;
+            };
+            let file = lexical(&Path::new(&own).join(says.trim_end()));
+            let Some(work_tree) = file.parent().and_then(Path::to_str) else { continue };
+            found.extend(named_by_git(source, work_tree, tree, &[own, common.clone()]));
+        }
+    }
+    found.into_iter().collect()
+}
+
 /// The same of Mercurial's.
-pub fn named_by_mercurial(source: &str, tree: &dyn Tree) -> Vec<String> {
-    let top = top(source, ".hg", tree);
+pub fn named_by_mercurial(source: &str, top: &str, tree: &dyn Tree) -> Vec<String> {
     let mut files: Vec<String> = [".hg/hgrc", ".hg/hgrc-not-shared"].map(|name| join(top, name)).into();
     files.extend(tree.home().iter().flat_map(|home| [".hgrc", ".config/hg/hgrc"].map(|name| join(home, name))));
     files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "hg/hgrc")));
-    files.extend(tree.variable("HGRCPATH").iter().flat_map(|list| list.split(':').map(str::to_owned)));
+    for path in tree.variable("HGRCPATH").iter().flat_map(|list| list.split(':')) {
+        // Of a directory, the files in it count.
+        let names = tree.names(path).into_iter().filter(|name| name.ends_with(".rc"));
+        files.extend(names.map(|name| join(path, &name)).chain([path.to_owned()]));
+    }
     files.push("/etc/mercurial/hgrc".into());
     named(source, top, tree, files, vcs_config::obeyed_by_mercurial)
 }
@@ -96,6 +120,11 @@ fn named(source: &str, top: &str, tree: &dyn Tree, mut files: Vec<String>, obeye
 /// and the one that several share. None where `.git` is a directory.
 pub fn led_to(source: &str, tree: &dyn Tree) -> Vec<String> {
     let top = top(source, ".git", tree);
+    led_to_from(top, tree)
+}
+
+/// The same for a work tree.
+pub fn led_to_from(top: &str, tree: &dyn Tree) -> Vec<String> {
     let says = |file: &str, prefix: &str| {
         let text = String::from_utf8(tree.read(file, 8192)?).ok()?;
         let path = text.strip_prefix(prefix)?.trim();
@@ -123,7 +152,11 @@ mod tests {
         }
 
         fn variable(&self, name: &str) -> Option<String> {
-            (name == "XDG_CONFIG_HOME").then(|| "/x".into())
+            match name {
+                "XDG_CONFIG_HOME" => Some("/x".into()),
+                "HGRCPATH" => Some("/x/rc".into()),
+                _ => None,
+            }
         }
 
         fn names(&self, directory: &str) -> Vec<String> {
@@ -174,6 +207,54 @@ mod tests {
         for name in ["deep", "moved", ".inc", "of-worktree", "of-include", "ext.py"] {
             assert!(has(&files, "/h/r", name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_configurations_of_submodules_and_subrepositories_name_is_protected() {
+        let files = Files(&[
+            ("/r/.hgsub", "sub = ../s\ngit = [git]../g\n[subpaths]\nno = no\n"),
+            ("/r/.hg/hgrc", ""),
+            ("/r/sub/.hg/hgrc", "%include ../tools/inc.rc\n[extensions]\nx = tools/ext.py\n"),
+            ("/r/no/.hg/hgrc", "%include ../tools/inc.rc\n"),
+            ("/r/git/.git/config", "[core]\nhooksPath = tools/hooks\n"),
+        ]);
+        for name in ["sub/tools/inc.rc", "sub/tools/ext.py", "git/tools/hooks"] {
+            assert!(has(&files, "/r", name), "{name}");
+            assert!(has(&files, "/r/sub", name.strip_prefix("sub/").unwrap_or(".git/config")), "{name}");
+        }
+        for name in ["no/tools/inc.rc", "tools/inc.rc", "tools/hooks"] {
+            assert!(!has(&files, "/r", name), "{name}");
+        }
+    }
+
+    #[test]
+    fn linked_work_trees_have_what_is_named_in_them_protected() {
+        let files = Files(&[
+            ("/h/.gitconfig", "[core]\nhooksPath = .husky-of-mine\n"),
+            ("/r/.git/HEAD", ""),
+            ("/r/.git/config", "[core]\nhooksPath = tools/hooks\n"),
+            ("/r/.git/worktrees/z/gitdir", "/r/zz/.git\n"),
+            ("/r/.git/worktrees/z/commondir", "../..\n"),
+            ("/r/.git/worktrees/z/config.worktree", "[include]\npath = /r/zz/cfg/inc\n"),
+            ("/r/.git/worktrees/out/gitdir", "/out/.git\n"),
+            ("/r/.git/worktrees/out/config.worktree", "[include]\npath = ../../../of-out\n"),
+            ("/r/zz/.git", "gitdir: /r/.git/worktrees/z\n"),
+        ]);
+        for name in ["tools/hooks", "zz/tools/hooks", "zz/cfg/inc", "zz/.husky-of-mine", "of-out"] {
+            assert!(has(&files, "/r", name), "{name}");
+        }
+        assert!(has(&files, "/r/zz", "tools/hooks") && has(&files, "/r/zz", "cfg/inc"));
+        assert!(!has(&files, "/r", "cfg/inc") && !has(&files, "/r", "zz/tools"));
+    }
+
+    #[test]
+    fn files_of_a_directory_that_mercurial_is_told_of_are_read() {
+        let files = Files(&[
+            ("/x/rc/a.rc", "[extensions]\ne = ext.py\n"),
+            ("/x/rc/a.txt", "[extensions]\ne = no.py\n"),
+            ("/h/r/.hg/store/x", ""),
+        ]);
+        assert!(has(&files, "/h/r", "ext.py") && !has(&files, "/h/r", "no.py"));
     }
 
     #[test]

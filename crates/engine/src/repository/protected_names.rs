@@ -16,8 +16,9 @@ use crate::plan::mount_table::join;
 use crate::plan::tree::{Disk, Tree};
 use crate::repository::{configurations, git_index};
 
-/// Above this many linked work trees the directory of all of them is protected instead.
-const MOST_WORKTREES: usize = 64;
+/// Linked work trees of one repository that are looked at. Where there are more, the directory of all of them is protected as
+/// well, and a run that made them fails.
+pub const MOST_WORKTREES: usize = 1024;
 /// Submodules whose repositories are protected, at most.
 const MOST_SUBMODULES: usize = 64;
 
@@ -85,6 +86,15 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
         for (path, kind) in subrepositories(top, "", tree, 0) {
             // The volume may be a directory of the work tree.
             let whole = join(top, &path);
+            match kind {
+                Subrepository::Mercurial if list.contains(&".hg/hgrc") => {
+                    names.extend(configurations::named_by_mercurial(source, &whole, tree));
+                }
+                Subrepository::Git if list.contains(&".git/config") => {
+                    names.extend(named_in_submodule(source, &whole, tree))
+                }
+                _ => {}
+            }
             let Some(path) = whole.strip_prefix(source).and_then(|rest| rest.strip_prefix('/')) else { continue };
             let obeyed = |entry: &&&str| match kind {
                 Subrepository::Mercurial => mercurial.contains(entry),
@@ -97,10 +107,15 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
     }
     let led_to = configurations::led_to(source, tree);
     if list.contains(&".git/config") {
-        names.extend(configurations::named_by_git(source, tree, &led_to));
+        let top = configurations::top(source, ".git", tree);
+        names.extend(configurations::named_by_git(source, top, tree, &led_to));
+        let own = if is_git_directory(source, tree) { source.to_owned() } else { join(top, ".git") };
+        let repositories: Vec<String> = led_to.iter().cloned().chain([own]).collect();
+        names.extend(configurations::named_for_work_trees(source, tree, &repositories));
     }
     if list.contains(&".hg/hgrc") {
-        names.extend(configurations::named_by_mercurial(source, tree));
+        let top = configurations::top(source, ".hg", tree);
+        names.extend(configurations::named_by_mercurial(source, top, tree));
     }
     let git: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".git/")).collect();
     if git.is_empty() {
@@ -123,8 +138,17 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
     }
     for module in git_index::submodules(source, tree).unwrap_or_default().into_iter().take(MOST_SUBMODULES) {
         names.extend(git.iter().map(|name| format!("{module}/.git/{name}")));
+        if list.contains(&".git/config") {
+            names.extend(named_in_submodule(source, &join(source, &module), tree));
+        }
     }
     names
+}
+
+/// What the configuration of a submodule, or a subrepository of git's, names in this volume.
+fn named_in_submodule(source: &str, module: &str, tree: &dyn Tree) -> Vec<String> {
+    let led_to = configurations::led_to_from(module, tree);
+    configurations::named_by_git(source, module, tree, &led_to)
 }
 
 /// What keeps a subrepository of Mercurial.
@@ -193,9 +217,8 @@ fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
 fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
     let all = format!("{git}worktrees");
     let names = tree.names(&join(source, &all));
-    if names.len() > MOST_WORKTREES {
-        return vec![all];
-    }
+    let too_many = (names.len() > MOST_WORKTREES).then(|| all.clone());
+    let names: Vec<String> = names.into_iter().take(MOST_WORKTREES).collect();
     let files = |name: &String| ["commondir", "config.worktree"].map(|file| format!("{all}/{name}/{file}"));
     let mut found: Vec<String> = names.iter().flat_map(files).collect();
     // The file that says where the repository of a work tree in this volume is.
@@ -206,6 +229,7 @@ fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
         let below = file.strip_prefix(source).ok()?.to_str()?;
         (file.ends_with(".git") && below != ".git").then(|| below.to_owned())
     }));
+    found.extend(too_many);
     found
 }
 
@@ -261,5 +285,45 @@ pub mod tests {
         std::fs::create_dir(&other).unwrap();
         let names = protected(PROTECTED_DEFAULT, other.to_str().unwrap(), &Disk);
         assert!(names.contains("HEAD") && !names.contains("hooks") && !names.contains("config"));
+    }
+
+    #[test]
+    fn submodules_have_what_their_configuration_names_protected() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().canonicalize().unwrap();
+        if !git(&top, &["init", "-q", "."]) {
+            return;
+        }
+        for (name, hooks) in [("sub", "tools/hooks"), ("other", "h")] {
+            let module = top.join(name);
+            std::fs::create_dir(&module).unwrap();
+            git(&module, &["init", "-q", "."]);
+            git(&module, &["commit", "-q", "--allow-empty", "-m", "x"]);
+            git(&module, &["config", "core.hooksPath", hooks]);
+        }
+        git(&top, &["add", "sub"]);
+        let names = protected(PROTECTED_DEFAULT, top.to_str().unwrap(), &Disk);
+        assert!(names.contains("sub/tools/hooks") && names.contains("sub/.git/config"));
+        assert!(!names.contains("tools/hooks") && !names.contains("other/h") && !names.contains("other/.git/config"));
+    }
+
+    #[test]
+    fn work_trees_are_protected_however_many_there_are() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().canonicalize().unwrap();
+        let add = |n: usize| {
+            let own = top.join(format!(".git/worktrees/{n}"));
+            std::fs::create_dir_all(&own).unwrap();
+            std::fs::write(own.join("gitdir"), format!("{}/w{n}/.git\n", top.display())).unwrap();
+        };
+        let names = || protected(PROTECTED_DEFAULT, top.to_str().unwrap(), &Disk);
+        (0..100).for_each(add);
+        let some = names();
+        assert!((0..100).all(|n| some.contains(&format!("w{n}/.git"))) && !some.contains(".git/worktrees"));
+        assert!(!some.contains("w0/a") && !some.contains(".git/worktrees/0/gitdir"));
+        (100..=MOST_WORKTREES).for_each(add);
+        let many = names();
+        assert!(many.contains(".git/worktrees"));
+        assert_eq!(many.iter().filter(|name| name.ends_with("/.git")).count(), MOST_WORKTREES);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut section = String::new();
     let mut found = Vec::new();
-    for line in text.lines() {
+    for line in whole_lines(text) {
         let mut line = line.trim();
         if let Some((header, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
             section = header.split(['"', ' ', '\t']).next().unwrap_or_default().to_ascii_lowercase();
@@ -24,6 +24,10 @@ pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) 
             _ => None,
         };
         let value = text_of(value);
+        // Where git itself is installed, which is not known here.
+        if value.starts_with("%(prefix)/") {
+            continue;
+        }
         let path = match value.strip_prefix("~/") {
             Some(rest) => home.map(|home| home.join(rest)),
             None => base.map(|base| base.join(&value)),
@@ -56,13 +60,49 @@ pub fn obeyed_by_mercurial(text: &str, file: &Path, tree: &Path, home: Option<&P
         } else {
             continue;
         };
-        let path = match value.strip_prefix("~/") {
-            Some(rest) => home.map(|home| home.join(rest)),
+        let path = match ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| value.strip_prefix(start)) {
+            Some(rest) => home.map(|home| home.join(rest.trim_start_matches('/'))),
             None => base.map(|base| base.join(value)),
         };
         found.extend(path.filter(|_| !value.is_empty()).map(|path| lexical(&path)));
     }
     found
+}
+
+/// The lines of a configuration of git's; one that goes on behind a backslash at its end is whole.
+fn whole_lines(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        match all.last_mut().filter(|_| goes_on) {
+            Some(last) => last.push_str(line),
+            None => all.push(line.to_owned()),
+        }
+        let Some(last) = all.last_mut() else { continue };
+        goes_on = ends_in_backslash(last);
+        if goes_on {
+            last.pop();
+        }
+    }
+    all
+}
+
+/// Whether a line ends in a backslash that is not in a comment, nor behind another one.
+fn ends_in_backslash(line: &str) -> bool {
+    let (mut quoted, mut escapes) = (false, false);
+    for c in line.chars() {
+        escapes = match c {
+            _ if escapes => false,
+            '\\' => true,
+            '#' | ';' if !quoted => return false,
+            '"' => {
+                quoted = !quoted;
+                false
+            }
+            _ => false,
+        };
+    }
+    escapes
 }
 
 /// A value without quotes, escapes and a comment behind it.
@@ -93,6 +133,24 @@ mod tests {
         assert_eq!(found, ["/w/tools/hooks", "/w/.gitconfig", "/h/a b", "/w/\"q", "/abs/h"]);
         assert!(obeyed_by_git("[core]\nhooksPath\nhooksPath=\n", Path::new("/c"), Path::new("/w"), None).is_empty());
     }
+
+    #[test]
+    fn a_line_that_goes_on_is_read_whole_and_a_comment_does_not_go_on() {
+        let text = "[include]\n path = a\\\nb # c \\\n[include]\r\n path = \"d\\\r\n e\"\n; \\\n path = f\\\\\n path = g\n\
+                    path = %(prefix)/x\npath = %(prefix)x\n";
+        let found = obeyed_by_git(text, Path::new("/w/c"), Path::new("/w"), None);
+        let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["/w/ab", "/w/d e", "/w/f\\", "/w/g", "/w/%(prefix)x"]);
+    }
+
+    #[test]
+    fn the_home_in_a_path_of_mercurials_is_the_callers() {
+        let text = "%include $HOME/a.rc\n[extensions]\nx = ${HOME}/x.py\ny = $HOMES/y.py\n";
+        let found = obeyed_by_mercurial(text, Path::new("/w/.hg/hgrc"), Path::new("/w"), Some(Path::new("/h")));
+        let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["/h/a.rc", "/h/x.py", "/w/$HOMES/y.py"]);
+    }
+
     #[test]
     fn what_mercurial_loads_is_found() {
         let text = "%include ../team.rc\n[extensions]\nmq =\nours = tools/ext.py\nold = !tools/old.py\nhome = ~/e.py\n\

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -17,8 +17,9 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat2, readlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::lists;
 use super::obeyed::{absent, beneath, hash, read};
+use super::work_trees::WorkTrees;
+use super::{MOST_WORKTREES, lists, work_trees};
 
 /// Directories in which tools of version control keep what they know.
 const NAMES: [&str; 5] = [".git", ".hg", ".jj", ".bzr", ".sl"];
@@ -52,6 +53,9 @@ const NEVER_RESTORED: [&str; 6] = ["hgrc", "hgrc-not-shared", "requires", "share
 pub(super) struct Followed {
     /// The hash of what each says, by its path below the directory.
     pub(super) links: BTreeMap<PathBuf, String>,
+    /// What each linked work tree's `gitdir` says.
+    #[serde(default)]
+    pub(super) work_trees: WorkTrees,
     /// A place that could not be looked at, and why.
     pub(super) unseen: Option<(PathBuf, String)>,
 }
@@ -100,7 +104,7 @@ pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Followed {
 pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize) -> Followed {
     let is_git = rustix::fs::statat(directory, "HEAD", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let (found, named, next) = (Followed::default(), Vec::new(), VecDeque::new());
-    let mut walk = Walk { top: directory, found, named, next, left: most, restore, is_git };
+    let mut walk = Walk { top: directory, found, named, next, left: most, worktrees: 0, restore, is_git };
     // What is near the top first, wherever a program has put more names than are looked at.
     walk.next.push_back(PathBuf::new());
     while let Some(at) = walk.next.pop_front() {
@@ -116,34 +120,24 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
         let beside =
             |id: &str| read(directory, &name.with_file_name(format!("dirstate.{id}")), MOST_LIST).ok().flatten();
         let print = judged(directory, &name, |bytes: &[u8]| match name.file_name().map(OsStr::as_bytes) {
-            Some(b"gitdir") => is_its_work_tree(directory, &name, bytes),
+            Some(b"gitdir") => work_trees::is_harmless(directory, &name, bytes),
             Some(b"MERGE_RR") => lists::merge_rr(bytes),
             Some(b"dirstate") => lists::dirstate(bytes, beside),
             Some(b"state") => lists::merge_state(bytes),
             Some(b"state2") => lists::merge_state2(bytes),
             _ => lists::reference(bytes),
         });
+        if name.file_name().is_some_and(|last| last == "gitdir")
+            && let Some(says) = work_trees::known(directory, &name)
+        {
+            walk.found.work_trees.insert(name.clone(), says);
+        }
         walk.found.links.extend(print.map(|print| (name, print)));
     }
-    walk.found
-}
-
-/// Whether the `gitdir` of a linked work tree names a file `.git` that leads back, or one in the work tree around, or one where
-/// nothing is: `git worktree repair` makes that file anew wherever it is.
-fn is_its_work_tree(git: BorrowedFd<'_>, name: &Path, says: &[u8]) -> bool {
-    let Some(directory) = std::fs::read_link(Path::new("/proc/self/fd").join(git.as_raw_fd().to_string())).ok() else {
-        return false;
-    };
-    let Some(own) = directory.join(name).parent().map(Path::to_owned) else { return false };
-    let file = own.join(OsStr::from_bytes(says.trim_ascii()));
-    let Some(work_tree) = file.parent() else { return false };
-    let Ok(work_tree) = std::fs::canonicalize(work_tree) else { return true };
-    let around = directory.parent().is_some_and(|around| around != Path::new("/") && work_tree.starts_with(around));
-    around || {
-        let text = read(CWD, &file, 8192).ok().flatten().unwrap_or_default();
-        let back = text.strip_prefix(b"gitdir:").map(|back| work_tree.join(OsStr::from_bytes(back.trim_ascii())));
-        back.is_some_and(|back| std::fs::canonicalize(back).is_ok_and(|back| back == own))
+    if walk.worktrees > MOST_WORKTREES {
+        walk.unseen(Path::new("worktrees"), "there are too many linked work trees");
     }
+    walk.found
 }
 
 /// The hash of a file that is not as it has to be. One that cannot be read, or is too long to be, is none that is.
@@ -163,6 +157,8 @@ struct Walk<'a> {
     /// Directories that are still to be listed.
     next: VecDeque<PathBuf>,
     left: usize,
+    /// Names in `worktrees`.
+    worktrees: usize,
     restore: bool,
     is_git: bool,
 }
@@ -195,6 +191,7 @@ impl Walk<'_> {
             }
             let Some(left) = self.left.checked_sub(1) else { return self.unseen(at, "there are too many files") };
             self.left = left;
+            self.worktrees += usize::from(self.is_git && at == Path::new("worktrees"));
             self.one(opened.as_fd(), OsStr::from_bytes(entry.file_name().to_bytes()), entry.file_type(), at);
         }
     }
@@ -336,6 +333,18 @@ mod tests {
         let links: Vec<_> = some.links.keys().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(links, ["COMMIT_EDITMSG"]);
         assert_eq!(some.unseen.unwrap().0, Path::new("a"));
+    }
+
+    #[test]
+    fn more_linked_work_trees_than_are_looked_at_are_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::write(root.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let look = || look(open(&root).unwrap().as_fd(), false).unseen.map(|(at, _)| at);
+        (0..MOST_WORKTREES).for_each(|n| std::fs::create_dir_all(root.join(format!("worktrees/{n}"))).unwrap());
+        assert_eq!(look(), None);
+        std::fs::create_dir(root.join("worktrees/more")).unwrap();
+        assert_eq!(look(), Some("worktrees".into()));
     }
 
     #[test]

@@ -25,22 +25,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
+use crate::repository::protected_names::MOST_WORKTREES;
 
 mod followed;
 mod lists;
 mod obeyed;
 mod pending;
+mod work_trees;
 
 use followed::Followed;
 use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
 pub use pending::{Watch, watches};
+use work_trees::Restored;
 
 /// Repositories that are looked at below one work tree, at most. Where there are more, its index counts as not understood.
 const MOST: usize = 10_000;
 /// How deep repositories are looked for in repositories.
 const DEPTH: usize = 16;
-/// Linked work trees that are looked at, of one repository.
-const MOST_WORKTREES: usize = 64;
 /// What a name gets that git is not to find.
 const SUFFIX: &str = ".disabled";
 /// The same for a reference and its log: git passes over such a file, and no reference has such a name. With another suffix it
@@ -80,6 +81,8 @@ pub struct Mended {
     pub failed: Vec<(PathBuf, String)>,
     /// The same of what a tool would follow out of its directory.
     pub unlinked: Vec<(PathBuf, PathBuf)>,
+    /// Whether a `gitdir` says again what it said.
+    pub restored: bool,
     /// What could not be renamed of that, or not be looked at, and why.
     pub followed: Vec<(PathBuf, String)>,
     /// What could not be looked at before the run either, and why.
@@ -127,6 +130,8 @@ impl Before {
         for (directory, known) in &mut self.followed {
             for theirs in others.iter().filter_map(|other| other.followed.get(directory)) {
                 known.links.retain(|at, print| theirs.links.get(at) == Some(print));
+                // Whatever that run's program has it say now.
+                known.work_trees.extend(theirs.work_trees.clone());
             }
         }
         for (top, seen) in &mut self.tops {
@@ -322,6 +327,7 @@ impl Mended {
         self.renamed.extend(other.renamed);
         self.failed.extend(other.failed);
         self.unlinked.extend(other.unlinked);
+        self.restored |= other.restored;
         self.followed.extend(other.followed);
         self.unseen.extend(other.unseen);
     }
@@ -367,6 +373,17 @@ impl Mended {
             match renamed {
                 Ok(now) if out => self.unlinked.push((object, directory.join(now))),
                 Ok(now) => self.unlinked.push((object.clone(), object.with_file_name(now))),
+                Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
+            }
+        }
+        for (at, said) in &known.work_trees {
+            let object = directory.join(at);
+            match work_trees::restore(opened.as_fd(), at, said) {
+                Ok(Restored::AsBefore) => {}
+                Ok(Restored::From(disabled)) => {
+                    self.restored = true;
+                    self.unlinked.extend(disabled.map(|now| (object, directory.join(now))));
+                }
                 Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
             }
         }

@@ -66,9 +66,9 @@ impl Watch {
         Watch { before, earlier, record, faults }
     }
 
-    /// Whether something in the volumes has another name now, which an interrupted run had left.
+    /// Whether something in the volumes has another name or says something else now, which an interrupted run had left.
     pub fn renamed(&self) -> bool {
-        !(self.earlier.renamed.is_empty() && self.earlier.unlinked.is_empty())
+        self.earlier.restored || !(self.earlier.renamed.is_empty() && self.earlier.unlinked.is_empty())
     }
 
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
