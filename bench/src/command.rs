@@ -1,4 +1,4 @@
-//! `bench-command`: spawning a subprocess with and without walls, measured from within. `cargo xtask bench` drives it.
+//! `bench-command`: spawning a subprocess with and without confinement, measured from within. `cargo xtask bench` drives it.
 //!
 //! ```text
 //! bench-command plain|sandboxed|behind DIRECTORY MIB PROGRAM ARGS…     a count per line in; its nanoseconds per call out

@@ -1,7 +1,7 @@
 //! `cargo xtask generate`: man pages, completions and docs/cli.md out of the command line itself; the policy's schema and its
 //! page.
 //!
-//! One table of options in crates/cli feeds the parser and all of these; nobody edits them by hand, and a test holds
+//! One table of options in crates/cli feeds the parser and all of these; none is edited by hand, and a test holds
 //! them to it. Writes below docs/ and completions/ only.
 
 use std::collections::{BTreeMap, BTreeSet};

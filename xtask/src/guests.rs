@@ -34,7 +34,7 @@ pub fn run(arguments: &[String]) -> Result {
     match alone {
         "guard" => boot("the guard", &guard(&workspace, &kernel, &built)?),
         "command" => boot("the command under version 2", &command(&workspace, &kernel, &built)?),
-        _ => boot("a command's walls", &walls(&workspace, &kernel, &built)?),
+        _ => boot("a command's walls", &restrictions(&workspace, &kernel, &built)?),
     }
 }
 
@@ -57,7 +57,7 @@ pub fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
     let guests: [(&str, Result<GuestSpec>); 5] = [
         ("the command under version 2", command(workspace, &kernel, &built)),
         ("cgroups of version 2", places(workspace, &kernel, check)),
-        ("a command on a kernel whose Landlock is old", walls(workspace, &kernel, &built)),
+        ("a command on a kernel whose Landlock is old", restrictions(workspace, &kernel, &built)),
         ("the guard", guard(workspace, &kernel, &built)),
         // A host of systemd's, where an unprivileged user gets a delegated scope.
         ("systemd's scopes", guest::systemd::scopes(&kernel.image, &workspace.root, check)),
@@ -122,7 +122,7 @@ fn command(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, Path
 }
 
 /// The guest in which crates/command is tested: Landlock of version 2, and no notification but the first kind.
-fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
+fn restrictions(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
     let mut spec = GuestSpec::new(&kernel.image, &["sh", "/walls.sh"])
         .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
         .program(Path::new("/bin/true"), "/bin/true")?

@@ -35,6 +35,51 @@ const WORDS: &[(&str, &str)] = &[
     ("words", "init_error"),
 ];
 
+/// Words that no declared name and no `//!` line may have, each with the field's term.
+const HOME_MADE: &[(&str, &str)] = &[
+    ("ahead", "prewarmed"),
+    ("crowd", "whiteouts"),
+    ("crowds", "whiteouts"),
+    ("door", "rendezvous"),
+    ("doors", "rendezvous"),
+    ("dress", "apply"),
+    ("dressed", "apply"),
+    ("keeper", "notification supervisor"),
+    ("keepers", "notification supervisor"),
+    ("letter", "control message"),
+    ("letters", "control message"),
+    ("maker", "container runtime"),
+    ("makers", "container runtime"),
+    ("nobody", "no process, no user, or the passive"),
+    ("recipe", "init plan"),
+    ("recipes", "init plan"),
+    ("shape", "spec"),
+    ("shapes", "spec"),
+    ("somebody", "external"),
+    ("tell", "report"),
+    ("telling", "report"),
+    ("tells", "report"),
+    ("told", "reported"),
+    ("wall", "sandbox layer or restriction"),
+    ("walled", "confined"),
+    ("walls", "sandbox layer or restriction"),
+    ("whoever", "the caller, or the one that"),
+];
+
+/// Where such a word stands all the same: the beginning of a path, the name or a part of the `//!` line, and why.
+const HOME_MADE_ALLOWED: &[(&str, &str, &str)] = &[
+    ("", "NOBODY", "the user nobody of Unix, by its id"),
+    ("", "wall_limit", "the limit of wall time"),
+    ("", "wall_time", "time by the clock on the wall, as in time(1)"),
+    ("", "wall limit", "the limit of wall time"),
+    ("", "wall time", "time by the clock on the wall, as in time(1)"),
+    ("crates/audit/", "Keeper", "holds the slot of a run's end record: to be renamed with that crate"),
+    ("crates/audit/src/known_trails.rs", "being told", "to be renamed with that crate"),
+    ("crates/audit/src/trail/abandoned_tests.rs", "nobody", "to be renamed with that crate"),
+    ("crates/confine/src/datagram.rs", "tell_destination", "the egress tests use it: to be renamed with them"),
+    ("crates/engine/src/repository/", "that_mercurial_is_told_of", "to be renamed with that folder"),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
@@ -103,6 +148,75 @@ fn file_names_are_the_fields_terms() {
     none("files with names that only this project knows", broken);
 }
 
+/// The words of a name in snake case or camel case, in small letters.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut small = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (small && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric() {
+            words.last_mut().unwrap().extend(c.to_lowercase());
+        }
+        small = c.is_lowercase() || c.is_ascii_digit();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The names that a line of code declares.
+fn declared(line: &str) -> Vec<&str> {
+    const KEYWORDS: &[&str] =
+        &["const", "enum", "fn", "macro_rules", "mod", "static", "struct", "trait", "type", "union"];
+    let parts: Vec<&str> =
+        code(line).split(|c: char| !c.is_alphanumeric() && c != '_').filter(|part| !part.is_empty()).collect();
+    parts
+        .windows(2)
+        .filter(|pair| KEYWORDS.contains(&pair[0]) && !KEYWORDS.contains(&pair[1]))
+        .map(|pair| pair[1])
+        .collect()
+}
+
+/// The home-made words of a line of a file, each with the field's term.
+fn home_made(path: &str, line: &str) -> Vec<String> {
+    let allowed = |part: &str| {
+        HOME_MADE_ALLOWED.iter().any(|(place, exception, _)| path.starts_with(place) && part.contains(exception))
+    };
+    let parts = if line.starts_with("//!") { vec![line] } else { declared(line) };
+    parts
+        .into_iter()
+        .filter(|part| !allowed(part))
+        .flat_map(words)
+        .filter_map(|word| HOME_MADE.iter().find(|(home_made, _)| *home_made == word))
+        .map(|(word, term)| format!("{word}: {term}"))
+        .collect()
+}
+
+#[test]
+fn names_and_headers_use_the_fields_words() {
+    assert_eq!(words("OciSpec2_two"), ["oci", "spec2", "two"]);
+    assert_eq!(declared("    pub const fn first(); struct Second { third: u8 } // fn fourth"), ["first", "Second"]);
+    for line in ["//! What it is told.", "struct DoorKey;", "fn the_wall() {}", "mod shape;"] {
+        assert_eq!(home_made("a.rs", line).len(), 1, "{line}");
+    }
+    for line in ["// told", "fn wall_limit() {}", "const NOBODY: u32 = 65534;", "mod shaped;", "let told = 1;"] {
+        assert!(home_made("a.rs", line).is_empty(), "{line}");
+    }
+    let mut broken = Vec::new();
+    for (path, text) in files(".rs") {
+        for word in home_made(&path, &format!("mod {}", path.trim_end_matches(".rs").replace(['/', '-'], "_"))) {
+            broken.push(format!("{path}: {word}"));
+        }
+        for (number, line) in text.lines().enumerate() {
+            for word in home_made(&path, line.trim_start()) {
+                broken.push(format!("{path}:{}: {word}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    none("words that only this project knows", broken);
+}
+
 #[test]
 fn unsafe_stands_only_where_the_mechanisms_are() {
     let mut broken = Vec::new();
@@ -159,7 +273,7 @@ fn every_crate_takes_its_edition_and_lints_from_the_workspace() {
 }
 
 #[test]
-fn only_the_evaluator_depends_on_nickel_and_nobody_on_the_evaluator() {
+fn only_the_evaluator_uses_nickel_and_no_crate_the_evaluator() {
     // So that the command stays small, and a profile can abort nothing but the evaluation of profiles.
     let mut broken = Vec::new();
     let mut pinned = false;
@@ -185,7 +299,7 @@ fn only_the_evaluator_depends_on_nickel_and_nobody_on_the_evaluator() {
 }
 
 #[test]
-fn the_minimum_rust_version_is_said_once_and_told_in_the_readme() {
+fn the_minimum_rust_version_is_said_once_and_in_the_readme() {
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
     let version = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
     assert!(read("README.md").contains(&format!("Rust {version}")), "README.md does not name Rust {version}");

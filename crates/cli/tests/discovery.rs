@@ -16,29 +16,29 @@ enum Entry {
 
 /// A tree in memory.
 #[derive(Default)]
-struct Made(BTreeMap<PathBuf, Entry>);
+struct Entries(BTreeMap<PathBuf, Entry>);
 
 const ELF: &str = "\x7fELF…";
 const PYENV_SHIM: &str =
     "#!/usr/bin/env bash\nexport PYENV_ROOT=\"/home/u/.pyenv\"\nexec \"/home/u/.pyenv/libexec/pyenv\" exec\n";
 
-impl Made {
-    fn program(mut self, path: &str) -> Made {
+impl Entries {
+    fn program(mut self, path: &str) -> Entries {
         self.0.insert(path.into(), Entry::Program(ELF));
         self
     }
 
-    fn script(mut self, path: &str, text: &'static str) -> Made {
+    fn script(mut self, path: &str, text: &'static str) -> Entries {
         self.0.insert(path.into(), Entry::Program(text));
         self
     }
 
-    fn text(mut self, path: &str, text: &'static str) -> Made {
+    fn text(mut self, path: &str, text: &'static str) -> Entries {
         self.0.insert(path.into(), Entry::Text(text));
         self
     }
 
-    fn link(mut self, path: &str, target: &'static str) -> Made {
+    fn link(mut self, path: &str, target: &'static str) -> Entries {
         self.0.insert(path.into(), Entry::Link(target));
         self
     }
@@ -64,7 +64,7 @@ impl Made {
     }
 }
 
-impl Tree for Made {
+impl Tree for Entries {
     fn executable(&self, path: &Path) -> Option<Vec<u8>> {
         match self.0.get(&self.real(path))? {
             Entry::Program(text) => Some(text.as_bytes().to_vec()),
@@ -113,7 +113,7 @@ fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
 }
 
 /// What `eval` makes of it: the program, and what is mounted for it.
-fn found(tree: &Made, caller: &Caller, name: &str) -> Option<Interpreter> {
+fn found(tree: &Entries, caller: &Caller, name: &str) -> Option<Interpreter> {
     let mut policy = Policy::base();
     preset::apply(&mut policy, caller, tree, name, Code::Interactive, &[]).ok()?;
     let mut needs: Vec<String> = policy.filesystem.mounts.iter().map(|m| m.target().to_owned()).collect();
@@ -125,8 +125,8 @@ fn is(program: &str, needs: &[&str]) -> Option<Interpreter> {
     Some(Interpreter { program: program.into(), needs: needs.iter().map(|n| (*n).to_owned()).collect() })
 }
 
-fn pyenv() -> Made {
-    Made::default()
+fn pyenv() -> Entries {
+    Entries::default()
         .script("/home/u/.pyenv/shims/python3", PYENV_SHIM)
         .text("/home/u/.pyenv/version", "3.11.7\n")
         .link("/home/u/.pyenv/versions/3.11.7/bin/python3", "python3.11")
@@ -143,7 +143,7 @@ const PYENV_PATH: &str = "/home/u/.pyenv/shims:/usr/bin";
 
 #[test]
 fn the_systems_interpreter_needs_nothing_more() {
-    let tree = Made::default().link("/usr/bin/python3", "python3.11").program("/usr/bin/python3.11");
+    let tree = Entries::default().link("/usr/bin/python3", "python3.11").program("/usr/bin/python3.11");
     assert_eq!(found(&tree, &caller("/usr/local/bin:/usr/bin", &[]), "python"), is("/usr/bin/python3", &[]));
 }
 
@@ -183,7 +183,7 @@ fn a_venv_keeps_its_own_path_and_brings_its_base() {
 fn a_venv_of_the_systems_python_needs_only_itself() {
     // One in the home is none the less for the configuration of pip's that it may have, which is denied in it.
     for venv in ["/srv/venv", "/home/u/.venv", "/home/u/.venvs/one"] {
-        let tree = Made::default()
+        let tree = Entries::default()
             .link(&format!("{venv}/bin/python3"), "/usr/bin/python3")
             .text(&format!("{venv}/pyvenv.cfg"), "home = /usr/bin\n")
             .link("/usr/bin/python3", "python3.11")
@@ -195,7 +195,7 @@ fn a_venv_of_the_systems_python_needs_only_itself() {
 
 #[test]
 fn conda_and_links_to_directories_bring_each_place_on_the_way() {
-    let tree = Made::default()
+    let tree = Entries::default()
         .program("/opt/conda-4/bin/python3.12")
         .link("/opt/conda-4/bin/python3", "python3.12")
         .text("/opt/conda-4/lib/python3.12/os.py", "")
@@ -206,7 +206,7 @@ fn conda_and_links_to_directories_bring_each_place_on_the_way() {
 
 #[test]
 fn nvm_brings_the_versions_prefix() {
-    let tree = Made::default()
+    let tree = Entries::default()
         .program("/home/u/.nvm/versions/node/v20.1.0/bin/node")
         .text("/home/u/.nvm/versions/node/v20.1.0/include/node/node.h", "");
     let expected = is("/home/u/.nvm/versions/node/v20.1.0/bin/node", &["/home/u/.nvm/versions/node/v20.1.0"]);
@@ -215,7 +215,7 @@ fn nvm_brings_the_versions_prefix() {
 
 #[test]
 fn asdf_reads_its_tool_versions() {
-    let tree = Made::default()
+    let tree = Entries::default()
         .script("/home/u/.asdf/shims/node", "#!/usr/bin/env bash\nexec asdf exec \"node\" \"$@\"\n")
         .text("/home/u/.tool-versions", "python 3.11.7\nnodejs 18.0.0 20.1.0\n")
         .program("/home/u/.asdf/installs/nodejs/20.1.0/bin/node")
@@ -226,7 +226,7 @@ fn asdf_reads_its_tool_versions() {
 
 #[test]
 fn version_manager_that_is_its_own_shim_is_skipped() {
-    let tree = Made::default()
+    let tree = Entries::default()
         .link("/home/u/.local/share/mise/shims/python3", "/usr/bin/mise")
         .program("/usr/bin/mise")
         .program("/usr/bin/python3");
@@ -243,14 +243,14 @@ fn a_home_is_never_shown_for_the_sake_of_a_program_in_it() {
         // No proof that the directory is Python's own.
         ("/srv/tools/bin/python3", "/srv/tools/secrets"),
     ] {
-        let tree = Made::default().program(program).text(os, "");
+        let tree = Entries::default().program(program).text(os, "");
         let directory = program.strip_suffix("/python3").unwrap();
         assert_eq!(found(&tree, &caller(directory, &[]), "python"), is(program, &[program]));
     }
 }
 
 /// Every mount of what `eval` makes: the source on the host, and the target inside.
-fn mounted(tree: &Made, caller: &Caller, name: &str) -> (String, Vec<(String, String)>) {
+fn mounted(tree: &Entries, caller: &Caller, name: &str) -> (String, Vec<(String, String)>) {
     let mut policy = Policy::base();
     preset::apply(&mut policy, caller, tree, name, Code::Interactive, &[]).unwrap();
     policy.validate().unwrap();
@@ -264,8 +264,8 @@ fn mounted(tree: &Made, caller: &Caller, name: &str) -> (String, Vec<(String, St
 }
 
 /// The system's Python, which makes `/` look like an installation.
-fn system() -> Made {
-    Made::default()
+fn system() -> Entries {
+    Entries::default()
         .link("/usr/bin/python3", "python3.11")
         .program("/usr/bin/python3.11")
         .link("/bin", "usr/bin")
@@ -359,7 +359,7 @@ fn a_version_that_is_a_link_and_a_shims_own_root_decide_nothing() {
     let (_, mounts) = mounted(&tree, &caller(VENV_PATH, &[]), "python");
     assert!(mounts.iter().all(|(source, _)| source == "/home/u/bin/python3"), "{mounts:?}");
     // nvm's `current`, a link in a home, to the root.
-    let tree = Made::default()
+    let tree = Entries::default()
         .link("/home/u/.nvm/current", "/")
         .program("/bin/node")
         .text("/include/node/node.h", "")
@@ -388,7 +388,7 @@ fn link_target_is_mounted_by_its_canonical_path() {
 
 #[test]
 fn stores_are_shown_as_a_whole() {
-    let tree = Made::default()
+    let tree = Entries::default()
         .link("/home/u/.nix-profile/bin/python3", "/nix/store/abc-python/bin/python3")
         .program("/nix/store/abc-python/bin/python3");
     let expected = is("/home/u/.nix-profile/bin/python3", &["/home/u/.nix-profile/bin/python3", "/nix/store"]);
@@ -397,9 +397,9 @@ fn stores_are_shown_as_a_whole() {
 
 #[test]
 fn relative_path_entries_and_link_loops_find_nothing() {
-    let tree = Made::default().program("/home/u/project/deep/bin/python3");
+    let tree = Entries::default().program("/home/u/project/deep/bin/python3");
     assert_eq!(found(&tree, &caller("bin:.:", &[]), "python"), None);
-    let tree = Made::default().link("/opt/p/bin/python3", "python3");
+    let tree = Entries::default().link("/opt/p/bin/python3", "python3");
     assert_eq!(found(&tree, &caller("/opt/p/bin", &[]), "python"), None);
 }
 
@@ -409,7 +409,7 @@ fn nothing_found_says_what_to_install() {
         let refusal = preset::apply(
             &mut Policy::base(),
             &caller("/usr/bin", &[]),
-            &Made::default(),
+            &Entries::default(),
             name,
             Code::Interactive,
             &[],
@@ -421,7 +421,7 @@ fn nothing_found_says_what_to_install() {
 
 #[test]
 fn long_code_goes_over_stdin_and_short_code_as_an_argument() {
-    let tree = Made::default().program("/usr/bin/bash").program("/usr/bin/python3").program("/usr/bin/node");
+    let tree = Entries::default().program("/usr/bin/bash").program("/usr/bin/python3").program("/usr/bin/node");
     let caller = caller("/usr/bin", &[]);
     let enter = |name: &str, code: &str, stdin: Stdin| {
         let mut policy = Policy::base();

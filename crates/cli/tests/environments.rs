@@ -93,7 +93,7 @@ const ARG: &str = "code=$(cat); exec sh -c \"$code\"";
 const PIPE: &str = "exec sh -s";
 
 #[test]
-fn both_shapes_and_both_ways_to_give_code_on_run() {
+fn both_result_formats_and_both_ways_to_give_code_on_run() {
     let scene = Scene::new();
     let documented = json!({"name": "a", "backend": "jail", "interpreter": "sh -c", "stdin_mode": "arg"});
     scene.artifact("a", &documented, ARG);
@@ -113,7 +113,7 @@ fn both_shapes_and_both_ways_to_give_code_on_run() {
 }
 
 #[test]
-fn an_artifact_is_walled_in_as_its_code_is() {
+fn an_artifact_is_confined_as_its_code_is() {
     let scene = Scene::new();
     scene.artifact("a", &json!({"name": "a", "backend": "jail"}), PIPE);
     let (own, beside) = (scene.text("a/metadata.json"), scene.write("beside", "secret\n"));

@@ -301,7 +301,7 @@ attempt('out of it', lambda: os.listdir(os.open('..', os.O_RDONLY, dir_fd=held))
 }
 
 #[test]
-fn file_systems_that_tell_of_the_host_are_not_to_be_mounted() {
+fn file_systems_that_reveal_the_host_cannot_be_mounted() {
     let scene = Scene::new();
     let printed = scene.inside(
         &[],

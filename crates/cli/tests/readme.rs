@@ -81,7 +81,7 @@ fn the_tour_of_the_readme_is_true() {
 }
 
 #[test]
-fn the_recipes_are_true() {
+fn the_documented_commands_work() {
     if !needs("user namespaces") || !needs("overlayfs") || !needs_python() {
         return;
     }

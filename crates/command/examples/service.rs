@@ -2,7 +2,7 @@
 //! confined, makes of it. Many at once, each with a time limit; the service itself keeps all its rights.
 //!
 //! What holds is looked at once, before it listens: where something cannot be held, it does not start. Each program is
-//! spawned from behind the walls, so that a service of many gigabytes starts one as fast as a small one.
+//! spawned from a confined process, so that a service of many gigabytes starts one as fast as a small one.
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};

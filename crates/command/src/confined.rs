@@ -260,8 +260,8 @@ impl Confined {
     fn prepare(self) -> Result<Prepared, Reason> {
         path_resolution::program(Path::new(&self.program))?;
         if self.mode == SandboxMode::Rwx && !self.protects {
-            let walls = Around::Nothing(Command::new(&self.program));
-            return Ok(Prepared { program: self.program, around: walls, enforcement: Enforcement::default() });
+            let restrictions = Around::Nothing(Command::new(&self.program));
+            return Ok(Prepared { program: self.program, around: restrictions, enforcement: Enforcement::default() });
         }
         let mut notes = Vec::new();
         let spec = self.spec(&mut notes)?;
@@ -303,10 +303,10 @@ impl Confined {
 
     #[cfg(target_os = "linux")]
     fn landlock(&self, spec: &Spec) -> Result<(Around, Enforcement), Reason> {
-        let (walls, enforcement) = crate::linux::prepare(spec)?;
+        let (restrictions, enforcement) = crate::linux::prepare(spec)?;
         // If the kernel cannot, that was accepted or refused before.
         let inherits = spec.inherit_descriptors || enforcement.of(Rule::Descriptors) != Some(Strength::Full);
-        Ok((Around::Walls { walls, inherits }, enforcement))
+        Ok((Around::Restrictions { restrictions, inherits }, enforcement))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -452,8 +452,8 @@ enum Around {
     /// Seatbelt's command line confines it, or nothing does.
     Nothing(Command),
     #[cfg(target_os = "linux")]
-    Walls {
-        walls: cofferdam_confine::command::Restrictions,
+    Restrictions {
+        restrictions: cofferdam_confine::command::Restrictions,
         /// Whether it inherits the caller's descriptors.
         inherits: bool,
     },
@@ -464,7 +464,7 @@ impl Prepared {
         match self.around {
             Around::Nothing(command) => Ok(command),
             #[cfg(target_os = "linux")]
-            Around::Walls { walls, inherits } => attached(&self.program, &walls, inherits),
+            Around::Restrictions { restrictions, inherits } => attached(&self.program, &restrictions, inherits),
         }
     }
 
@@ -476,9 +476,9 @@ impl Prepared {
                 spawned(command.spawn())
             }
             #[cfg(target_os = "linux")]
-            Around::Walls { walls, inherits } => {
+            Around::Restrictions { restrictions, inherits } => {
                 if !inherits && cofferdam_confine::command::has_inheritable() {
-                    let mut command = attached(&self.program, &walls, inherits)?;
+                    let mut command = attached(&self.program, &restrictions, inherits)?;
                     set_up(&mut command);
                     return command.spawn().map_err(|error| match ConfineError::of_spawn(&command, &error) {
                         Some(known) => known.reason,
@@ -492,7 +492,7 @@ impl Prepared {
                     let _inside = runtime.enter();
                     command.spawn()
                 };
-                let behind = walls.run_restricted(spawn).map_err(|failed| Reason::Child {
+                let behind = restrictions.run_restricted(spawn).map_err(|failed| Reason::Child {
                     step: failed.step.call(),
                     source: std::io::Error::from_raw_os_error(failed.errno).into(),
                 })?;
@@ -506,11 +506,11 @@ impl Prepared {
 #[cfg(target_os = "linux")]
 fn attached(
     program: &OsStr,
-    walls: &cofferdam_confine::command::Restrictions,
+    restrictions: &cofferdam_confine::command::Restrictions,
     inherits: bool,
 ) -> Result<Command, Reason> {
     let mut command = std::process::Command::new(program);
-    let prepared = walls.attach(&mut command, inherits);
+    let prepared = restrictions.attach(&mut command, inherits);
     prepared.map_err(|source| Reason::Prepare { step: "the keeper".into(), source: source.into() })?;
     Ok(Command::from(command))
 }

@@ -48,17 +48,17 @@ pub(crate) fn full_access() -> u64 {
 pub(crate) fn prepare(spec: &Spec) -> Result<(Restrictions, Enforcement), Reason> {
     let support = KernelSupport::of(spec);
     let enforcement = enforcement(spec, support);
-    if let Some(walls) = ruleset_cache::find(spec, support) {
-        return Ok((walls, enforcement));
+    if let Some(restrictions) = ruleset_cache::find(spec, support) {
+        return Ok((restrictions, enforcement));
     }
     let mut granted = Granted::default();
     let ruleset = if support.abi > 0 { Some(ruleset(spec, support, &mut granted)?) } else { None };
     let keeps = support.keeper.then(|| Trees { roots: granted.roots, holes: spec.write.holes.clone() });
-    let walls = Restrictions::new(ruleset, filter(support)?, keeps).map_err(failed("descriptors"))?;
+    let restrictions = Restrictions::new(ruleset, filter(support)?, keeps).map_err(failed("descriptors"))?;
     if !granted.enumerated {
-        ruleset_cache::insert(spec, support, granted.seen, &walls);
+        ruleset_cache::insert(spec, support, granted.seen, &restrictions);
     }
-    Ok((walls, enforcement))
+    Ok((restrictions, enforcement))
 }
 
 /// What a ruleset grants.
@@ -197,8 +197,8 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         Ok(by) => e.add(rule, Strength::Full, by),
         Err(why) => e.add(rule, Strength::None, why),
     };
-    let walls = landlock(1).ok_or_else(|| NO_LANDLOCK.to_owned());
-    add(Rule::Writes, walls.clone());
+    let restrictions = landlock(1).ok_or_else(|| NO_LANDLOCK.to_owned());
+    add(Rule::Writes, restrictions.clone());
     add(
         Rule::Truncation,
         match (landlock(3), abi) {
@@ -277,7 +277,7 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         add(Rule::Descriptors, held);
     }
     if spec.read.is_some() {
-        add(Rule::Reads, walls);
+        add(Rule::Reads, restrictions);
     }
     if spec.network == Network::None {
         add(Rule::Network, filter("seccomp refuses every network socket"));

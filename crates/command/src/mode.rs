@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_what_holds() {
+    fn the_description_says_what_is_enforced() {
         let sandbox = SandboxMode::Sandbox.prompt_constraint("/w").unwrap();
         for said in ["/w", "Read and write files inside it only", "network is available", "locally"] {
             assert!(sandbox.contains(said), "{said}");

@@ -50,7 +50,7 @@ struct Entry {
     paths: Vec<GrantedPath>,
     /// When the devices were checked.
     checked_at: Instant,
-    walls: Restrictions,
+    restrictions: Restrictions,
 }
 
 static CACHE: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -66,15 +66,21 @@ pub(crate) fn find(spec: &Spec, support: KernelSupport) -> Option<Restrictions> 
     if devices {
         entry.checked_at = Instant::now();
     }
-    let walls = entry.walls.clone();
+    let restrictions = entry.restrictions.clone();
     cache.push(entry);
-    Some(walls)
+    Some(restrictions)
 }
 
-pub(crate) fn insert(spec: &Spec, support: KernelSupport, paths: Vec<GrantedPath>, walls: &Restrictions) {
+pub(crate) fn insert(spec: &Spec, support: KernelSupport, paths: Vec<GrantedPath>, restrictions: &Restrictions) {
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if cache.len() == MOST {
         cache.remove(0);
     }
-    cache.push(Entry { spec: spec.clone(), support, paths, checked_at: Instant::now(), walls: walls.clone() });
+    cache.push(Entry {
+        spec: spec.clone(),
+        support,
+        paths,
+        checked_at: Instant::now(),
+        restrictions: restrictions.clone(),
+    });
 }

@@ -5,7 +5,7 @@
 
 mod probe;
 
-use probe::{Scratch, furnish, picture, plain, run, versions, walled};
+use probe::{Scratch, furnish, picture, plain, restricted, run, versions};
 
 #[tokio::test]
 async fn set_id_bits_and_file_capabilities_cannot_be_set() {
@@ -17,7 +17,7 @@ async fn set_id_bits_and_file_capabilities_cannot_be_set() {
         for words in
             [format!("chmod-setuid {d}/victim"), format!("create-setuid {d}/new"), format!("setcap {d}/victim")]
         {
-            assert_eq!(run(walled(abi, &data), &words).await, "EPERM", "{abi}: {words}");
+            assert_eq!(run(restricted(abi, &data), &words).await, "EPERM", "{abi}: {words}");
         }
         assert_eq!(run(plain(), &format!("chmod-setuid {d}/victim")).await, "done");
     }
@@ -42,7 +42,7 @@ async fn metadata_rules_apply_to_the_object_not_its_name() {
         format!("lchown {o}/soft"),
         format!("setxattr {d}/soft"),
     ] {
-        let refused = run(walled(abi, &data), &words).await;
+        let refused = run(restricted(abi, &data), &words).await;
         assert!(["EPERM", "ELOOP"].contains(&refused.as_str()), "{words}: {refused}");
         assert_eq!(picture(&outside), before, "{words}");
     }
@@ -52,12 +52,12 @@ async fn metadata_rules_apply_to_the_object_not_its_name() {
         format!("lutimes {d}/soft"),
         format!("chmod {o}/soft"),
     ] {
-        assert_eq!(run(walled(abi, &data), &words).await, "done", "{words}");
+        assert_eq!(run(restricted(abi, &data), &words).await, "done", "{words}");
         assert_eq!(picture(&outside), before, "{words}: what the link leads to");
     }
     // A link has no attributes and no mode of its own, and what it leads to is not taken for it.
     for words in [format!("lsetxattr {d}/soft"), format!("chmod-no-follow {d}/soft")] {
-        assert_ne!(run(walled(abi, &data), &words).await, "done", "{words}");
+        assert_ne!(run(restricted(abi, &data), &words).await, "done", "{words}");
         assert_eq!(picture(&outside), before, "{words}");
     }
 }
@@ -72,7 +72,7 @@ async fn a_race_on_a_name_changes_nothing_outside() {
     let (o, d) = (outside.display(), data.display());
     let words = format!("race {d}/link {d}/victim {o}/victim");
     let abi = *versions().last().unwrap();
-    assert_eq!(run(walled(abi, &data), &words).await, "done");
+    assert_eq!(run(restricted(abi, &data), &words).await, "done");
     assert_eq!(picture(&outside), before);
     std::fs::remove_file(data.join("link")).unwrap();
     assert_eq!(run(plain(), &words).await, "done");

@@ -6,7 +6,7 @@
 mod probe;
 
 use cofferdam_command::{Rule, Strength};
-use probe::{Scratch, confined, plain, run, versions, walled};
+use probe::{Scratch, confined, plain, restricted, run, versions};
 use tokio::process::Command;
 
 #[tokio::test]
@@ -17,16 +17,16 @@ async fn signals_reach_only_the_commands_own_processes() {
         let mut victim = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
         let pid = victim.id().unwrap();
         for call in ["kill", "quit"] {
-            assert_eq!(run(walled(abi, &data), &format!("{call} {pid}")).await, "EPERM", "{abi}: {call}");
+            assert_eq!(run(restricted(abi, &data), &format!("{call} {pid}")).await, "EPERM", "{abi}: {call}");
         }
         assert_eq!(
-            run(walled(abi, &data), &format!("kill {}", std::process::id())).await,
+            run(restricted(abi, &data), &format!("kill {}", std::process::id())).await,
             "EPERM",
             "{abi}: its caller"
         );
         assert!(victim.try_wait().unwrap().is_none(), "{abi}: it lives");
         for own in ["kill-own", "kill-own-group", "abort-own"] {
-            assert_eq!(run(walled(abi, &data), own).await, "done", "{abi}: {own}");
+            assert_eq!(run(restricted(abi, &data), own).await, "done", "{abi}: {own}");
         }
         assert_eq!(run(plain(), &format!("kill {pid}")).await, "done");
         assert!(!victim.wait().await.unwrap().success());
@@ -45,11 +45,11 @@ async fn limits_of_other_processes_are_out_of_reach() {
         let victim = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
         let pid = victim.id().unwrap();
         let before = limits(pid);
-        assert_eq!(run(walled(abi, &data), &format!("limit {pid}")).await, "EPERM", "{abi}");
+        assert_eq!(run(restricted(abi, &data), &format!("limit {pid}")).await, "EPERM", "{abi}");
         assert_eq!(limits(pid), before, "{abi}");
         let caller = format!("limit {}", std::process::id());
-        assert_eq!(run(walled(abi, &data), &caller).await, "EPERM", "{abi}: its caller");
-        assert_eq!(run(walled(abi, &data), "limit-own").await, "done", "{abi}: its own");
+        assert_eq!(run(restricted(abi, &data), &caller).await, "EPERM", "{abi}: its caller");
+        assert_eq!(run(restricted(abi, &data), "limit-own").await, "done", "{abi}: its own");
         assert_eq!(run(plain(), &format!("limit {pid}")).await, "done");
         assert_ne!(limits(pid), before);
     }
@@ -66,10 +66,10 @@ async fn sockets_of_other_processes_are_out_of_reach() {
     let words = [format!("connect-path {}", path.display()), format!("connect-abstract {name}")];
     for abi in versions() {
         for words in &words {
-            let refused = run(walled(abi, &data), words).await;
+            let refused = run(restricted(abi, &data), words).await;
             assert_eq!(refused, "EAFNOSUPPORT", "{abi}: {words}");
         }
-        assert_eq!(run(walled(abi, &data), "socketpair").await, "done", "{abi}: a pair of its own");
+        assert_eq!(run(restricted(abi, &data), "socketpair").await, "done", "{abi}: a pair of its own");
     }
     for words in &words {
         assert_eq!(run(plain(), words).await, "done", "{words}: without walls");
@@ -96,7 +96,7 @@ async fn the_network_is_available_unless_refused() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let words = format!("tcp {}", listener.local_addr().unwrap());
     for abi in versions() {
-        assert_eq!(run(walled(abi, &data), &words).await, "done", "{abi}");
+        assert_eq!(run(restricted(abi, &data), &words).await, "done", "{abi}");
         let (command, enforcement) = confined(abi, &data).network(cofferdam_command::Network::None).command().unwrap();
         assert_eq!(enforcement.of(Rule::Network), Some(Strength::Full));
         assert_eq!(run(command, &words).await, "EAFNOSUPPORT", "{abi}");
@@ -128,11 +128,11 @@ async fn scheduling_of_other_processes_is_out_of_reach() {
             "priority-group".to_owned(),
             "priority-user".to_owned(),
         ] {
-            assert_eq!(run(walled(abi, &data), &words).await, "EPERM", "{abi}: {words}");
+            assert_eq!(run(restricted(abi, &data), &words).await, "EPERM", "{abi}: {words}");
         }
         assert_eq!((seen(pid), seen(std::process::id())), before, "{abi}");
         for own in ["priority-own", "processors-own"] {
-            assert_eq!(run(walled(abi, &data), own).await, "done", "{abi}: {own}");
+            assert_eq!(run(restricted(abi, &data), own).await, "done", "{abi}: {own}");
         }
         for words in [format!("priority {pid}"), format!("processors {pid}")] {
             assert_eq!(run(plain(), &words).await, "done", "{words}: without walls");

@@ -7,7 +7,7 @@ mod probe;
 use std::path::{Path, PathBuf};
 
 use cofferdam_command::{Rule, SandboxMode, Strength};
-use probe::{Scratch, confined, furnish, run, versions, walled};
+use probe::{Scratch, confined, furnish, restricted, run, versions};
 
 #[tokio::test]
 async fn a_denied_path_is_neither_read_nor_listed_nor_executed() {
@@ -30,7 +30,7 @@ async fn a_denied_path_is_neither_read_nor_listed_nor_executed() {
             assert_eq!(run(command, &at(what, &secret)).await, "EACCES", "{abi}: {what}");
             let (command, _) = confined(abi, &data).deny_read(&secret).command().unwrap();
             assert_eq!(run(command, &at(what, &beside)).await, "done", "{abi}: {what}: beside it");
-            assert_eq!(run(walled(abi, &data), &at(what, &secret)).await, "done", "{abi}: {what}: not denied");
+            assert_eq!(run(restricted(abi, &data), &at(what, &secret)).await, "done", "{abi}: {what}: not denied");
         }
         // A narrower rule below a broad one takes nothing away: naming it as writable does not make it readable, either.
         let contradiction = confined(abi, &data).write(secret.join("file")).deny_read(&secret).command();

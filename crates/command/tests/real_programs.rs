@@ -209,11 +209,11 @@ async fn library_only_system_calls_are_restricted() {
         }
         let mut other = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
         let pid = other.id().unwrap();
-        let walled = || Confined::new("sh").data_dir(&data).landlock_at_most(abi).command().unwrap().0;
-        let (_, told) = script(walled(), &data, &text(pid, &outside.join("victim"))).await;
+        let restricted = || Confined::new("sh").data_dir(&data).landlock_at_most(abi).command().unwrap().0;
+        let (_, told) = script(restricted(), &data, &text(pid, &outside.join("victim"))).await;
         assert_eq!(told, "signal -1 1\nsignal -1 1\nkept 13\n", "{abi}");
         assert!(other.try_wait().unwrap().is_none(), "{abi}: it lives");
-        let (_, told) = script(walled(), &data, &text(pid, &data.join("victim"))).await;
+        let (_, told) = script(restricted(), &data, &text(pid, &data.join("victim"))).await;
         assert_eq!(told.contains("truncated"), abi >= 3, "{abi}: {told}");
         let (_, told) = script(Command::new("sh"), &data, &text(pid, &outside.join("victim"))).await;
         assert!(told.starts_with("signal 0 0\n") && told.ends_with("truncated\n"), "{abi}: {told}");

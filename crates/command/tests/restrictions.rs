@@ -11,7 +11,7 @@ mod probe;
 use std::path::Path;
 
 use cofferdam_command::Confined;
-use probe::{Scratch, furnish, picture, plain, run, versions, walled};
+use probe::{Scratch, furnish, picture, plain, restricted, run, versions};
 use tokio::process::Command;
 
 /// Attempts on what lies in one directory, which is named `D` here.
@@ -51,10 +51,10 @@ async fn nothing_outside_is_changed_on_any_version() {
             furnish(&data);
             let at = |dir: &Path| words.replace('D', &dir.display().to_string());
             let before = picture(&outside);
-            let refused = run(walled(abi, &data), &at(&outside)).await;
+            let refused = run(restricted(abi, &data), &at(&outside)).await;
             assert!(["EACCES", "EPERM", "EXDEV"].contains(&refused.as_str()), "{abi}: {words}: {refused}");
             assert_eq!(picture(&outside), before, "{abi}: {words}");
-            assert_eq!(run(walled(abi, &data), &at(&data)).await, "done", "{abi}: {words}: the twin inside");
+            assert_eq!(run(restricted(abi, &data), &at(&data)).await, "done", "{abi}: {words}: the twin inside");
             assert_eq!(run(plain(), &at(&outside)).await, "done", "{abi}: {words}: the twin without walls");
             assert_ne!(picture(&outside), before, "{abi}: {words}: it changes what can be seen");
         }
@@ -71,9 +71,9 @@ async fn truncation_is_restricted_on_any_version() {
         for way in ["truncate-reading", "truncate-neither", "truncate-writing"] {
             let before = picture(&outside);
             let at = |dir: &Path| format!("{way} {}/victim", dir.display());
-            assert_eq!(run(walled(abi, &data), &at(&outside)).await, "EACCES", "{abi}: {way}");
+            assert_eq!(run(restricted(abi, &data), &at(&outside)).await, "EACCES", "{abi}: {way}");
             assert_eq!(picture(&outside), before, "{abi}: {way}");
-            let inside = run(walled(abi, &data), &at(&data)).await;
+            let inside = run(restricted(abi, &data), &at(&data)).await;
             // Before version 3 only by opening for writing.
             let wanted = if abi < 3 && way != "truncate-writing" { "EACCES" } else { "done" };
             assert_eq!(inside, wanted, "{abi}: {way}");
@@ -100,12 +100,12 @@ async fn nothing_moves_or_is_linked_across() {
             format!("link {d}/victim {o}/out"),
             format!("exchange {o}/victim {d}/victim"),
         ] {
-            let refused = run(walled(abi, &data), &words).await;
+            let refused = run(restricted(abi, &data), &words).await;
             assert!(["EACCES", "EXDEV", "EPERM"].contains(&refused.as_str()), "{abi}: {words}: {refused}");
             assert_eq!(picture(&outside), before, "{abi}: {words}");
         }
         // Between directories inside, from version 2 on.
-        let inside = run(walled(abi, &data), &format!("rename {d}/victim {d}/directory/in")).await;
+        let inside = run(restricted(abi, &data), &format!("rename {d}/victim {d}/directory/in")).await;
         assert_eq!(inside, if abi < 2 { "EXDEV" } else { "done" }, "{abi}");
         for words in [format!("link {o}/victim {o}/directory/in"), format!("rename {o}/victim {o}/directory/moved")] {
             assert_eq!(run(plain(), &words).await, "done", "{words}");
@@ -123,7 +123,7 @@ async fn device_nodes_cannot_be_created() {
         let data = scratch.directory("data");
         for kind in ["mknod-character", "mknod-block"] {
             let words = format!("{kind} {}/node-{kind}", data.display());
-            assert_eq!(run(walled(abi, &data), &words).await, "EPERM", "{abi}: {kind}");
+            assert_eq!(run(restricted(abi, &data), &words).await, "EPERM", "{abi}: {kind}");
             assert_eq!(run(plain(), &words).await, "done", "{abi}: {kind}: without walls");
             std::fs::remove_file(data.join(format!("node-{kind}"))).unwrap();
         }
@@ -149,13 +149,13 @@ async fn ioctl_reaches_only_harmless_devices() {
     for abi in versions() {
         let scratch = Scratch::new();
         let data = scratch.directory("data");
-        let refused = run(walled(abi, &data), &format!("ioctl {device}")).await;
+        let refused = run(restricted(abi, &data), &format!("ioctl {device}")).await;
         assert_eq!(refused, "EACCES", "{abi}: {device}");
         for harmless in ["/dev/null", "/dev/zero", "/dev/urandom"] {
-            let answer = run(walled(abi, &data), &format!("ioctl {harmless}")).await;
+            let answer = run(restricted(abi, &data), &format!("ioctl {harmless}")).await;
             assert!(["ENOTTY", "EINVAL"].contains(&answer.as_str()), "{abi}: {harmless}: {answer}");
         }
-        assert_eq!(run(walled(abi, &data), "terminal /dev/ptmx").await, "done", "{abi}");
+        assert_eq!(run(restricted(abi, &data), "terminal /dev/ptmx").await, "done", "{abi}");
     }
 }
 
@@ -165,14 +165,14 @@ async fn harmless_devices_and_shared_memory_are_writable() {
         let scratch = Scratch::new();
         let data = scratch.directory("data");
         for words in ["append /dev/null", "append /dev/zero", "overwrite /dev/null"] {
-            assert_eq!(run(walled(abi, &data), words).await, "done", "{abi}: {words}");
+            assert_eq!(run(restricted(abi, &data), words).await, "done", "{abi}: {words}");
         }
         let name = format!("/dev/shm/cofferdam-test-{}-{abi}", std::process::id());
-        assert_eq!(run(walled(abi, &data), &format!("write {name}")).await, "done", "{abi}");
+        assert_eq!(run(restricted(abi, &data), &format!("write {name}")).await, "done", "{abi}");
         std::fs::remove_file(&name).unwrap();
         let temporary = tempfile::NamedTempFile::new_in("/tmp").unwrap();
         let words = format!("append {}", temporary.path().display());
-        assert_eq!(run(walled(abi, &data), &words).await, "done", "{abi}: /tmp");
+        assert_eq!(run(restricted(abi, &data), &words).await, "done", "{abi}: /tmp");
     }
 }
 
@@ -206,7 +206,7 @@ async fn no_file_system_is_created_that_works_outside() {
         let (words, file) = prepare(&scratch);
         let data = scratch.directory("data");
         let command = if rustix::process::geteuid().is_root() {
-            walled(abi, &data)
+            restricted(abi, &data)
         } else {
             inside(Confined::new("/usr/bin/unshare").data_dir(&data).landlock_at_most(abi).command().unwrap().0, false)
         };

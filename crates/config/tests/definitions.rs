@@ -13,13 +13,13 @@ use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
 
 /// A home and a system directory of the test's own.
-struct Made {
+struct Fixture {
     directory: tempfile::TempDir,
     around: Surroundings,
 }
 
-impl Made {
-    fn new() -> Made {
+impl Fixture {
+    fn new() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let real = std::fs::canonicalize(directory.path()).unwrap();
         let home = real.join("home").to_str().unwrap().to_owned();
@@ -29,7 +29,7 @@ impl Made {
             homes: vec![home],
             system: real.join("etc"),
         };
-        Made { directory, around }
+        Fixture { directory, around }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -82,7 +82,7 @@ const THEIR_SYSTEM: &str = "etc/nix-sandbox-mcp/sandboxes/x";
 
 #[test]
 fn precedence_is_the_documented_order() {
-    let mut made = Made::new();
+    let mut made = Fixture::new();
     // In ascending precedence: each new definition takes the name over.
     let bundle = made.artifact("bundle", "x").join("bin/run");
     made.set("NIX_SANDBOX_METADATA", json!({"environments": {"x": {"exec": bundle}}}).to_string());
@@ -117,7 +117,7 @@ fn precedence_is_the_documented_order() {
 
 #[test]
 fn presets_can_be_redefined_and_invalid_ones_are_kept() {
-    let made = Made::new();
+    let made = Fixture::new();
     assert!(made.around.is_plain("python") && !made.around.is_plain("x"));
     made.write("home/.config/cofferdam/environments/python/metadata.json", "{");
     assert!(!made.around.is_plain("python") && made.around.is_plain("shell"));
@@ -139,7 +139,7 @@ fn presets_can_be_redefined_and_invalid_ones_are_kept() {
 
 #[test]
 fn own_variables_override_those_of_other_programs() {
-    let mut made = Made::new();
+    let mut made = Fixture::new();
     let theirs = made.write("theirs.toml", "[environments.theirs]\npreset = \"node\"\n");
     let ours = made.write("ours.toml", "[environments.ours]\npreset = \"node\"\n[project]\npath = \"p\"\n");
     made.artifact("d1/a", "a");
@@ -188,7 +188,7 @@ fn duplicate_names_in_one_source_name_both_positions() {
             .any(|line| line == "/c/config.toml:4: `[environments.a]` is defined twice: here and at /c/config.toml:1"),
         "{reported:?}"
     );
-    let mut made = Made::new();
+    let mut made = Fixture::new();
     made.set("COFFERDAM_ENVS", "github:o/r#x,github:other/r#packages.x86_64-linux.x");
     let all = made.load();
     let reason = spec(find(&all, "x"), None).unwrap_err();
@@ -261,7 +261,7 @@ max_sessions_per_client = 4
     ] {
         assert!(reported.contains(&part), "{part}\nin:\n{reported}");
     }
-    let made = Made::new();
+    let made = Fixture::new();
     made.write(
         "home/.config/cofferdam/config.toml",
         "[environments.a\npreset = 1\n[environments.b]\npreset = \"node\"\n",
@@ -272,7 +272,7 @@ max_sessions_per_client = 4
 
 #[test]
 fn files_writable_by_others_are_not_used() {
-    let made = Made::new();
+    let made = Fixture::new();
     let file = made.write("home/.config/cofferdam/config.toml", "[environments.a]\npreset = \"node\"\n");
     let at = made.artifact(SYSTEM, "x");
     for (path, mode) in [(file.as_path(), 0o666), (at.parent().unwrap(), 0o777)] {
@@ -291,7 +291,7 @@ fn files_writable_by_others_are_not_used() {
 }
 
 /// The groups of the default policy that applying an environment changes, as JSON.
-fn dressed(spec: &EnvironmentSpec) -> (Policy, Value) {
+fn applied_to_base(spec: &EnvironmentSpec) -> (Policy, Value) {
     let mut policy = Policy::base();
     spec.apply(&mut policy, None, |_| None);
     let (now, base) = (serde_json::to_value(&policy).unwrap(), serde_json::to_value(Policy::base()).unwrap());
@@ -312,13 +312,13 @@ fn dressed(spec: &EnvironmentSpec) -> (Policy, Value) {
 
 #[test]
 fn artifact_has_its_directory_a_workspace_and_its_limits() {
-    let made = Made::new();
+    let made = Fixture::new();
     let at = made.artifact("a", "a");
     let at = at.to_str().unwrap();
     made.write("home/.config/cofferdam/config.toml", &format!("[environments.a]\nsandbox = \"{at}\"\n"));
     let all = made.load();
     let spec = spec(find(&all, "a"), None).unwrap();
-    let (mut policy, changed) = dressed(&spec);
+    let (mut policy, changed) = applied_to_base(&spec);
     let expected = json!({
         "command.cwd": "/workspace",
         "command.variables": {
@@ -343,14 +343,14 @@ fn artifact_has_its_directory_a_workspace_and_its_limits() {
 
 #[test]
 fn settings_of_a_definition_are_required() {
-    let made = Made::new();
+    let made = Fixture::new();
     let text = "[environments.a]\npreset = \"python\"\ntimeout_seconds = 300\nmemory_mb = 64\nnetwork = \"loopback\"\n\
                 description = \"d\"\nbackend = \"jail\"\n[environments.vm]\npreset = \"python\"\nbackend = \"microvm\"\n\
                 ";
     made.write("home/.config/cofferdam/config.toml", text);
     let all = made.load();
     let of = spec(find(&all, "a"), None).unwrap();
-    let (policy, changed) = dressed(&of);
+    let (policy, changed) = applied_to_base(&of);
     assert_eq!(of.code_input, CodeInput::Preset("python".into()));
     assert_eq!(changed["limits.wall_ms"], 300_000);
     assert_eq!((policy.limits.memory_mb, policy.limits.cpu_seconds), (64, 600));
@@ -365,7 +365,7 @@ fn settings_of_a_definition_are_required() {
 
 #[test]
 fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
-    let made = Made::new();
+    let made = Fixture::new();
     made.write("home/.config/cofferdam/there/bin/sh", "");
     made.write("home/.config/cofferdam/there.tar", "");
     let text = "[environments.named]\nimage = \"debian:12\"\nbackend = \"docker\"\n\
@@ -388,7 +388,7 @@ fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
         ("home", Root::Directory(beside("there")), Backend::Podman),
     ] {
         let of = spec(find(&all, name), None).unwrap();
-        let (mut policy, _) = dressed(&of);
+        let (mut policy, _) = applied_to_base(&of);
         assert_eq!((&policy.filesystem.root, policy.backend), (&root, backend), "{name}");
         assert!(policy.is_required(Field::Root), "{name}");
         match name {
@@ -413,14 +413,14 @@ fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
 
 #[test]
 fn flake_has_its_programs_and_its_interpreter() {
-    let made = Made::new();
+    let made = Fixture::new();
     let text = "[environments.p]\nflake = \"github:o/r#p\"\ninterpreter = \"python3 -I -c\"\n\
                 [environments.b]\nflake = \"../b#x\"\n";
     made.write("home/.config/cofferdam/config.toml", text);
     let all = made.load();
     assert!(spec(find(&all, "p"), None).unwrap_err().contains("was not built"));
     let of = spec(find(&all, "p"), Some(Path::new("/nix/store/h-p"))).unwrap();
-    let (mut policy, _) = dressed(&of);
+    let (mut policy, _) = applied_to_base(&of);
     assert_eq!(of.binds, ["/nix/store"]);
     assert_eq!(policy.command.variables["PATH"], "/nix/store/h-p/bin:/usr/local/bin:/usr/bin:/bin");
     of.pass(&mut policy, Some("print(1)".into()), &["a".into()]).unwrap();
@@ -430,7 +430,7 @@ fn flake_has_its_programs_and_its_interpreter() {
     assert!(of.pass(&mut Policy::base(), Some(long.clone()), &[]).unwrap_err().contains("hint: "));
     let of = spec(find(&all, "b"), Some(Path::new("/srv/b"))).unwrap();
     assert_eq!(of.binds, ["/srv/b"]);
-    let (mut policy, _) = dressed(&of);
+    let (mut policy, _) = applied_to_base(&of);
     of.pass(&mut policy, Some(long.clone()), &[]).unwrap();
     assert_eq!(
         (policy.command.argv.as_slice(), policy.command.stdin),
@@ -477,7 +477,7 @@ fn the_example_at_the_root_shows_every_form() {
 
 #[test]
 fn other_nix_store_is_accepted_and_a_home_is_not() {
-    let mut made = Made::new();
+    let mut made = Fixture::new();
     let store = made.path("nix/store");
     made.write("nix/store/h-run/bin/run", "#!/bin/sh\nexec sh -s\n");
     let run = made.path("nix/store/h-run/bin/run");
@@ -505,8 +505,8 @@ fn other_nix_store_is_accepted_and_a_home_is_not() {
 
 #[test]
 fn one_client_has_no_more_sessions_than_all_together() {
-    let mut made = Made::new();
-    let counts = |made: &Made| {
+    let mut made = Fixture::new();
+    let counts = |made: &Fixture| {
         let all = made.load();
         assert_eq!(all.problems, []);
         (all.sessions.max_sessions, all.sessions.max_sessions_per_client)
@@ -569,7 +569,7 @@ fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
 
 #[test]
 fn default_limits_apply_to_definitions_without_their_own() {
-    let made = Made::new();
+    let made = Fixture::new();
     let artifact = made.artifact("artifact", "c");
     made.write(
         "home/.config/cofferdam/config.toml",
@@ -590,7 +590,7 @@ fn default_limits_apply_to_definitions_without_their_own() {
 
 #[test]
 fn a_wrappers_session_program_is_the_one_that_it_names() {
-    let mut made = Made::new();
+    let mut made = Fixture::new();
     let (one, two) = (made.artifact("one", "x"), made.artifact("two", "y"));
     let (run, session) = (one.join("bin/run"), two.join("bin/run"));
     let set = |session: &std::path::Path| {
@@ -609,7 +609,7 @@ fn a_wrappers_session_program_is_the_one_that_it_names() {
 
 #[test]
 fn project_with_use_flake_must_have_a_flake() {
-    let made = Made::new();
+    let made = Fixture::new();
     let file = made.write("c.toml", "[project]\npath = \".\"\nuse_flake = true\n");
     let found = Environments::of_file(file.to_str().unwrap(), &made.around).problems;
     assert!(

@@ -1,4 +1,4 @@
-//! A run that stands in the audit trail: its start before anything starts, its end before anybody is told of it.
+//! A run that stands in the audit trail: its start before anything starts, its end before the outcome is returned.
 //!
 //! Says what a run's records hold; how they are kept is `audit`'s.
 
@@ -249,9 +249,9 @@ mod tests {
         policy
     }
 
-    type Told = Vec<(String, Map<String, Value>)>;
+    type Records = Vec<(String, Map<String, Value>)>;
 
-    fn recorded(policy: &Policy, about: About) -> (Outcome, Told) {
+    fn recorded(policy: &Policy, about: About) -> (Outcome, Records) {
         let dir = tempfile::tempdir().unwrap();
         let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
         let prepared = Engine::probe().prepare(policy).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         (outcome, records)
     }
 
-    fn kinds(records: &Told) -> Vec<&str> {
+    fn kinds(records: &Records) -> Vec<&str> {
         records.iter().map(|(kind, _)| kind.as_str()).collect()
     }
 

@@ -11,7 +11,7 @@ use cofferdam_confine::netns;
 use cofferdam_confine::other_cpu;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
-use crate::backends::containers::run::{Contained, Tell};
+use crate::backends::containers::run::{Contained, ProgressCallback};
 use crate::backends::enforcement::{self, Target, sufficient};
 use crate::backends::landlock::{self, Refusal};
 use crate::backends::native::Core;
@@ -37,7 +37,7 @@ pub struct Engine {
     /// Where external sandbox programs are; where this is `None`, the environment says so.
     tools: Option<Tools>,
     /// Called with the progress of a pull.
-    tell: Telling,
+    on_progress: OnProgress,
 }
 
 /// What a process of its own is going to do with an engine, as far as its caller knows.
@@ -51,9 +51,9 @@ pub enum Expected {
 
 /// The callback for progress, where there is one.
 #[derive(Default)]
-struct Telling(Option<Tell>);
+struct OnProgress(Option<ProgressCallback>);
 
-impl std::fmt::Debug for Telling {
+impl std::fmt::Debug for OnProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() { "Telling(..)" } else { "Telling(nobody)" })
     }
@@ -127,8 +127,8 @@ impl Engine {
 
     /// Reports progress to this callback, when an image is pulled or unpacked for a container.
     #[must_use]
-    pub fn telling(self, tell: Tell) -> Engine {
-        Engine { tell: Telling(Some(tell)), ..self }
+    pub fn on_progress(self, on_progress: ProgressCallback) -> Engine {
+        Engine { on_progress: OnProgress(Some(on_progress)), ..self }
     }
 
     fn identity(&self) -> Identity {
@@ -164,8 +164,9 @@ impl Engine {
 
     /// A policy planned for containers, its enforcement completed by what cgroups give here.
     fn contained(&self, backend: Backend, policy: &Policy) -> Result<Contained, Failure> {
-        let maker = containers::of(backend)?;
-        let mut contained = Contained::plan(policy, backend.name(), maker, self.identity(), self.tell.0.clone())?;
+        let runtime = containers::of(backend)?;
+        let mut contained =
+            Contained::plan(policy, backend.name(), runtime, self.identity(), self.on_progress.0.clone())?;
         if !contained.holds_limits() {
             self.cgroup_enforcement(&mut contained.enforcement);
             if let Cgroups::Here(location, _) = self.cgroups() {
@@ -268,8 +269,8 @@ impl Engine {
     /// # Errors
     /// The backend cannot be used here, or has no such image.
     pub fn image_command(&self, backend: Backend, reference: &str) -> Result<containers::ImageCommand, Failure> {
-        let tell = |progress| self.tell.0.as_deref().map_or((), |tell| tell(progress));
-        containers::of(backend)?.image_command(reference, &tell)
+        let on_progress = |progress| self.on_progress.0.as_deref().map_or((), |on_progress| on_progress(progress));
+        containers::of(backend)?.image_command(reference, &on_progress)
     }
 
     /// Chooses the backend, refuses what cannot be enforced, and makes the policy ready to run.

@@ -15,12 +15,12 @@ fn errno(n: i32) -> String {
     }
 }
 
-fn mount(recipe: &InitPlan, index: usize) -> String {
+fn mount(init_plan: &InitPlan, index: usize) -> String {
     let source = |s: &Source| match s {
         Source::Path { path, .. } | Source::System(path) => path.clone(),
         Source::Prepared(i) => format!("prepared mount {i}"),
     };
-    match recipe.mounts.get(index) {
+    match init_plan.mounts.get(index) {
         Some(Step::RootHost { .. }) => "the host's root".into(),
         Some(Step::RootScratch) => "the sandbox's own root".into(),
         Some(Step::RootDirectory { source: s, .. }) => format!("{} as the root", source(s)),
@@ -55,23 +55,23 @@ fn other_ids(point: Point) -> Option<&'static str> {
 }
 
 /// A failed step as the caller sees it.
-pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
+pub fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
     let index = point.index as usize;
     let make =
         |step: &str, message: String, hint: Option<String>| Failure { code: 125, step: step.into(), message, hint };
     let e = errno(code);
     match point.step {
-        step::EXEC => exec(recipe, index, code),
+        step::EXEC => exec(init_plan, index, code),
         step::CWD => make(
             "command.cwd",
-            format!("cannot enter the working directory {} inside the sandbox: {e}", recipe.cwd),
+            format!("cannot enter the working directory {} inside the sandbox: {e}", init_plan.cwd),
             Some("name one that exists inside with -w, or mount it with -v".into()),
         ),
         step::SOURCE => {
-            make("mount", format!("cannot use the source of {}: {e}", mount(recipe, index)), source_hint(code))
+            make("mount", format!("cannot use the source of {}: {e}", mount(init_plan, index)), source_hint(code))
         }
         step::MOUNT => {
-            make("mount", format!("cannot mount {}: {e}", mount(recipe, index)), mount_hint(recipe, index, code))
+            make("mount", format!("cannot mount {}: {e}", mount(init_plan, index)), mount_hint(init_plan, index, code))
         }
         step::SCRATCH => make("mount", format!("cannot make the scratch file system (part {index}): {e}"), None),
         step::PRIVATE => make("mount", format!("cannot make the mounts private: {e}"), None),
@@ -89,7 +89,7 @@ pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
         },
         step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
         step::CAPTURE => {
-            let what = recipe.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));
+            let what = init_plan.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));
             make("network.mode", format!("cannot {what}: {e}"), capture_hint(code))
         }
         step::HOSTNAME => make("process.hostname", format!("cannot set the host name: {e}"), None),
@@ -98,16 +98,18 @@ pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
             "filesystem.protected",
             format!(
                 "cannot guard the names in {}: {e}",
-                recipe.guards.get(index).map_or("a directory", |g| g.parent.as_str())
+                init_plan.guards.get(index).map_or("a directory", |g| g.parent.as_str())
             ),
             None,
         ),
-        step::RLIMIT => make("limits", format!("cannot set process limit {:?}: {e}", recipe.rlimits.get(index)), None),
-        step::LANDRULE if recipe.landlock.is_none() => make(
+        step::RLIMIT => {
+            make("limits", format!("cannot set process limit {:?}: {e}", init_plan.rlimits.get(index)), None)
+        }
+        step::LANDRULE if init_plan.landlock.is_none() => make(
             "filesystem.mounts",
             format!(
                 "{} is not what was looked at when the run was prepared: {e}",
-                recipe.checked.get(index).map_or("a mount", |r| r.path.as_str())
+                init_plan.checked.get(index).map_or("a mount", |r| r.path.as_str())
             ),
             Some("its source was replaced meanwhile: run it again".into()),
         ),
@@ -115,7 +117,7 @@ pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
             "landlock",
             format!(
                 "{} was replaced after it was checked, and is another file now",
-                recipe.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("a program", |r| r.path.as_str())
+                init_plan.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("a program", |r| r.path.as_str())
             ),
             Some("run it again".into()),
         ),
@@ -124,7 +126,7 @@ pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
             "landlock",
             format!(
                 "cannot apply Landlock for {}: {e}",
-                recipe.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("the ruleset", |r| r.path.as_str())
+                init_plan.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("the ruleset", |r| r.path.as_str())
             ),
             None,
         ),
@@ -139,9 +141,9 @@ pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
     }
 }
 
-fn exec(recipe: &InitPlan, index: usize, code: i32) -> Failure {
-    let name = escape(recipe.argv.first().map_or("", String::as_str).as_bytes());
-    let path = recipe.programs.get(index).map_or(name.as_str(), String::as_str);
+fn exec(init_plan: &InitPlan, index: usize, code: i32) -> Failure {
+    let name = escape(init_plan.argv.first().map_or("", String::as_str).as_bytes());
+    let path = init_plan.programs.get(index).map_or(name.as_str(), String::as_str);
     let make = |code, message, hint: Option<&str>| Failure {
         code,
         step: "exec".into(),
@@ -149,7 +151,7 @@ fn exec(recipe: &InitPlan, index: usize, code: i32) -> Failure {
         hint: hint.map(str::to_owned),
     };
     match code {
-        2 if recipe.programs.len() > 1 => {
+        2 if init_plan.programs.len() > 1 => {
             let hint = "name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v";
             make(127, format!("{name}: not found on the sandbox's PATH"), Some(hint))
         }
@@ -190,12 +192,12 @@ fn capture_hint(code: i32) -> Option<String> {
     }
 }
 
-fn mount_hint(recipe: &InitPlan, index: usize, code: i32) -> Option<String> {
-    match (recipe.mounts.get(index), code) {
+fn mount_hint(init_plan: &InitPlan, index: usize, code: i32) -> Option<String> {
+    match (init_plan.mounts.get(index), code) {
         (Some(Step::Overlay { .. }), 22) => {
             Some("a directory with other mounts below it cannot be copied on write; mount them one by one".into())
         }
-        (_, 2) if recipe.mounts.iter().any(|step| matches!(step, Step::RootDirectory { .. })) => {
+        (_, 2) if init_plan.mounts.iter().any(|step| matches!(step, Step::RootDirectory { .. })) => {
             Some(ROOT_LACKS_PLACE.into())
         }
         (Some(Step::Mask { .. } | Step::SelfBind { .. }), 2 | 20) => {

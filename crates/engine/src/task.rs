@@ -1,7 +1,7 @@
 //! A run on a thread of its own: as a handle to ask and to stop, and as a future.
 //!
 //! The future starts the thread when it is first polled, and cancels the run when it is dropped. No runtime: the thread
-//! wakes whoever polled last.
+//! wakes the task that polled last.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_cannot_be_made_is_told_as_that() {
+    fn a_thread_that_cannot_be_started_is_reported_as_that() {
         let why = came(std::thread::Builder::new().stack_size(1 << 60), || Ok(1)).unwrap_err();
         assert!(why.starts_with("cannot start a thread for the run: ") && why.contains("hint: "), "{why}");
         assert_eq!(came(std::thread::Builder::new(), || Ok(1)), Ok(1));

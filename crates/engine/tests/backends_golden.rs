@@ -1,4 +1,4 @@
-//! What each target is told for a set of policies, held against files under `golden/`, and the table in docs/backends.md.
+//! What each target is given for a set of policies, held against files under `golden/`, and the table in docs/backends.md.
 //! `COFFERDAM_UPDATE=1` writes both anew.
 
 use std::fmt::Write;
@@ -115,7 +115,7 @@ fn lines(argv: &[String]) -> String {
 }
 
 #[test]
-fn each_target_is_told_what_its_golden_file_says() {
+fn each_target_gets_what_its_golden_file_says() {
     let (facts, mut bad) = (host(), Vec::new());
     for (name, policy) in policies() {
         golden(&format!("{name}.policy.json"), &policy.to_json_pretty(), &mut bad);

@@ -283,7 +283,7 @@ fn the_filter_refuses_or_kills() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_before_anything_starts() {
+fn a_missing_program_is_reported_before_anything_starts() {
     let mut policy = policy("");
     policy.command.argv = vec!["no-such-program".into()];
     for tool in tools() {

@@ -254,7 +254,7 @@ fn run(policy: &Policy) -> cofferdam_engine::Outcome {
     ready.run(Io::default())
 }
 
-fn the_stand_in_runs_what_it_is_told() {
+fn the_stand_in_runs_what_it_is_given() {
     let mut policy = base();
     policy.command.argv = ["/bin/sh", "-c", "cat; echo \"$GIVEN\" >&2; exit 7"].map(str::to_owned).to_vec();
     policy.command.stdin = Stdin::Text("in\n".into());
@@ -265,7 +265,7 @@ fn the_stand_in_runs_what_it_is_told() {
     assert_eq!((o.stdout.as_str(), o.stderr.as_str()), ("in\n", "yes\n"));
 }
 
-fn the_clock_and_signals_are_told_apart() {
+fn the_clock_and_signals_are_distinguished() {
     let mut policy = base();
     policy.command.argv[2] = "sleep 64.25 & sleep 64.25".into();
     policy.limits.wall_ms = 300;
@@ -316,8 +316,8 @@ fn main() -> ExitCode {
         no_spawn_is_one_program_and_no_fork,
         other_processes_are_out_of_reach,
         a_path_cannot_end_its_string,
-        the_stand_in_runs_what_it_is_told,
-        the_clock_and_signals_are_told_apart,
+        the_stand_in_runs_what_it_is_given,
+        the_clock_and_signals_are_distinguished,
         what_seatbelt_cannot_hold_is_refused,
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

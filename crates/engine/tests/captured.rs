@@ -1,4 +1,4 @@
-//! Runs in mode `allowlist` inside somebody's program: again and again, staged ahead, several at once, and what is left.
+//! Runs in mode `allowlist` inside an embedding program: again and again, prewarmed, several at once, and what is left.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ fn settled() -> usize {
 }
 
 #[test]
-fn every_run_is_captured_whether_it_was_staged_ahead_or_not_and_leaves_nothing() {
+fn every_run_staged_or_not_is_captured_and_leaves_nothing() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     for staged in [0, 2] {
         let Some(prepared) = prepared(knock("203.0.113.1", "")) else { return };
@@ -88,7 +88,7 @@ fn every_run_is_captured_whether_it_was_staged_ahead_or_not_and_leaves_nothing()
 }
 
 #[test]
-fn runs_at_once_are_told_each_its_own() {
+fn concurrent_runs_get_each_its_own_events() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let runs: Vec<_> = (1..=8).map(|i| format!("203.0.113.{i}")).collect();
     let threads: Vec<_> = runs

@@ -1,4 +1,4 @@
-//! The table of docs/containers.md: which field each maker of containers holds, by what, as the answers say.
+//! The table of docs/containers.md: which field each container runtime enforces, by what, as the answers say.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -46,9 +46,9 @@ fn jail() -> Option<Enforcement> {
 #[test]
 fn every_field_has_an_answer_from_each() {
     for policy in [base(), demanding()] {
-        for (maker, answer) in answered(&policy) {
+        for (runtime, answer) in answered(&policy) {
             let missing: Vec<&Field> = Field::ALL.iter().filter(|field| !answer.contains_key(field)).collect();
-            assert!(missing.is_empty(), "{maker} says nothing of {missing:?}");
+            assert!(missing.is_empty(), "{runtime} says nothing of {missing:?}");
         }
     }
 }
@@ -78,7 +78,7 @@ fn cell(field: Field, applied: &Applied) -> String {
 fn table(policy: &Policy, jail: Option<Enforcement>) -> String {
     let answers: Vec<_> = jail.map(|fields| ("jail", fields)).into_iter().chain(answered(policy)).collect();
     let mut text = String::from("| field |");
-    answers.iter().for_each(|(maker, _)| write!(text, " {maker} |").unwrap());
+    answers.iter().for_each(|(runtime, _)| write!(text, " {runtime} |").unwrap());
     text.push_str("\n|---|");
     answers.iter().for_each(|_| text.push_str("---|"));
     text.push('\n');

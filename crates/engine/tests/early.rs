@@ -190,7 +190,7 @@ fn limits_cancelling_and_streams_are_those_of_any_run() {
 }
 
 #[test]
-fn one_that_nobody_uses_or_that_has_ended_is_not_used() {
+fn an_unused_or_ended_program_is_not_used() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let early = early(&policy(), Duration::from_millis(400));
     started(&early);

@@ -1,4 +1,4 @@
-//! Runs inside somebody's program: streams, cancelling, several threads, and what is left of a run in the caller.
+//! Runs inside an embedding program: streams, cancelling, several threads, and what is left of a run in the caller.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -187,7 +187,7 @@ fn until(staged: bool) -> bool {
 }
 
 #[test]
-fn sandboxes_staged_ahead_run_what_they_are_asked_and_end_when_nobody_does() {
+fn staged_sandboxes_run_what_they_are_asked_or_end_unused() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     assert!(run(&["true"], Io::default()).success); // init's program stays open from the first run on
     let before = descriptors();

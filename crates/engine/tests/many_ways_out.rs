@@ -1,5 +1,5 @@
 //! One process's gateway with hundreds of sandboxes at once, each with rules of its own: what each may reach it reaches, what
-//! only its neighbour may is refused, each is told its own, and nothing is left.
+//! only its neighbour may is refused, each gets its own events, and nothing is left.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write as _};
@@ -109,7 +109,7 @@ fn is_its_own(which: usize, of: usize, o: &Outcome) {
 }
 
 /// So many at once, through the gateway of this process; their outcomes.
-fn crowd(engine: &Engine, count: usize) -> Option<Vec<Outcome>> {
+fn run_all(engine: &Engine, count: usize) -> Option<Vec<Outcome>> {
     let proxy = Proxy::start(count);
     let (sent, outcomes) = mpsc::channel();
     let mut prepared = Vec::new();
@@ -171,13 +171,13 @@ fn hundreds_of_sandboxes_share_a_gateway_and_no_rules_and_leave_nothing() {
     let count = SANDBOXES.min(usize::try_from(enough / 64).unwrap_or(SANDBOXES));
     let engine = Engine::probe();
     // What the first run makes for all of them is there.
-    let Some(first) = crowd(&engine, 2) else { return };
+    let Some(first) = run_all(&engine, 2) else { return };
     first.iter().enumerate().for_each(|(which, outcome)| is_its_own(which, 2, outcome));
     let before = settled();
     let mut after = Vec::new();
     for _ in 0..3 {
         let begun = Instant::now();
-        let all = crowd(&engine, count).expect("it was there a moment ago");
+        let all = run_all(&engine, count).expect("it was there a moment ago");
         println!("{count} sandboxes at once in {:?}, peak {:?}", begun.elapsed(), held());
         all.iter().enumerate().for_each(|(which, outcome)| is_its_own(which, count, outcome));
         let ids: BTreeSet<&str> = all.iter().map(|outcome| outcome.run_id.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Optional mounts on every backend that is here: left out where nothing is, told in the answer, and otherwise as any
+//! Optional mounts on every backend that is here: left out where nothing is, reported in the answer, and otherwise as any
 //! other mount. Each denial has its allowed twin.
 
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn record(o: &Outcome) -> &str {
 }
 
 #[test]
-fn what_is_not_there_is_left_out_and_told_and_what_comes_is_shown() {
+fn missing_sources_are_left_out_and_reported_and_later_shown() {
     each(&[("here", true), ("gone", true)], |place, prepared, backend| {
         let o = prepared.run(Io::default());
         assert!(o.error.is_none(), "{backend:?}: {o:?}");

@@ -1,3 +1,3 @@
-//! Sessions of every language in the jail and behind Landlock: what is kept, what is told, and what reaches the channel.
+//! Sessions of every language in the jail and behind Landlock: what is kept, what is reported, and what reaches the channel.
 
 mod session;

@@ -49,7 +49,7 @@ fn methods_are_held_where_the_gateway_is_as_far_as_it_can_see_them() {
 }
 
 #[test]
-fn required_methods_refuse_where_they_are_held_in_part_and_best_effort_ones_are_told() {
+fn required_methods_refuse_in_part_and_best_effort_ones_report() {
     let engine = Engine::probe();
     let mut policy = policy(Some(&["GET", "HEAD"]));
     policy.backend = cofferdam_policy::Backend::Jail;

@@ -4,7 +4,7 @@
 
 /// One kind of object.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct ObjectSchema {
     /// What it describes, as words for a message.
     pub(crate) what: &'static str,
     /// Its keys, in the order in which a policy is written.
@@ -13,11 +13,11 @@ pub(crate) struct Shape {
     pub(crate) required: &'static [&'static str],
 }
 
-const fn shape(what: &'static str, keys: &'static [&'static str], required: &'static [&'static str]) -> Shape {
-    Shape { what, keys, required }
+const fn object(what: &'static str, keys: &'static [&'static str], required: &'static [&'static str]) -> ObjectSchema {
+    ObjectSchema { what, keys, required }
 }
 
-pub(crate) const POLICY: Shape = shape(
+pub(crate) const POLICY: ObjectSchema = object(
     "a policy",
     &[
         "version",
@@ -35,18 +35,18 @@ pub(crate) const POLICY: Shape = shape(
     ],
     &["version"],
 );
-pub(crate) const COMMAND: Shape = shape("a command", &["argv", "variables", "cwd", "stdin"], &[]);
-pub(crate) const FILESYSTEM: Shape = shape("a file system", &["root", "mounts", "deny", "protected"], &[]);
-pub(crate) const BIND: Shape =
-    shape("a bind mount", &["type", "source", "target", "access", "exec", "optional"], &["type", "source", "target"]);
-pub(crate) const TMPFS: Shape =
-    shape("a tmpfs mount", &["type", "target", "size_mb", "exec"], &["type", "target", "size_mb"]);
-pub(crate) const NETWORK: Shape =
-    shape("a network", &["mode", "allow", "deny", "methods", "api", "upstream_proxy", "limits"], &[]);
-pub(crate) const ALLOW_RULE: Shape =
-    shape("a rule of the network", &["to", "methods", "paths", "encrypted_hello"], &["to"]);
-pub(crate) const NETWORK_API: Shape = shape("an API", &["url", "variable"], &["url"]);
-pub(crate) const NETWORK_LIMITS: Shape = shape(
+pub(crate) const COMMAND: ObjectSchema = object("a command", &["argv", "variables", "cwd", "stdin"], &[]);
+pub(crate) const FILESYSTEM: ObjectSchema = object("a file system", &["root", "mounts", "deny", "protected"], &[]);
+pub(crate) const BIND: ObjectSchema =
+    object("a bind mount", &["type", "source", "target", "access", "exec", "optional"], &["type", "source", "target"]);
+pub(crate) const TMPFS: ObjectSchema =
+    object("a tmpfs mount", &["type", "target", "size_mb", "exec"], &["type", "target", "size_mb"]);
+pub(crate) const NETWORK: ObjectSchema =
+    object("a network", &["mode", "allow", "deny", "methods", "api", "upstream_proxy", "limits"], &[]);
+pub(crate) const ALLOW_RULE: ObjectSchema =
+    object("a rule of the network", &["to", "methods", "paths", "encrypted_hello"], &["to"]);
+pub(crate) const NETWORK_API: ObjectSchema = object("an API", &["url", "variable"], &["url"]);
+pub(crate) const NETWORK_LIMITS: ObjectSchema = object(
     "limits of the network",
     &[
         "connections",
@@ -60,14 +60,14 @@ pub(crate) const NETWORK_LIMITS: Shape = shape(
     ],
     &[],
 );
-pub(crate) const PROCESS: Shape =
-    shape("a process", &["spawn", "nested_sandboxes", "seccomp", "unix_sockets", "hostname"], &[]);
-pub(crate) const SECCOMP: Shape = shape("a system call filter", &["level", "rules"], &[]);
-pub(crate) const SYSCALL_RULE: Shape =
-    shape("a system call rule", &["syscalls", "action", "when"], &["syscalls", "action"]);
-pub(crate) const ARG_CONDITION: Shape =
-    shape("an argument condition", &["index", "mask", "op", "value"], &["index", "op", "value"]);
-pub(crate) const LIMITS: Shape = shape(
+pub(crate) const PROCESS: ObjectSchema =
+    object("a process", &["spawn", "nested_sandboxes", "seccomp", "unix_sockets", "hostname"], &[]);
+pub(crate) const SECCOMP: ObjectSchema = object("a system call filter", &["level", "rules"], &[]);
+pub(crate) const SYSCALL_RULE: ObjectSchema =
+    object("a system call rule", &["syscalls", "action", "when"], &["syscalls", "action"]);
+pub(crate) const ARG_CONDITION: ObjectSchema =
+    object("an argument condition", &["index", "mask", "op", "value"], &["index", "op", "value"]);
+pub(crate) const LIMITS: ObjectSchema = object(
     "limits",
     &[
         "memory_mb",
@@ -84,8 +84,8 @@ pub(crate) const LIMITS: Shape = shape(
     ],
     &[],
 );
-pub(crate) const ENFORCEMENT: Shape = shape("enforcement", &["best_effort"], &[]);
-pub(crate) const AUDIT: Shape = shape("an audit", &["enabled", "level", "trace"], &[]);
+pub(crate) const ENFORCEMENT: ObjectSchema = object("enforcement", &["best_effort"], &[]);
+pub(crate) const AUDIT: ObjectSchema = object("an audit", &["enabled", "level", "trace"], &[]);
 
 /// Keys that people write for others: what was given, and what to write instead.
 pub(crate) const KNOWN_MISTAKES: &[(&str, &str)] = &[

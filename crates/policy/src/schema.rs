@@ -1,4 +1,4 @@
-//! The JSON Schema of a policy: the shape comes from the types, which keys may be left out from the table that
+//! The JSON Schema of a policy: the structure comes from the types, which keys may be left out from the table that
 //! decoding uses, defaults and ranges from the built-in policy and the limits.
 //!
 //! Only the generator and the tests build this. The committed docs/policy.schema.json is its output.
@@ -15,7 +15,7 @@ use crate::errno::errno_names;
 use crate::limits::{LIMITS, MAX_MIB};
 use crate::model::Policy;
 use crate::network_limits::NETWORK_LIMITS;
-use crate::object_schema::{self, Shape};
+use crate::object_schema::{self, ObjectSchema};
 use crate::url::HttpUrl;
 
 /// The schema (JSON Schema 2020-12) of what [`Policy::decode`] accepts, with the patterns and ranges of
@@ -25,13 +25,13 @@ pub fn json_schema() -> Value {
     let mut schema = generator.into_root_schema_for::<Policy>().to_value();
     schema["title"] = json!("Cofferdam policy");
     schema["$comment"] = json!("Generated from crates/policy; regenerate it, do not edit it.");
-    shape_object(&mut schema, &object_schema::POLICY);
-    for (name, shape) in DEFINITIONS {
-        shape_object(&mut schema["$defs"][name], shape);
+    close_object(&mut schema, &object_schema::POLICY);
+    for (name, expected) in DEFINITIONS {
+        close_object(&mut schema["$defs"][name], expected);
     }
     let kinds = schema["$defs"]["Mount"]["oneOf"].as_array_mut().expect("a mount is one of its kinds");
-    for (kind, shape) in kinds.iter_mut().zip([&object_schema::BIND, &object_schema::TMPFS]) {
-        shape_object(kind, shape);
+    for (kind, expected) in kinds.iter_mut().zip([&object_schema::BIND, &object_schema::TMPFS]) {
+        close_object(kind, expected);
         kind["properties"]["exec"]["default"] = json!(false);
     }
     kinds[0]["properties"]["access"]["default"] = json!("read_only");
@@ -52,7 +52,7 @@ pub fn json_schema_text() -> String {
 }
 
 /// The definitions that are objects, and their shapes.
-const DEFINITIONS: &[(&str, &Shape)] = &[
+const DEFINITIONS: &[(&str, &ObjectSchema)] = &[
     ("ArgCondition", &object_schema::ARG_CONDITION),
     ("Audit", &object_schema::AUDIT),
     ("Command", &object_schema::COMMAND),
@@ -68,11 +68,11 @@ const DEFINITIONS: &[(&str, &Shape)] = &[
 ];
 
 /// Required is what decoding cannot do without, and no other key is known.
-fn shape_object(object: &mut Value, shape: &Shape) {
+fn close_object(object: &mut Value, expected: &ObjectSchema) {
     let object = object.as_object_mut().expect("a definition is an object");
     object.remove("required");
-    if !shape.required.is_empty() {
-        object.insert("required".into(), json!(shape.required));
+    if !expected.required.is_empty() {
+        object.insert("required".into(), json!(expected.required));
     }
     object.insert("additionalProperties".into(), json!(false));
 }
@@ -156,7 +156,7 @@ impl JsonSchema for AllowRule {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let shape = &object_schema::ALLOW_RULE;
+        let expected = &object_schema::ALLOW_RULE;
         let to = format!("{TO} Without PORTS: 80 and 443.");
         let properties = json!({
             "to": {"description": to, "type": "string"},
@@ -180,7 +180,7 @@ impl JsonSchema for AllowRule {
             "description": "One rule of what may be reached; a text when it says no more than where.",
             "oneOf": [
                 {"description": to, "type": "string"},
-                {"type": "object", "properties": properties, "required": shape.required, "additionalProperties": false},
+                {"type": "object", "properties": properties, "required": expected.required, "additionalProperties": false},
             ],
         })
     }

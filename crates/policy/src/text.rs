@@ -1,7 +1,7 @@
 //! Escapes untrusted text before it is shown to a user or passed to a model: one rule for all of Cofferdam.
 //!
-//! What ends a line, drives a terminal, turns the direction of letters, or is not seen at all is escaped, so that no
-//! text looks like another one. A backslash stays as it is: text that holds `\u{202e}` as letters reads like the
+//! What ends a line, drives a terminal, turns the direction of text, or is not seen at all is escaped, so that no
+//! text looks like another one. A backslash stays as it is: text that holds `\u{202e}` literally reads like the
 //! escape. A model reads escapes as text, too, so what is for one has them taken out.
 //!
 //! Pure. Which characters: Unicode's control and format characters (Cc, Cf), line and paragraph separators (Zl, Zp),

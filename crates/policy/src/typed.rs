@@ -6,7 +6,7 @@
 use crate::error::{At, Collector, PolicyError, closest};
 use crate::json::shown_json;
 use crate::json::{Json, Member};
-use crate::object_schema::{self, Shape};
+use crate::object_schema::{self, ObjectSchema};
 
 /// The members of one object, or of none.
 #[derive(Clone, Copy)]
@@ -27,44 +27,49 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// The members of an object, whose keys are checked against its shape.
-    pub(crate) fn object<'j>(&mut self, at: &At<'_>, json: Option<&'j Json<'j>>, shape: &Shape) -> Members<'j> {
+    pub(crate) fn object<'j>(
+        &mut self,
+        at: &At<'_>,
+        json: Option<&'j Json<'j>>,
+        expected: &ObjectSchema,
+    ) -> Members<'j> {
         let members = match json {
             None => return Members(&[]),
             Some(Json::Object(members)) => members,
             Some(other) => {
-                self.wrong(at, other, "not an object", &format!("{}: an object", shape.what));
+                self.wrong(at, other, "not an object", &format!("{}: an object", expected.what));
                 return Members(&[]);
             }
         };
         for member in members {
-            if !shape.keys.contains(&member.key.as_ref()) {
-                self.unknown_key(&at.key(&member.key), member, shape);
+            if !expected.keys.contains(&member.key.as_ref()) {
+                self.unknown_key(&at.key(&member.key), member, expected);
             }
         }
-        for key in shape.required {
+        for key in expected.required {
             if !members.iter().any(|member| member.key == *key) {
                 self.errors.add(|| PolicyError {
                     path: at.key(key).to_string(),
                     value: String::new(),
                     problem: "missing".into(),
-                    accepted: format!("{}: `{key}` cannot be left out", shape.what),
+                    accepted: format!("{}: `{key}` cannot be left out", expected.what),
                 });
             }
         }
         Members(members)
     }
 
-    pub(crate) fn unknown_key(&mut self, at: &At<'_>, member: &Member<'_>, shape: &Shape) {
+    pub(crate) fn unknown_key(&mut self, at: &At<'_>, member: &Member<'_>, expected: &ObjectSchema) {
         self.errors.add(|| {
             let known = object_schema::KNOWN_MISTAKES.iter().find(|(mistake, meant)| {
-                *mistake == member.key && shape.keys.iter().any(|key| meant.starts_with(&format!("`{key}`")))
+                *mistake == member.key && expected.keys.iter().any(|key| meant.starts_with(&format!("`{key}`")))
             });
-            let accepted = match (known, closest(&member.key, shape.keys.iter().copied())) {
+            let accepted = match (known, closest(&member.key, expected.keys.iter().copied())) {
                 (Some((_, meant)), _) => format!("did you mean {meant}?"),
                 (None, Some(key)) => format!("did you mean `{key}`?"),
-                (None, None) => list(shape.keys.iter().copied()),
+                (None, None) => list(expected.keys.iter().copied()),
             };
-            let problem = format!("{} has no such key", shape.what);
+            let problem = format!("{} has no such key", expected.what);
             PolicyError { path: at.to_string(), value: shown_json(&member.value), problem, accepted }
         });
     }

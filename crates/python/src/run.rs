@@ -124,7 +124,7 @@ impl Run {
             io.output = Output::Stream(Box::new(move |stream, bytes| {
                 let (taken, first) = shared.push(stream, bytes);
                 if first {
-                    tell(notify.as_deref());
+                    call_back(notify.as_deref());
                 }
                 Ok(taken)
             }));
@@ -138,7 +138,7 @@ impl Run {
             (state.outcome, state.over) = (outcome, true);
             drop(state);
             shared.changed.notify_all();
-            tell(notify.as_deref());
+            call_back(notify.as_deref());
             // Dropped with Python's lock, so that it is freed at once.
             Python::try_attach(|_| drop(notify));
         };
@@ -181,7 +181,7 @@ impl Run {
     }
 }
 
-fn tell(notify: Option<&Py<PyAny>>) {
+fn call_back(notify: Option<&Py<PyAny>>) {
     let Some(notify) = notify else { return };
     Python::try_attach(|py| {
         if let Err(error) = notify.call0(py) {

@@ -26,7 +26,7 @@ fn cancelled_call_does_not_answer_the_next_one_with_its_id() {
     for index in 0..10 {
         let mut old = session.run(900, "echo old; trap '' TERM; sleep 60");
         std::thread::sleep(Duration::from_millis(if index % 2 == 0 { 0 } else { 60 }));
-        session.tell("notifications/cancelled", json!({ "requestId": 900 }));
+        session.notify("notifications/cancelled", json!({ "requestId": 900 }));
         let answer = session.run(900, &format!("echo new {index}")).message().expect("an answer");
         assert_eq!((printed(&answer), &answer["id"]), (format!("new {index}\n").as_str(), &json!(900)), "{answer}");
         assert_eq!(old.message(), None, "a cancelled call is not answered");

@@ -42,7 +42,7 @@ fn cancelled_call_does_not_answer_the_next_one_with_its_id() {
     for index in 0..10 {
         client.send(&call(900, "echo old; sleep 60"));
         std::thread::sleep(Duration::from_millis(if index % 2 == 0 { 0 } else { 60 }));
-        client.tell("notifications/cancelled", json!({ "requestId": 900 }));
+        client.notify("notifications/cancelled", json!({ "requestId": 900 }));
         client.send(&call(900, &format!("echo new {index}")));
         let answer = client.find("the answer", |message| message["id"] == 900);
         assert_eq!(text(&answer["result"]), format!("new {index}\n"), "{answer}");

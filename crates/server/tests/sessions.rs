@@ -79,7 +79,7 @@ fn cancelled_call_is_not_answered_and_its_session_continues() {
     call(&mut client, "python", "s", "x = 7");
     let id = ask(&mut client, "python", "s", "import time; time.sleep(30)");
     std::thread::sleep(std::time::Duration::from_millis(300));
-    client.tell("notifications/cancelled", json!({ "requestId": id }));
+    client.notify("notifications/cancelled", json!({ "requestId": id }));
     let begun = Instant::now();
     assert_eq!(text(&call(&mut client, "python", "s", "print(x)")), "7\n");
     assert!(begun.elapsed().as_secs() < 20);

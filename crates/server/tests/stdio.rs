@@ -116,7 +116,7 @@ fn cancelled_call_ends_with_its_process_tree() {
     let mut client = home.client(json!({}));
     let id = client.begin("shell", "sleep 7731.5 & sleep 7731.5");
     until("two sleeps", || running("7731.5") >= 2);
-    client.tell("notifications/cancelled", json!({ "requestId": id }));
+    client.notify("notifications/cancelled", json!({ "requestId": id }));
     until("the end of both", || running("7731.5") == 0);
     assert_eq!(text(&client.run("shell", "echo still here")), "still here\n");
     assert!(!client.early.iter().any(|message| message["id"] == id), "a cancelled call is not answered");

@@ -327,7 +327,7 @@ fn cancelled_call_ends_with_its_tree_after_progress() {
         warm.ask("tools/call", json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": "p" } }));
     let progress = warm.find("progress", |message| message["method"] == "notifications/progress");
     assert!(progress["params"]["message"].as_str().unwrap().contains("begun"), "{progress}");
-    warm.tell("notifications/cancelled", json!({ "requestId": id }));
+    warm.notify("notifications/cancelled", json!({ "requestId": id }));
     let server = warm.child.id();
     // No process below the server sleeps any more: an interpreter that waits for the next call reads, and does not sleep.
     let sleeps = || {

@@ -1,5 +1,5 @@
 //! The engines themselves: they start, are shared between processes, run a container, and leave nothing behind, not
-//! even after SIGKILL. They run as whoever runs the tests; dockerd and other users' engines take root.
+//! even after SIGKILL. They run as the user of the tests; dockerd and other users' engines take root.
 
 use std::path::Path;
 use std::process::Command;

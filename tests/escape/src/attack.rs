@@ -76,7 +76,7 @@ impl Class {
 /// One change to the policy of a trial, which starts as the host's tree read-only with no network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "each sets the policy field that it names")]
-pub enum Shape {
+pub enum Setting {
     /// `{ro}` bound read-only in place.
     Ro,
     /// `{rw}` bound writable in place, noexec.
@@ -197,9 +197,9 @@ pub enum Twin {
     /// In a pid namespace whose pid 1 was forked carelessly.
     NaiveInit,
     /// In the same kind of sandbox with this policy (and these arguments, when there are any).
-    Inside(&'static [Shape], &'static [&'static str]),
+    Inside(&'static [Setting], &'static [&'static str]),
     /// The same, and success is what this function sees.
-    Dose(&'static [Shape], &'static [&'static str], fn(&Run) -> bool),
+    Dose(&'static [Setting], &'static [&'static str], fn(&Run) -> bool),
 }
 
 /// An ending other than a refusal reported by the attack itself that also means that it was held.
@@ -242,7 +242,7 @@ pub struct Attack {
     /// Attack program's name and arguments.
     pub args: &'static [&'static str],
     /// The policy.
-    pub shape: &'static [Shape],
+    pub settings: &'static [Setting],
     /// The victims.
     pub victims: &'static [Victim],
     /// Options of the launcher: what the caller leaves lying about.
@@ -270,7 +270,7 @@ pub const ATTACK: Attack = Attack {
     why: "",
     fields: &[Field::Root],
     args: &[],
-    shape: &[],
+    settings: &[],
     victims: &[],
     caller: &[],
     streams: Streams::Json,

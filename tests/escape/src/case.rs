@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root, Stdin};
 
-use crate::attack::{Attack, Shape, Victim};
+use crate::attack::{Attack, Setting, Victim};
 use crate::host::{Host, User, make_dir, mode};
 
 /// What every victim file says at first.
@@ -170,7 +170,7 @@ impl<'h> Case<'h> {
     }
 
     /// The policy of a trial. Everything in `required` must hold in full, the rest as far as it goes.
-    pub fn policy(&self, shape: &[Shape], backend: Backend, required: &[Field], argv: &[String]) -> Policy {
+    pub fn policy(&self, settings: &[Setting], backend: Backend, required: &[Field], argv: &[String]) -> Policy {
         let mut policy = Policy::base();
         policy.backend = backend;
         policy.command.argv = argv.to_vec();
@@ -186,7 +186,7 @@ impl<'h> Case<'h> {
         };
         let program = self.host.base.join("bin").display().to_string();
         policy.filesystem.mounts.push(bind(&program, &program, Access::ReadOnly, true));
-        if containers && !shape.contains(&Shape::Minimal) {
+        if containers && !settings.contains(&Setting::Minimal) {
             // Of the host's tree a container has what it is given: what the host's view shows of the victims.
             policy.filesystem.mounts.push(bind("{out}", "{out}", Access::ReadOnly, true));
         }
@@ -201,37 +201,37 @@ impl<'h> Case<'h> {
         policy.limits.file_size_mb = 128;
         policy.limits.output_bytes = 1 << 20;
         policy.limits.layer_mb = 8;
-        for change in shape {
+        for change in settings {
             match *change {
-                Shape::Ro => policy.filesystem.mounts.push(bind("{ro}", "{ro}", Access::ReadOnly, false)),
-                Shape::Rw => policy.filesystem.mounts.push(bind("{rw}", "{rw}", Access::ReadWrite, false)),
-                Shape::RwExec => policy.filesystem.mounts.push(bind("{rw}", "{rw}", Access::ReadWrite, true)),
-                Shape::Cow => policy.filesystem.mounts.push(bind("{cow}", "{cow}", Access::CopyOnWrite, false)),
-                Shape::Bind(source, target, access) => {
+                Setting::Ro => policy.filesystem.mounts.push(bind("{ro}", "{ro}", Access::ReadOnly, false)),
+                Setting::Rw => policy.filesystem.mounts.push(bind("{rw}", "{rw}", Access::ReadWrite, false)),
+                Setting::RwExec => policy.filesystem.mounts.push(bind("{rw}", "{rw}", Access::ReadWrite, true)),
+                Setting::Cow => policy.filesystem.mounts.push(bind("{cow}", "{cow}", Access::CopyOnWrite, false)),
+                Setting::Bind(source, target, access) => {
                     policy.filesystem.mounts.push(bind(source, target, access, false));
                 }
-                Shape::Minimal => policy.filesystem.root = Root::Minimal,
-                Shape::Deny(path) => policy.filesystem.deny.push(self.fill(path)),
-                Shape::Unprotected => policy.filesystem.protected.clear(),
-                Shape::Net(mode) => policy.network.mode = mode,
-                Shape::Unix => policy.process.unix_sockets = true,
-                Shape::Level(level) => policy.process.seccomp.level = level,
-                Shape::NoSpawn => policy.process.spawn = false,
-                Shape::Stdin => policy.command.stdin = Stdin::Caller,
-                Shape::MemoryMb(n) => policy.limits.memory_mb = n,
-                Shape::CpuSeconds(n) => policy.limits.cpu_seconds = n,
-                Shape::CpuMillis(n) => policy.limits.cpu_millis = n,
-                Shape::WallMs(n) => policy.limits.wall_ms = n,
-                Shape::FileSizeMb(n) => policy.limits.file_size_mb = n,
-                Shape::OpenFiles(n) => policy.limits.open_files = n,
-                Shape::Processes(n) => policy.limits.processes = n,
-                Shape::TmpfsMb(n) => policy.limits.tmpfs_mb = n,
-                Shape::OutputBytes(n) => policy.limits.output_bytes = n,
-                Shape::LayerMb(n) => policy.limits.layer_mb = n,
-                Shape::LayerInodes(n) => policy.limits.layer_inodes = n,
-                Shape::Terminate => policy.on_violation = cofferdam_policy::OnViolation::Terminate,
-                Shape::Trace => policy.audit.trace = true,
-                Shape::Keep => {}
+                Setting::Minimal => policy.filesystem.root = Root::Minimal,
+                Setting::Deny(path) => policy.filesystem.deny.push(self.fill(path)),
+                Setting::Unprotected => policy.filesystem.protected.clear(),
+                Setting::Net(mode) => policy.network.mode = mode,
+                Setting::Unix => policy.process.unix_sockets = true,
+                Setting::Level(level) => policy.process.seccomp.level = level,
+                Setting::NoSpawn => policy.process.spawn = false,
+                Setting::Stdin => policy.command.stdin = Stdin::Caller,
+                Setting::MemoryMb(n) => policy.limits.memory_mb = n,
+                Setting::CpuSeconds(n) => policy.limits.cpu_seconds = n,
+                Setting::CpuMillis(n) => policy.limits.cpu_millis = n,
+                Setting::WallMs(n) => policy.limits.wall_ms = n,
+                Setting::FileSizeMb(n) => policy.limits.file_size_mb = n,
+                Setting::OpenFiles(n) => policy.limits.open_files = n,
+                Setting::Processes(n) => policy.limits.processes = n,
+                Setting::TmpfsMb(n) => policy.limits.tmpfs_mb = n,
+                Setting::OutputBytes(n) => policy.limits.output_bytes = n,
+                Setting::LayerMb(n) => policy.limits.layer_mb = n,
+                Setting::LayerInodes(n) => policy.limits.layer_inodes = n,
+                Setting::Terminate => policy.on_violation = cofferdam_policy::OnViolation::Terminate,
+                Setting::Trace => policy.audit.trace = true,
+                Setting::Keep => {}
             }
         }
         policy.enforcement.best_effort = Field::ALL.iter().copied().filter(|f| !required.contains(f)).collect();

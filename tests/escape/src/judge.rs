@@ -11,7 +11,7 @@ use cofferdam_test_containers::Engine;
 use cofferdam_test_containers::engine::GROUP;
 use serde_json::Value;
 
-use crate::attack::{ATTACK, Attack, Class, End, Shape, Streams, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Setting, Streams, Twin, Victim};
 use crate::case::{Case, stream};
 use crate::host::{Host, User};
 use crate::launch::{self, Files, Finished};
@@ -136,16 +136,16 @@ pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell
 fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<Cell, String> {
     let mut case = Case::new(host, user, attack, backend)?;
     let required = required(attack, backend);
-    let spec = Spec { shape: attack.shape, args: attack.args, required: &required, backend };
+    let spec = Spec { settings: attack.settings, args: attack.args, required: &required, backend };
     let (run, before) = sandboxed(&case, attack, &spec)?;
     if refusal(&run).is_some_and(|message| message.contains("gives no terminal")) {
         return Ok(Cell::NotClaimed("a terminal, not at all: the backend gives none".into()));
     }
-    if attack.shape.contains(&Shape::Trace) && refusal(&run).is_some_and(|message| message.contains(UNOBSERVED)) {
+    if attack.settings.contains(&Setting::Trace) && refusal(&run).is_some_and(|message| message.contains(UNOBSERVED)) {
         return Ok(Cell::NotClaimed("it observes no calls, and refuses to trace them".into()));
     }
     if let Some(field) = refused(&required, &run) {
-        return Ok(match claims(&case, attack.shape, backend, field)? {
+        return Ok(match claims(&case, attack.settings, backend, field)? {
             Some(why) => Cell::NotClaimed(why),
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
         });
@@ -154,7 +154,7 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
         && run.finished.code == 125
         && let Some(field) = refused_as_json(&case, attack, &spec)?
     {
-        return Ok(match claims(&case, attack.shape, backend, field)? {
+        return Ok(match claims(&case, attack.settings, backend, field)? {
             Some(why) => Cell::NotClaimed(why),
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
         });
@@ -188,7 +188,8 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
 /// promise of mounts that an attack on it would break; where it could write to others, that promise is not made.
 fn required(attack: &Attack, backend: Backend) -> Vec<Field> {
     let mut fields = attack.fields.to_vec();
-    let writes = attack.shape.iter().any(|s| matches!(s, Shape::Rw | Shape::RwExec | Shape::Cow | Shape::Bind(..)));
+    let writes =
+        attack.settings.iter().any(|s| matches!(s, Setting::Rw | Setting::RwExec | Setting::Cow | Setting::Bind(..)));
     let aims = attack.args.iter().any(|text| text.contains("{out}"));
     if backend.is_container() && aims && !writes && !fields.contains(&Field::Mounts) {
         fields.push(Field::Mounts);
@@ -255,16 +256,16 @@ fn step_field(run: &Run) -> Option<Field> {
 
 /// How much less than everything the backend claims for a field under this policy when nothing is required, and why; `None`
 /// when it claims all of it.
-fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> Result<Option<String>, String> {
-    // The same shape has the same answer for every case: paths differ, but not in kind.
+fn claims(case: &Case<'_>, settings: &[Setting], backend: Backend, field: Field) -> Result<Option<String>, String> {
+    // The same settings have the same answer for every case: paths differ, but not in kind.
     static KNOWN: Mutex<BTreeMap<(&str, User, String), Run>> = Mutex::new(BTreeMap::new());
-    let key = (backend_name(backend), case.user, format!("{shape:?}"));
+    let key = (backend_name(backend), case.user, format!("{settings:?}"));
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
     let run = match known {
         Some(run) => run,
         None => {
             let attack = Attack { args: &["noop"], ..ATTACK };
-            let spec = Spec { shape, args: attack.args, required: &[], backend };
+            let spec = Spec { settings, args: attack.args, required: &[], backend };
             let (run, _) = sandboxed(case, &attack, &spec)?;
             KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, run.clone());
             run
@@ -309,7 +310,7 @@ pub fn backend_missing(host: &Host, backend: Backend, user: User) -> Option<Stri
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let asked = known.entry((backend_name(backend), user)).or_insert_with(|| {
         let attack = Attack { args: &["noop"], ..ATTACK };
-        let spec = Spec { shape: &[], args: attack.args, required: &[], backend };
+        let spec = Spec { settings: &[], args: attack.args, required: &[], backend };
         let tried = Case::new(host, user, &attack, backend).and_then(|case| sandboxed(&case, &attack, &spec));
         match tried {
             Ok((run, _)) if run.says_escaped() => None,
@@ -321,7 +322,7 @@ pub fn backend_missing(host: &Host, backend: Backend, user: User) -> Option<Stri
 }
 
 struct Spec<'a> {
-    shape: &'a [Shape],
+    settings: &'a [Setting],
     args: &'a [&'static str],
     required: &'a [Field],
     backend: Backend,
@@ -336,13 +337,13 @@ fn argv(case: &Case<'_>, args: &[&str]) -> Vec<String> {
 
 fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, Before), String> {
     let write = |name: &str, args: &[&str]| {
-        let policy = case.policy(spec.shape, spec.backend, spec.required, &argv(case, args));
+        let policy = case.policy(spec.settings, spec.backend, spec.required, &argv(case, args));
         policy.validate().map_err(|e| format!("the policy of the trial is not valid: {e}"))?;
         let path = case.dir.join(name);
         fs::write(&path, policy.to_json_pretty()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         Ok::<_, String>(path.display().to_string())
     };
-    let keep = spec.shape.contains(&Shape::Keep).then(|| case.path("{keep}"));
+    let keep = spec.settings.contains(&Setting::Keep).then(|| case.path("{keep}"));
     let json = attack.streams == Streams::Json;
     let mut line = launch::cofferdam(case.host, &write("policy.json", spec.args)?, json, keep.as_ref());
     if attack.streams == Streams::Terminal {
@@ -438,9 +439,9 @@ fn twin(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<()
         _ => &[],
     };
     let inside = match attack.twin {
-        Twin::Inside(shape, args) | Twin::Dose(shape, args, _) => {
+        Twin::Inside(settings, args) | Twin::Dose(settings, args, _) => {
             let args = if args.is_empty() { attack.args } else { args };
-            Some(Spec { shape, args, required: &[], backend })
+            Some(Spec { settings, args, required: &[], backend })
         }
         _ => None,
     };

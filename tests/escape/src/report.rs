@@ -83,7 +83,7 @@ fn reasons<'c>(attacks: &[Attack], cells: &'c Cells) -> Vec<Reason<'c>> {
 }
 
 /// One line for each reason.
-fn told(reasons: &[Reason<'_>]) -> String {
+fn reasons_table(reasons: &[Reason<'_>]) -> String {
     let mut text = String::from("| | promise, and why it is not claimed | by (in so many rows) |\n|--:|---|---|\n");
     for (at, Reason { why, columns }) in reasons.iter().enumerate() {
         let rows = |at: &usize| columns.get(at).copied();
@@ -187,7 +187,7 @@ pub fn page(attacks: &[Attack], cells: &Cells) -> String {
         summary(attacks, cells),
         TOTALS.1,
         REASONS.0,
-        told(&reasons),
+        reasons_table(&reasons),
         REASONS.1,
     );
     let mut classes: Vec<Class> = attacks.iter().map(|a| a.class).collect();

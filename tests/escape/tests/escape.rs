@@ -74,7 +74,7 @@ fn table_is_sound() -> Result<(), Failed> {
     }
 }
 
-/// Where a maker is missing the judge itself calls nothing held, and nothing a promise that is not made: whoever forgot to
+/// Where a container runtime is missing the judge itself calls nothing held, and nothing a promise that is not made: whoever forgot to
 /// look for it first would still see every attack fail.
 fn what_is_missing_holds_nothing(host: &Host, attacks: &[Attack]) -> Result<(), Failed> {
     let user = if host.root { User::Root } else { User::Unprivileged };

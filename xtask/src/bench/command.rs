@@ -1,4 +1,4 @@
-//! What walls cost a caller that spawns a subprocess itself: `sandboxed_command` and `Confined::spawn` against tokio's own
+//! What confinement costs a caller that spawns a subprocess itself: `sandboxed_command` and `Confined::spawn` against tokio's own
 //! `Command`, for programs of several sizes and for a caller that holds much memory.
 
 use std::process::Command;

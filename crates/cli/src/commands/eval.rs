@@ -87,7 +87,7 @@ pub fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal>
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
         .unwrap_or_else(|| Engine::for_own_process(Expected::Anything))
-        .telling(progress::reporter(presentation.quiet));
+        .on_progress(progress::reporter(presentation.quiet));
     let result = Caller::observe().and_then(|caller| {
         let building = if presentation.dry_run { Building::Never } else { Building::WhenNeeded };
         let resolved = environment::resolve(matches, &caller, &engine, building, presentation.quiet)?;

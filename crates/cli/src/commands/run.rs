@@ -38,7 +38,7 @@ pub fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal>
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
         .unwrap_or_else(|| Engine::for_own_process(Expected::Anything))
-        .telling(progress::reporter(presentation.quiet));
+        .on_progress(progress::reporter(presentation.quiet));
     let result = Caller::observe().and_then(|caller| {
         let base = profile::base(matches, &caller, &engine, presentation.quiet)?;
         let has_profile = base.is_some();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_engine::backends::container::Progress;
-use cofferdam_engine::backends::container::run::Tell;
+use cofferdam_engine::backends::container::run::ProgressCallback;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What is shown now.
@@ -15,7 +15,7 @@ struct Shown {
 }
 
 /// A callback that shows progress, unless `quiet`.
-pub fn reporter(quiet: bool) -> Tell {
+pub fn reporter(quiet: bool) -> ProgressCallback {
     let shown = Mutex::new(Shown::default());
     Arc::new(move |progress: Progress| {
         if !quiet {

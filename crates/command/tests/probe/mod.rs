@@ -36,7 +36,7 @@ pub fn confined(abi: u32, data: &Path) -> Confined {
     Confined::new(own()).data_dir(data).landlock_at_most(abi)
 }
 
-pub fn walled(abi: u32, data: &Path) -> Command {
+pub fn restricted(abi: u32, data: &Path) -> Command {
     let (command, enforcement) = confined(abi, data).command().unwrap();
     assert_eq!(enforcement.strength(), Strength::Full, "{enforcement}");
     assert_eq!(enforcement.landlock_abi, abi);
@@ -192,9 +192,9 @@ fn make_again<'a>(text: &str, names: &[(Errno, &'a str)]) -> Option<&'a str> {
     names.iter().find(|(errno, _)| text == format!("{errno:?}")).map(|(_, name)| *name)
 }
 
-type Made = Result<(), Errno>;
+type Attempt = Result<(), Errno>;
 
-fn io(result: std::io::Result<()>) -> Made {
+fn io(result: std::io::Result<()>) -> Attempt {
     result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
@@ -202,7 +202,7 @@ fn open(path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::from_raw_mode(0o644))
 }
 
-fn write(path: &str, flags: OFlags) -> Made {
+fn write(path: &str, flags: OFlags) -> Attempt {
     let file = open(path, OFlags::WRONLY | flags)?;
     rustix::io::write(&file, b"probe").map(drop)
 }
@@ -214,7 +214,7 @@ fn times() -> Timestamps {
 
 const MODE: Mode = Mode::from_raw_mode(0o751);
 
-fn make(words: &[&str]) -> Made {
+fn make(words: &[&str]) -> Attempt {
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     // As root to another; else to itself, which is shown by nothing but its change time.
     let other = if uid.is_root() { (Uid::from_raw(1), Gid::from_raw(1)) } else { (uid, gid) };
@@ -315,7 +315,7 @@ fn make(words: &[&str]) -> Made {
 
 /// Has one name lead inside and outside in turn, as fast as can be, while its mode is changed, until it was seen to lead to
 /// each many times just before. Done when the change went well at least once, so that the race was one.
-fn race(link: &str, inside: &str, outside: &str) -> Made {
+fn race(link: &str, inside: &str, outside: &str) -> Attempt {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     let stop = AtomicBool::new(false);
     fs::symlink(inside, link)?;
@@ -354,7 +354,7 @@ fn io_status(status: std::io::Result<std::process::ExitStatus>) -> Result<std::p
 }
 
 /// Makes an overlay that is mounted nowhere.
-fn overlay(lower: &str, upper: &str, work: &str) -> Made {
+fn overlay(lower: &str, upper: &str, work: &str) -> Attempt {
     use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_string, fsopen};
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
@@ -364,14 +364,14 @@ fn overlay(lower: &str, upper: &str, work: &str) -> Made {
 }
 
 /// Takes a descriptor from what a process may have open.
-fn limit(pid: Option<Pid>) -> Made {
+fn limit(pid: Option<Pid>) -> Attempt {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
     let most = getrlimit(Resource::Nofile).current.map(|most| most - 1);
     prlimit(pid, Resource::Nofile, Rlimit { current: most, maximum: most }).map(drop)
 }
 
 /// Leaves a process the first of its processors.
-fn processors(pid: Option<Pid>) -> Made {
+fn processors(pid: Option<Pid>) -> Attempt {
     let all = rustix::thread::sched_getaffinity(pid)?;
     let mut one = rustix::thread::CpuSet::new();
     one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).ok_or(Errno::INVAL)?);
@@ -379,7 +379,7 @@ fn processors(pid: Option<Pid>) -> Made {
 }
 
 /// Starts a process and ends it by a signal.
-fn kill_own(group: bool) -> Made {
+fn kill_own(group: bool) -> Attempt {
     let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().map_err(|_| Errno::IO)?;
     let pid = Pid::from_child(&child);
     if group {
@@ -391,7 +391,7 @@ fn kill_own(group: bool) -> Made {
     if status.signal() == Some(15) { Ok(()) } else { Err(Errno::IO) }
 }
 
-fn connect(address: &SocketAddrUnix) -> Made {
+fn connect(address: &SocketAddrUnix) -> Attempt {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::net::connect(socket.as_fd(), address)
 }

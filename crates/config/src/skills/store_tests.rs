@@ -149,7 +149,7 @@ fn what_cannot_be_recorded_is_not_registered() {
 }
 
 #[test]
-fn every_fault_is_told_in_order() {
+fn every_fault_is_reported_in_order() {
     let (_directory, source, registry) = example();
     let text =
         fs::read_to_string(source.join("manifest.json")).unwrap().replace("\"memoryMb\": 64", "\"memoryMb\": 65");

@@ -202,7 +202,7 @@ fn objects_are_closed_and_whole() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once() {
+fn every_mistake_is_reported_at_once() {
     let errors = decode(&json!({ "version": "2", "name": "", "files": [{ "path": "../x", "sha256": 1 }], "more": 1 }));
     let errors = errors.unwrap_err();
     for part in [

@@ -97,11 +97,11 @@ fn the_level_decides_on_sockets_whatever_the_upper_halves() {
             }
             assert_eq!(socket(&plain, 1, 1, 0), EAFNOSUPPORT);
             assert_eq!(socket(&Request { unix_sockets: true, ..plain }, 1, 1, 0), RET_ALLOW);
-            let walled = Request { no_network_sockets: true, ..plain };
+            let restricted = Request { no_network_sockets: true, ..plain };
             for (family, kind, protocol) in [(2, 1, 0), (2, 1, 262), (10, 2, 0), (16, 3, 0), (40, 1, 0)] {
-                assert_eq!(socket(&walled, family, kind, protocol), EAFNOSUPPORT);
+                assert_eq!(socket(&restricted, family, kind, protocol), EAFNOSUPPORT);
             }
-            assert_eq!(result(&walled, "socketpair", &[2 | high, 1, 0]), EAFNOSUPPORT);
+            assert_eq!(result(&restricted, "socketpair", &[2 | high, 1, 0]), EAFNOSUPPORT);
         }
         let strict = Request { unix_sockets: true, ..Request::of(Level::Strict) };
         for family in [1, 2, 10, 16, 40] {
@@ -268,14 +268,14 @@ fn calls_with_hidden_arguments_enosys_dangerous_ones_refused() {
         assert_eq!(result(&plain, "unshare", &[0x80]), from_basic(EPERM));
         assert_eq!(result(&plain, "unshare", &[1 << 40]), from_basic(EPERM));
         assert_eq!(result(&plain, "unshare", &[0x4_0600]), RET_ALLOW);
-        let walled = Request { private_ipc: false, limited_exec: true, metadata_refused: true, ..plain };
+        let restricted = Request { private_ipc: false, limited_exec: true, metadata_refused: true, ..plain };
         for name in ["shmget", "shmat", "msgget", "semop", "mq_open", "memfd_create", "utimensat", "setxattr"] {
-            assert_eq!(result(&walled, name, &[]), EPERM, "{name}");
+            assert_eq!(result(&restricted, name, &[]), EPERM, "{name}");
             if level < Level::Strict {
                 assert_eq!(result(&plain, name, &[]), RET_ALLOW, "{name}");
             }
         }
-        assert_eq!(result(&walled, "setxattrat", &[]), EPERM);
+        assert_eq!(result(&restricted, "setxattrat", &[]), EPERM);
         // No limit counts what the kernel keeps for these.
         for name in ["mbind", "set_mempolicy_home_node"] {
             assert_eq!(result(&plain, name, &[]), EPERM, "{name}");
@@ -290,15 +290,15 @@ fn calls_with_hidden_arguments_enosys_dangerous_ones_refused() {
         }
         // At `Disabled` the kernel's own rules would decide on them, and a user namespace gives every right.
         for name in ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "move_mount", "mount_setattr"] {
-            assert_eq!(result(&walled, name, &[]), EPERM, "{name}");
+            assert_eq!(result(&restricted, name, &[]), EPERM, "{name}");
             assert_eq!(result(&plain, name, &[]), from_basic(EPERM), "{name}");
         }
-        assert_eq!(result(&walled, "ioctl", &[3, 0x4008_6602]), EPERM);
+        assert_eq!(result(&restricted, "ioctl", &[3, 0x4008_6602]), EPERM);
         // FS_IOC_ENABLE_VERITY; btrfs's SUBVOL_CREATE and SNAP_DESTROY. The kernel looks at the lower half alone.
         for command in [0x4080_6685, 0x5000_940e, 0x5000_940f, 0x7_5000_940f] {
-            assert_eq!(result(&walled, "ioctl", &[3, command]), EPERM, "{command:#x}");
+            assert_eq!(result(&restricted, "ioctl", &[3, command]), EPERM, "{command:#x}");
         }
-        assert_eq!(result(&walled, "ioctl", &[3, 0x5401]), RET_ALLOW, "a terminal's settings");
+        assert_eq!(result(&restricted, "ioctl", &[3, 0x5401]), RET_ALLOW, "a terminal's settings");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The landlock backend: Landlock, seccomp, rlimits and supervision without namespaces, for hosts that give no more.
 //!
-//! It shares the recipe, init and supervision with the jail; what it cannot hold it says in its enforcement, field by
+//! It shares the init plan, init and supervision with the jail; what it cannot hold it says in its enforcement, field by
 //! field, and required fields then refuse.
 
 use cofferdam_confine::host::{self, Identity};
@@ -193,7 +193,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
     };
     // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
     let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
-    let mut recipe = InitPlan {
+    let mut init_plan = InitPlan {
         ids_in: outside,
         ids_out: outside,
         rlimits: crate::plan::rlimits::rlimits(policy, 1 + others),
@@ -207,19 +207,19 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         ..InitPlan::default()
     };
     let flags = if me.switches() { flag::DROP_IDS } else { 0 };
-    crate::plan::payload::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);
+    crate::plan::payload::fill(&mut init_plan, policy, flags, filters.get(policy, false, false)?);
     if policy.command.cwd.is_none() {
-        recipe.cwd = "/".into();
+        init_plan.cwd = "/".into();
     }
     let mut plan = Plan {
-        recipe,
+        init_plan,
         prepared: Vec::new(),
         own_net: false,
         layers: Vec::new(),
         view,
         denied: policy.filesystem.deny.iter().cloned().collect(),
         protected: Default::default(),
-        crowds: Vec::new(),
+        whiteouts: Vec::new(),
         egress: None,
         enforcement: Enforcement::new(),
     };

@@ -1,4 +1,4 @@
-//! The sandbox's file system as a list of mounts that any mount-making tool can be told: what is shown where and what may be
+//! The sandbox's file system as a list of mounts that any mount-making tool can be given: what is shown where and what may be
 //! written. Here the list, and the mounts that the policy names; the root views stand in `root`, and what deny and protected
 //! paths need in `hold`.
 //!
@@ -123,10 +123,10 @@ pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
     laid_out(policy, facts, false)
 }
 
-/// The same for a container, which can be made of an image, and whose maker mounts nothing in /proc.
+/// The same for a container, which can be made of an image, and whose runtime mounts nothing in /proc.
 ///
 /// # Errors
-/// As [`layout`]; also the view of the whole host, over which a container's maker mounts nothing.
+/// As [`layout`]; also the view of the whole host, over which a container's runtime mounts nothing.
 pub fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
     laid_out(policy, facts, true)
 }

@@ -31,7 +31,7 @@ use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
 use crate::run::outcome_builder;
-use crate::run::outcome_builder::{Finished, Told};
+use crate::run::outcome_builder::{Finished, RunContext};
 use crate::run::streams::{Sink, Source};
 use crate::run::supervise;
 use crate::run::supervise::{Report, Run};
@@ -71,7 +71,7 @@ const FRESH: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Staged {
     started: Option<jail::Started>,
-    letters: Option<OwnedFd>,
+    control: Option<OwnedFd>,
     cgroup: Option<Cgroup>,
     enforcement: Enforcement,
     /// Given back when the last process is reaped.
@@ -84,8 +84,8 @@ impl Staged {
     /// # Errors
     /// Its init is gone.
     pub fn go(&mut self) -> Result<(), Failure> {
-        let letters = self.letters.take().ok_or_else(|| Failure::new(Step::Spawn, "the program has its go"))?;
-        control::release(letters.as_fd()).map_err(|e| Failure::new(Step::Spawn, format!("init is gone: {e}")))
+        let control = self.control.take().ok_or_else(|| Failure::new(Step::Spawn, "the program has its go"))?;
+        control::release(control.as_fd()).map_err(|e| Failure::new(Step::Spawn, format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.
@@ -121,7 +121,7 @@ impl Core {
     /// Marks the tmpfs that is handed back.
     fn hand_back(&self, plan: &mut Plan) {
         let Some((at, made)) = self.handed.get() else { return };
-        for step in &mut plan.recipe.mounts {
+        for step in &mut plan.init_plan.mounts {
             if let init_plan::Step::Tmpfs { target, export, .. } = step
                 && target == at
             {
@@ -173,13 +173,13 @@ impl Core {
                 "an argument of this run has a NUL byte in it, and arguments end there",
             ));
         }
-        plan.recipe.argv.append(&mut io.arguments);
+        plan.init_plan.argv.append(&mut io.arguments);
         if let Some(dir) = &io.keep_changes {
             empty_or_new(dir)?;
         }
         if let Some(t) = io.terminal {
-            plan.recipe.terminal = Some((t.rows, t.columns));
-            plan.recipe.mounts.push(jail::terminal_device());
+            plan.init_plan.terminal = Some((t.rows, t.columns));
+            plan.init_plan.mounts.push(jail::terminal_device());
         }
         let staged = match staged(&plan, self.running.load(Ordering::Relaxed)) {
             Some(staged) => self.let_go(staged, &mut plan)?,
@@ -200,9 +200,9 @@ impl Core {
         // Init is at work meanwhile; what connects before the gateway has its sockets waits at them.
         let egress = match (&plan.egress, &staged.started) {
             (Some(egress), Some(started)) => {
-                let letters =
-                    staged.letters.take().ok_or_else(|| Failure::new(Step::Spawn, "init's letters are gone"))?;
-                Some(egress.attach(&self.policy.network, letters, started.running.pid)?)
+                let control =
+                    staged.control.take().ok_or_else(|| Failure::new(Step::Spawn, "init's letters are gone"))?;
+                Some(egress.attach(&self.policy.network, control, started.running.pid)?)
             }
             _ => None,
         };
@@ -236,40 +236,40 @@ impl Core {
             enforcement.insert(Field::Mounts, mounts.clone());
         }
         let cgroup = self.cgroup(&mut enforcement)?;
-        let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
+        let mut extra = jail::prepare(plan, plan.init_plan.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
             let tasks = c.tasks_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?;
-            plan.recipe.joins = (extra.len() as u16, tasks.len() as u16);
+            plan.init_plan.joins = (extra.len() as u16, tasks.len() as u16);
             extra.extend(tasks);
             // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
-            crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+            crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.init_plan.rlimits);
         }
         if let Some(channel) = channel {
-            channel.join(&mut plan.recipe, &mut extra);
+            channel.join(&mut plan.init_plan, &mut extra);
         }
         // What programs inside could mount is nothing that they may write.
-        let flags = &mut plan.recipe.flags;
+        let flags = &mut plan.init_plan.flags;
         if *flags & flag::NO_CGROUP_NAMESPACES != 0 && cgroup.is_none() && !cgroup::is_own() {
             *flags &= !flag::NO_CGROUP_NAMESPACES;
         }
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
         namespaces.net &= network.is_none();
-        let (started, letters) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.recipe, &extra)?;
+        let (started, control) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.init_plan, &extra)?;
         // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
-        let wanted = plan.recipe.flags & (flag::HOLD | flag::EARLY) != 0 || plan.egress.is_some();
-        let letters = wanted.then_some(letters);
-        Ok(Staged { started: Some(started), letters, cgroup, enforcement, network })
+        let wanted = plan.init_plan.flags & (flag::HOLD | flag::EARLY) != 0 || plan.egress.is_some();
+        let control = wanted.then_some(control);
+        Ok(Staged { started: Some(started), control, cgroup, enforcement, network })
     }
 
     /// Gives a staged sandbox the program of this very run.
     fn let_go(&self, staged: Staged, plan: &mut Plan) -> Result<Staged, Failure> {
         if staged.cgroup.is_some() {
-            crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+            crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.init_plan.rlimits);
         }
-        let letters =
-            staged.letters.as_ref().ok_or_else(|| Failure::new(Step::Spawn, "the staged sandbox waits for nothing"))?;
-        jail::tell(letters, &plan.recipe, &[])?;
+        let control =
+            staged.control.as_ref().ok_or_else(|| Failure::new(Step::Spawn, "the staged sandbox waits for nothing"))?;
+        jail::send_plan(control, &plan.init_plan, &[])?;
         Ok(staged)
     }
 
@@ -365,7 +365,7 @@ impl Core {
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
             session: channel,
-            workspace: plan.recipe.mounts.iter().position(handed),
+            workspace: plan.init_plan.mounts.iter().position(handed),
             layers: &plan.layers,
             gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
             container: None,
@@ -401,7 +401,7 @@ impl Core {
         let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
         let several = plan.layers.len() > 1;
         for (op, root) in layers {
-            if plan.recipe.mounts.get(op).is_some_and(handed) {
+            if plan.init_plan.mounts.get(op).is_some_and(handed) {
                 if let Some(take) = io.handed_back.take() {
                     take(root);
                 }
@@ -447,7 +447,8 @@ impl Core {
     }
 
     fn outcome(&self, f: Finished, plan: &Plan, begun: Instant) -> Outcome {
-        let of = Told { policy: &self.policy, recipe: &plan.recipe, reports: self.backend != Backend::Landlock };
+        let of =
+            RunContext { policy: &self.policy, init_plan: &plan.init_plan, reports: self.backend != Backend::Landlock };
         outcome_builder::outcome(&of, self.blank(), f, begun)
     }
 }

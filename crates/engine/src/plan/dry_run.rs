@@ -10,7 +10,7 @@ use crate::plan::Plan;
 
 /// The plan's steps in order.
 pub fn plan(plan: &Plan, backend: &str, reason: &str, enforcement: &Enforcement) -> Value {
-    let r = &plan.recipe;
+    let r = &plan.init_plan;
     let mounts: Vec<String> = r.mounts.iter().map(step).collect();
     // What is new for each run is told in words, so that the same call shows the same plan.
     let outside = match r.flags & (flag::MAPS_BY_OWNER | flag::DROP_IDS) {

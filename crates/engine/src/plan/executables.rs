@@ -47,19 +47,21 @@ impl Executables {
     /// # Errors
     /// This kernel has no Landlock.
     pub(crate) fn limit(&self, plan: &mut Plan) -> Result<(), Failure> {
-        let Some(wall) = plan.recipe.landlock.as_mut().filter(|wall| wall.handled_fs & access::EXECUTE != 0) else {
+        let Some(ruleset) =
+            plan.init_plan.landlock.as_mut().filter(|ruleset| ruleset.handled_fs & access::EXECUTE != 0)
+        else {
             return Err(Failure::new(
                 Step::Landlock,
                 "only some programs may be executed, and this kernel has no Landlock to hold that",
             )
             .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"));
         };
-        for rule in &mut wall.rules {
+        for rule in &mut ruleset.rules {
             rule.access &= !access::EXECUTE;
         }
         // A layer that hides names shows the same inodes, on a device of its own.
-        let layers: Vec<&str> = plan.recipe.mounts.iter().filter_map(layer).collect();
-        wall.rules.extend(self.programs.iter().map(|program| {
+        let layers: Vec<&str> = plan.init_plan.mounts.iter().filter_map(layer).collect();
+        ruleset.rules.extend(self.programs.iter().map(|program| {
             let layered = layers.iter().any(|dir| is_within(&program.path, dir));
             PathRule {
                 path: program.path.clone(),
@@ -69,10 +71,10 @@ impl Executables {
             }
         }));
         if let Some(abi) = self.landlock {
-            wall.handled_fs &= landlock::handled_fs(abi);
-            wall.handled_net &= landlock::handled_net(abi);
-            wall.scoped &= landlock::scoped(abi);
-            wall.rules.iter_mut().for_each(|rule| rule.access &= wall.handled_fs);
+            ruleset.handled_fs &= landlock::handled_fs(abi);
+            ruleset.handled_net &= landlock::handled_net(abi);
+            ruleset.scoped &= landlock::scoped(abi);
+            ruleset.rules.iter_mut().for_each(|rule| rule.access &= ruleset.handled_fs);
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ pub struct Layer {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// For init.
-    pub recipe: InitPlan,
+    pub init_plan: InitPlan,
     /// Sources of a privileged owner.
     pub prepared: Vec<PreparedSource>,
     /// Whether a network namespace is made.
@@ -78,8 +78,8 @@ pub struct Plan {
     pub denied: BTreeSet<String>,
     /// See `denied`.
     pub protected: BTreeSet<String>,
-    /// Crowds of denied names: one layer each; the step index of each whiteout and its names.
-    pub crowds: Vec<(usize, Vec<String>)>,
+    /// Many denied names of one directory: one layer each; the step index of each whiteout and its names.
+    pub whiteouts: Vec<(usize, Vec<String>)>,
     /// How the network is captured, where it is.
     pub egress: Option<EgressPlan>,
     /// What holds, as far as the plan can tell; limits that a cgroup gives are filled in by the run.

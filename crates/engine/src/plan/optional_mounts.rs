@@ -15,7 +15,7 @@ pub fn is_missing(source: &str) -> bool {
 }
 
 /// What holds `filesystem.mounts`, with the sources of the mounts that were left out.
-pub fn told(mut applied: Applied, left_out: &[String]) -> Applied {
+pub fn with_left_out(mut applied: Applied, left_out: &[String]) -> Applied {
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.iter().take(NAMED).map(|source| escape(source.as_bytes())).collect();
         let more = match left_out.len().saturating_sub(NAMED) {
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn the_record_names_what_was_left_out_and_keeps_its_strength() {
         let mounts = Applied { strength: Strength::Full, reason: "mounts".into() };
-        assert_eq!(told(mounts.clone(), &[]), mounts);
-        let applied = told(mounts, &["/a".into(), "/b\n".into()]);
+        assert_eq!(with_left_out(mounts.clone(), &[]), mounts);
+        let applied = with_left_out(mounts, &["/a".into(), "/b\n".into()]);
         assert_eq!(applied.reason, "mounts; left out, for nothing is there: /a, /b\\n");
         assert_eq!(applied.strength, Strength::Full);
     }

@@ -1,4 +1,4 @@
-//! The parts of a recipe that do not depend on a backend: program, arguments, variables, directory, filter.
+//! The parts of an init plan that do not depend on a backend: program, arguments, variables, directory, filter.
 
 use cofferdam_confine::InitPlan;
 use cofferdam_confine::wire::flag;
@@ -10,24 +10,24 @@ use crate::plan::seccomp_filter::Filter;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Fills them in.
-pub fn fill(recipe: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
-    recipe.flags = flags;
+pub fn fill(init_plan: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
+    init_plan.flags = flags;
     if !policy.process.spawn {
-        recipe.flags |= flag::NO_SPAWN;
+        init_plan.flags |= flag::NO_SPAWN;
     }
     if policy.on_violation == OnViolation::Terminate {
-        recipe.flags |= flag::TERMINATE;
+        init_plan.flags |= flag::TERMINATE;
     }
     if policy.audit.trace {
-        recipe.flags |= flag::TRACE;
+        init_plan.flags |= flag::TRACE;
     }
-    recipe.argv = policy.command.argv.clone();
-    recipe.envp = policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    recipe.programs = candidates_of(policy);
+    init_plan.argv = policy.command.argv.clone();
+    init_plan.envp = policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    init_plan.programs = candidates_of(policy);
     let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
-    recipe.cwd = policy.command.cwd.clone().unwrap_or_else(|| home.to_owned());
-    recipe.filter = filter.filter.clone();
-    recipe.classifier = filter.classifier.clone();
+    init_plan.cwd = policy.command.cwd.clone().unwrap_or_else(|| home.to_owned());
+    init_plan.filter = filter.filter.clone();
+    init_plan.classifier = filter.classifier.clone();
 }
 
 /// The paths inside at which the policy's program is looked for, in order.

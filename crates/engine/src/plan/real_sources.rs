@@ -5,8 +5,8 @@
 
 use std::fs;
 
-use cofferdam_policy::paths::is_within;
 use cofferdam_policy::Policy;
+use cofferdam_policy::paths::is_within;
 
 use crate::failure::{Failure, Step};
 

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_asks_only_where_somebody_wants_to_hear_of_what_it_refuses() {
+    fn a_filter_notifies_only_where_refusals_are_wanted() {
         let needs = Needs::default();
         let asks = |level, on_violation, needs| {
             let audit = Audit { enabled: true, level, trace: false };

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_unfinished_goes_and_what_somebody_fills_now_stays() {
+    fn unfinished_layers_of_killed_runs_go_and_those_in_use_stay() {
         let base = tempfile::tempdir().unwrap();
         for name in [".new-old", ".new-now", "whole"] {
             fs::create_dir(base.path().join(name)).unwrap();

@@ -343,7 +343,7 @@ fn create(core: &Core, level: Level) -> Result<Stock, NoSnapshot> {
         Level::Staged { .. } => None,
         Level::Started { .. } => Some(plan.clone()),
     };
-    plan.recipe.flags |= level.flag();
+    plan.init_plan.flags |= level.flag();
     let staged = core.stage(&mut plan, None).map_err(|_| NoSnapshot::Now)?;
     let (compared, carried_out) = match before {
         Some(before) => (before, Some(plan)),

@@ -47,12 +47,12 @@ impl Snapshot {
     pub fn take(level: Level, plan: impl FnOnce() -> Option<Plan>) -> Result<(Snapshot, Plan), NoSnapshot> {
         let mounts = File::open("/proc/self/mountinfo").map_err(|_| NoSnapshot::Now)?;
         let plan = plan().ok_or(NoSnapshot::Now)?;
-        let simple = plan.layers.is_empty() && plan.crowds.is_empty() && plan.recipe.mounts.len() <= MOST_MOUNTS;
+        let simple = plan.layers.is_empty() && plan.whiteouts.is_empty() && plan.init_plan.mounts.len() <= MOST_MOUNTS;
         match level {
             Level::Staged { .. } if !simple => return Err(NoSnapshot::Now),
             // Layers list what changed since they were mounted; guards hold directories that were looked at; the egress gateway
             // is attached to one run.
-            Level::Started { .. } if !simple || !plan.recipe.guards.is_empty() || plan.egress.is_some() => {
+            Level::Started { .. } if !simple || !plan.init_plan.guards.is_empty() || plan.egress.is_some() => {
                 return Err(NoSnapshot::Ever);
             }
             Level::Staged { .. } | Level::Started { .. } => {}
@@ -90,7 +90,7 @@ struct Identity {
 
 /// Whether two plans ask for the same namespaces, mounts and host name. The rest is the program's and comes with the go.
 fn alike(staged: &Plan, wanted: &Plan) -> bool {
-    let (a, b) = (&staged.recipe, &wanted.recipe);
+    let (a, b) = (&staged.init_plan, &wanted.init_plan);
     let same_mounts = a.mounts.len() == b.mounts.len() && a.mounts.iter().zip(&b.mounts).all(|(a, b)| same(a, b));
     same_mounts
         && a.system_mounts == b.system_mounts
@@ -102,7 +102,7 @@ fn alike(staged: &Plan, wanted: &Plan) -> bool {
         && staged.own_net == wanted.own_net
         && staged.prepared == wanted.prepared
         && wanted.layers.is_empty()
-        && wanted.crowds.is_empty()
+        && wanted.whiteouts.is_empty()
 }
 
 /// Ids that are new for each run are new for each staged sandbox as well.
@@ -119,7 +119,7 @@ fn same(a: &Step, b: &Step) -> bool {
 /// names, because one of them is a link.
 fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
     let mut paths = BTreeSet::new();
-    for (i, step) in plan.recipe.mounts.iter().enumerate() {
+    for (i, step) in plan.init_plan.mounts.iter().enumerate() {
         let (Step::Bind { target, .. }
         | Step::Scratch { target, .. }
         | Step::Tmpfs { target, .. }
@@ -132,7 +132,7 @@ fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
         };
         let covered = plan.view.host_path_below(target);
         // The system's own links are its administrator's.
-        let own = i < plan.recipe.system_mounts;
+        let own = i < plan.init_plan.system_mounts;
         if !own && covered.as_ref().is_some_and(|path| std::fs::canonicalize(path).is_ok_and(|c| c != Path::new(path)))
         {
             return None;
@@ -164,7 +164,7 @@ fn unchanged(mounts: &File) -> bool {
 
 /// Whether two plans start the same program under the same restrictions.
 fn same_program(started: &Plan, wanted: &Plan) -> bool {
-    let (a, b) = (&started.recipe, &wanted.recipe);
+    let (a, b) = (&started.init_plan, &wanted.init_plan);
     (&a.argv, &a.envp, &a.programs, &a.cwd) == (&b.argv, &b.envp, &b.programs, &b.cwd)
         && (&a.rlimits, &a.landlock, &a.filter, &a.classifier) == (&b.rlimits, &b.landlock, &b.filter, &b.classifier)
         && (&a.guards, a.wall_ns, a.terminal, a.channel) == (&b.guards, b.wall_ns, b.terminal, b.channel)
@@ -174,8 +174,8 @@ fn same_program(started: &Plan, wanted: &Plan) -> bool {
 
 /// What the Landlock rules and the program are: files, not names, once they are in use.
 fn named(plan: &Plan) -> Vec<Option<Identity>> {
-    let rules = plan.recipe.landlock.iter().flat_map(|landlock| &landlock.rules).map(|rule| &rule.path);
-    let paths: BTreeSet<&String> = rules.chain(&plan.recipe.programs).collect();
+    let rules = plan.init_plan.landlock.iter().flat_map(|landlock| &landlock.rules).map(|rule| &rule.path);
+    let paths: BTreeSet<&String> = rules.chain(&plan.init_plan.programs).collect();
     let mut all = Vec::new();
     for host in paths.into_iter().filter_map(|path| plan.view.host_path(path)) {
         all.push(identity(Path::new(&host)));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_table_that_nobody_touched_is_unchanged() {
+    fn a_mount_table_without_a_change_is_unchanged() {
         assert!(unchanged(&File::open("/proc/self/mountinfo").unwrap()));
     }
 }

@@ -1,12 +1,12 @@
 //! The two ends of a session: the channel with who wrote what, and the pipes that output comes through.
 //!
 //! ```text
-//!  owner                                    agent (and nobody else)
+//!  owner                                    agent (and no other process)
 //!  socket, SO_PASSCRED ◀──────────────────▶ descriptor 3
 //!  pipe: a read end of its own ◀── inode ──▶ descriptor n, a read end: opened for writing by /proc/self/fd/n per call
 //! ```
 //!
-//! A pipe is used again once nobody has it open for writing. What an earlier call left behind keeps its own pipe, which is
+//! A pipe is used again once no process has it open for writing. What an earlier call left behind keeps its own pipe, which is
 //! out of use until then; so nothing that it prints comes into a later answer.
 
 use std::io::{self, IoSliceMut};
@@ -66,13 +66,13 @@ impl Channel {
     }
 
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
-    pub fn join(&mut self, recipe: &mut init_plan::InitPlan, extra: &mut Vec<OwnedFd>) {
+    pub fn join(&mut self, init_plan: &mut init_plan::InitPlan, extra: &mut Vec<OwnedFd>) {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
         let channel = init_plan::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
         for pipe in &self.theirs[1..] {
-            crate::run::streams::give_away(pipe, recipe.ids_out);
+            crate::run::streams::give_away(pipe, init_plan.ids_out);
         }
-        recipe.channel = Some(channel);
+        init_plan.channel = Some(channel);
         extra.append(&mut self.theirs);
     }
 }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_somebody_still_writes_to_is_not_used_again() {
+    fn a_pipe_with_a_writer_left_is_not_used_again() {
         let (ours, theirs) = ends(true).unwrap();
         let mut buffer = [0u8; 4096];
         let first = ours.pair(&mut buffer).unwrap().unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_is_told_with_what_was_written_and_no_descriptor_comes_along() {
+    fn the_writer_is_reported_and_no_descriptor_comes_along() {
         let (ours, theirs) = ends(false).unwrap();
         let me = std::process::id() as i32;
         let mut buffer = [0u8; 64];

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_told_in_words_and_by_number_where_there_is_none() {
+    fn sockets_are_named_or_numbered_where_there_is_no_name() {
         assert_eq!(socket(1, 1, 0), "AF_UNIX, SOCK_STREAM");
         assert_eq!(socket(16, 3, 15), "AF_NETLINK, SOCK_RAW, protocol 15");
         assert_eq!(socket(99, 9, 0), "family 99, type 9");

@@ -32,20 +32,20 @@ const REFUSALS: Room = Room { own: 16, shared: 1000 };
 const WAITING: Room = Room { own: 16, shared: 4096 };
 
 impl EgressPlan {
-    /// Has the gateway serve a sandbox whose init sends its sockets on the other end of `letters`.
+    /// Has the gateway serve a sandbox whose init sends its sockets on the other end of `control`.
     ///
     /// # Errors
     /// The gateway cannot be started, or cannot pass the API through.
-    pub fn attach(&self, network: &policy::Network, letters: OwnedFd, init: i32) -> Result<Egress, Failure> {
+    pub fn attach(&self, network: &policy::Network, control: OwnedFd, init: i32) -> Result<Egress, Failure> {
         let failed = |what: &str, e: std::io::Error| Failure::new(Field::Network, format!("{what}: {e}"));
         let watch = Watch::new().map_err(|e| failed("cannot make what the gateway tells of", e))?;
         let gateway = Gateway::shared().map_err(|e| failed("cannot start the egress gateway", e))?;
-        let told = Arc::clone(&watch.0);
+        let recorder = Arc::clone(&watch.0);
         let (rules, layout) = (Arc::clone(&self.rules), self.layout.clone());
-        let sink = Arc::new(move |event| told.take(event));
+        let sink = Arc::new(move |event| recorder.take(event));
         let job = Job::new(network, rules, layout, sink, u32::try_from(init).ok())
             .map_err(|e| Failure::new(Field::Api, e.to_string()))?;
-        Ok(Egress { attached: gateway.attach(letters, job), watch })
+        Ok(Egress { attached: gateway.attach(control, job), watch })
     }
 }
 
@@ -82,10 +82,10 @@ impl Egress {
     }
 }
 
-/// What the gateway has told so far, and a descriptor that is ready when a refusal waits to be taken.
-pub struct Watch(Arc<Told>);
+/// What the gateway has reported so far, and a descriptor that is ready when a refusal waits to be taken.
+pub struct Watch(Arc<Recorder>);
 
-struct Told {
+struct Recorder {
     state: Mutex<State>,
     wake: OwnedFd,
 }
@@ -129,7 +129,7 @@ impl Records {
     }
 }
 
-impl Told {
+impl Recorder {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,7 +153,7 @@ impl Watch {
     fn new() -> std::io::Result<Watch> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let state = State { records: Records::new(), waiting: Ledger::new(WAITING) };
-        Ok(Watch(Arc::new(Told { state: Mutex::new(state), wake })))
+        Ok(Watch(Arc::new(Recorder { state: Mutex::new(state), wake })))
     }
 
     /// Ready for reading while refusals wait.

@@ -60,18 +60,18 @@ impl Finished {
     }
 }
 
-/// What an outcome is told of.
-pub(crate) struct Told<'a> {
+/// What an outcome is built from, besides the end of the run.
+pub(crate) struct RunContext<'a> {
     /// The policy that was run.
     pub policy: &'a Policy,
-    /// What init was told.
-    pub recipe: &'a InitPlan,
-    /// Every refusal can be told where it is traced: by mounts, by the filter. Landlock alone tells nobody.
+    /// What init was sent.
+    pub init_plan: &'a InitPlan,
+    /// Every refusal can be reported where it is traced: by mounts, by the filter. Landlock alone reports none.
     pub reports: bool,
 }
 
 /// The outcome of a run that was started. `base` says by what it was held.
-pub(crate) fn outcome(of: &Told<'_>, base: Outcome, mut f: Finished, begun: Instant) -> Outcome {
+pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun: Instant) -> Outcome {
     let policy = of.policy;
     let mut o = base;
     let total = begun.elapsed().as_secs_f64() * 1e3;
@@ -79,7 +79,7 @@ pub(crate) fn outcome(of: &Told<'_>, base: Outcome, mut f: Finished, begun: Inst
     o.execution_time_ms = if ran { f.report.ended_ns.saturating_sub(f.report.started_ns) as f64 / 1e6 } else { 0.0 };
     o.setup_time_ms = (total - o.execution_time_ms).max(0.0);
     let mut log = std::mem::take(&mut f.report.log);
-    ending(&mut o, &f, of.recipe, policy.limits.cpu_seconds);
+    ending(&mut o, &f, of.init_plan, policy.limits.cpu_seconds);
     let audit = policy.audit;
     log.ended(audit, o.outcome == Ending::Violation);
     if let Some(limit) = o.limit {
@@ -166,7 +166,7 @@ fn limit_violation(field: Field, evidence: Evidence) -> Violation {
     }
 }
 
-fn ending(o: &mut Outcome, f: &Finished, recipe: &InitPlan, cpu_seconds: u64) {
+fn ending(o: &mut Outcome, f: &Finished, init_plan: &InitPlan, cpu_seconds: u64) {
     let limit = |o: &mut Outcome, field| {
         o.outcome = Ending::LimitExceeded;
         o.limit = Some(field);
@@ -202,7 +202,7 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &InitPlan, cpu_seconds: u64) {
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            o.error = Some(init_error::failure(recipe, Point { step, index: index as u32 }, errno));
+            o.error = Some(init_error::failure(init_plan, Point { step, index: index as u32 }, errno));
         }
         End::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;
@@ -226,13 +226,13 @@ mod tests {
 
     #[test]
     fn memory_is_partial_where_the_buffers_of_sockets_could_not_be_counted() {
-        let (policy, recipe) = (Policy::base(), InitPlan::default());
+        let (policy, init_plan) = (Policy::base(), InitPlan::default());
         let memory = |weakened: Vec<(u16, i32)>| {
             let mut report = Report::begin(Log::default());
             (report.end, report.weakened) = (End::Wait(0), weakened);
             let full = Applied { strength: Strength::Full, reason: "a cgroup".into() };
             let finished = Finished::of(report, Enforcement::from([(Field::Memory, full)]));
-            let of = Told { policy: &policy, recipe: &recipe, reports: true };
+            let of = RunContext { policy: &policy, init_plan: &init_plan, reports: true };
             let outcome = outcome(&of, Outcome::unstarted(None), finished, Instant::now());
             assert!(outcome.success, "the run is none the worse");
             outcome.enforcement[&Field::Memory].clone()

@@ -47,6 +47,8 @@ pub struct Sockets {
     diag: Option<OwnedFd>,
     /// How many sockets in no list the last look saw. One that is about to be connected is in none for a moment.
     unlisted: u64,
+    /// Whether there were more of them than the look before saw: the next look should come soon.
+    pub growing: bool,
     /// Nothing is asked before.
     pub rests_until: Option<Instant>,
 }
@@ -85,6 +87,7 @@ impl Sockets {
         let Some(diag) = self.diag.as_ref() else { return Ok(bytes) };
         let host = of_the_host();
         if host <= little {
+            self.growing = false;
             return Ok(bytes);
         }
         let mut listed: u64 = 0;
@@ -94,7 +97,9 @@ impl Sockets {
         let counts = of("sockstat")?.zip(protocols);
         let now = counts.map_or(Some(0), |(sockstat, protocols)| unlisted(&sockstat, &protocols));
         let now = now.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        let lasting = now.min(std::mem::replace(&mut self.unlisted, now));
+        let before = std::mem::replace(&mut self.unlisted, now);
+        self.growing = now > before;
+        let lasting = now.min(before);
         if lasting > 0 {
             let elsewhere = of_this_process().saturating_add(listed);
             listed = listed.saturating_add(assumed(lasting, host.saturating_sub(elsewhere), most_of_one()));

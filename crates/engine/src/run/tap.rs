@@ -1,7 +1,7 @@
 //! What a session was refused so far, while it lives: the supervisor collects it, and a call asks for what is new.
 //!
 //! Init writes of a refusal before the program goes on, and the gateway before it resets a connection, so by the time of an
-//! answer the record lies in the supervisor's socket, or a descriptor of the gateway's is ready. Whoever asks waits until it
+//! answer the record lies in the supervisor's socket, or a descriptor of the gateway's is ready. The caller waits until it
 //! has been read.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_told_with_how_often() {
+    fn what_is_new_is_reported_with_its_count() {
         let before = [violation("ptrace", 2), violation("mount", 1)];
         let now = vec![violation("ptrace", 5), violation("mount", 1), violation("bpf", 1)];
         assert_eq!(since(&before, now), [violation("ptrace", 3), violation("bpf", 1)]);

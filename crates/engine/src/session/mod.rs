@@ -4,7 +4,7 @@
 //! call(key, environment, code) ─ table ─▶ slot ─ turn ─▶ live ─ request ─▶ agent (in the sandbox)
 //!      ▲                                                  │                  │ runs the code in one state
 //!      └──────────── answer: exit code, output ◀──────────┴──── result ◀─────┘
-//! reaper: idle or over ─▶ ended, and the next call is told so once
+//! reaper: idle or over ─▶ ended, and the next call gets that as its error, once
 //! ```
 //!
 //! This file owns the table: which sessions there are, whose they are, when they end. `live` runs one, `channel` and `frame`
@@ -61,7 +61,7 @@ struct Inner {
 struct Table {
     slots: HashMap<Key, Arc<Slot>>,
     /// Ended since their last call, oldest first.
-    untold: Vec<(Key, Ended)>,
+    unreported: Vec<(Key, Ended)>,
     closing: bool,
 }
 
@@ -84,7 +84,7 @@ struct Slot {
 }
 
 /// Most ended sessions that are remembered for their callers.
-const MOST_UNTOLD: usize = 1024;
+const MOST_UNREPORTED: usize = 1024;
 /// Longest name of a session, characters.
 const LONGEST_NAME: usize = 128;
 
@@ -144,7 +144,7 @@ impl Sessions {
         })?;
         let mut live = lock(&slot.live);
         if let Some(ended) = slot.ended.get() {
-            self.inner.told(key);
+            self.inner.forget_unreported(key);
             return Err(SessionError::Ended { name: key.name.clone(), ended: ended.clone() });
         }
         let fresh = live.is_none();
@@ -209,7 +209,7 @@ impl Sessions {
     pub fn end_owner(&self, owner: &str) {
         let slots: Vec<(Key, Arc<Slot>)> = {
             let mut table = lock(&self.inner.table);
-            table.untold.retain(|(key, _)| key.owner != owner);
+            table.unreported.retain(|(key, _)| key.owner != owner);
             let theirs = table.slots.iter().filter(|(key, _)| key.owner == owner);
             theirs.map(|(key, slot)| (key.clone(), slot.clone())).collect()
         };
@@ -260,8 +260,8 @@ impl Inner {
             return Err(SessionError::Name(name.chars().take(LONGEST_NAME).collect()));
         }
         let mut table = lock(&self.table);
-        if let Some(at) = table.untold.iter().position(|(k, _)| k == key) {
-            let (_, ended) = table.untold.remove(at);
+        if let Some(at) = table.unreported.iter().position(|(k, _)| k == key) {
+            let (_, ended) = table.unreported.remove(at);
             return Err(SessionError::Ended { name: name.clone(), ended });
         }
         if let Some(slot) = table.slots.get(key) {
@@ -351,7 +351,7 @@ impl Inner {
         match Live::start(prepared, agent, most, patience, cancel, recording, over) {
             Ok(Ok(live)) => {
                 let handle = slot.handle.get_or_init(|| live.handle().clone());
-                slot.workspace.get_or_init(|| workspace::told(&live, expected));
+                slot.workspace.get_or_init(|| workspace::wait_for_workspace(&live, expected));
                 if lock(&self.table).closing {
                     handle.kill(Why::Closed);
                 }
@@ -437,8 +437,8 @@ impl Inner {
         }
     }
 
-    fn told(&self, key: &Key) {
-        lock(&self.table).untold.retain(|(k, _)| k != key);
+    fn forget_unreported(&self, key: &Key) {
+        lock(&self.table).unreported.retain(|(k, _)| k != key);
     }
 
     /// Ends a session and waits for it.
@@ -502,10 +502,10 @@ impl Inner {
             if slot.handle.get().is_none() {
                 return; // its first caller gave up before it was started
             }
-            if table.untold.len() >= MOST_UNTOLD {
-                table.untold.remove(0);
+            if table.unreported.len() >= MOST_UNREPORTED {
+                table.unreported.remove(0);
             }
-            table.untold.push((key, ended));
+            table.unreported.push((key, ended));
         }
         drop(table);
         drop(turn);

@@ -1,4 +1,4 @@
-//! What callers ask of sessions, and what they are told.
+//! What callers ask of sessions, and what they get.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

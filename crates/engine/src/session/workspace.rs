@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::io::Cancel;
 
 /// How long init may take to tell of a mount that it has made before the interpreter began.
-const TOLD: Duration = Duration::from_secs(2);
+const REPORT_LIMIT: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -52,8 +52,8 @@ impl Sessions {
     pub fn find(&self, key: &Key, cancel: &Cancel) -> Result<Workspace, SessionError> {
         let slot = {
             let mut table = lock(&self.inner.table);
-            if let Some(at) = table.untold.iter().position(|(k, _)| k == key) {
-                let (_, ended) = table.untold.remove(at);
+            if let Some(at) = table.unreported.iter().position(|(k, _)| k == key) {
+                let (_, ended) = table.unreported.remove(at);
                 return Err(SessionError::Ended { name: key.name.clone(), ended });
             }
             table.slots.get(key).cloned()
@@ -83,7 +83,7 @@ impl Inner {
         })?;
         let mut live = lock(&slot.live);
         if let Some(ended) = slot.ended.get() {
-            self.told(key);
+            self.forget_unreported(key);
             return Err(SessionError::Ended { name: key.name.clone(), ended: ended.clone() });
         }
         let fresh = live.is_none();
@@ -114,11 +114,11 @@ impl Inner {
 }
 
 /// The workspace of a session that was started a moment ago: its interpreter may be ready before init's word is read.
-pub(super) fn told(live: &Live, expected: bool) -> Option<Arc<OwnedFd>> {
+pub(super) fn wait_for_workspace(live: &Live, expected: bool) -> Option<Arc<OwnedFd>> {
     let begun = Instant::now();
     loop {
         let root = live.workspace();
-        if root.is_some() || !expected || live.handle().is_over() || begun.elapsed() > TOLD {
+        if root.is_some() || !expected || live.handle().is_over() || begun.elapsed() > REPORT_LIMIT {
             return root;
         }
         std::thread::sleep(LOOK);

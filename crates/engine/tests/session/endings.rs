@@ -82,7 +82,7 @@ fn a_cancelled_call_ends_as_one_that_took_too_long() {
 }
 
 #[test]
-fn an_interpreter_that_ends_is_told_with_how() {
+fn an_interpreter_that_ends_is_reported_with_its_cause() {
     each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
         let codes: &[(&str, Why)] = match l.agent {
             Agent::Python => &[
@@ -127,7 +127,7 @@ fn memory_beyond_the_limit_ends_the_session_or_fails_in_the_code() {
 }
 
 #[test]
-fn a_session_without_calls_is_ended_and_its_owner_is_told_once() {
+fn an_idle_session_is_ended_and_its_owner_informed_once() {
     each(&[PYTHON], Limits { idle: SHORT, ..Limits::default() }, |desk, l| {
         desk.out(l, "a", "x = 1");
         desk.out(l, "b", "import time; time.sleep(0.6)"); // a call under way is not idle

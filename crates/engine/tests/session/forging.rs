@@ -63,7 +63,7 @@ fn a_fork_of_the_interpreter_has_no_channel_either() {
 }
 
 #[test]
-fn a_process_that_was_made_behind_the_interpreters_back_is_told_from_it() {
+fn a_process_cloned_without_the_interpreter_is_distinguished() {
     each(&[PYTHON], Limits::default(), |desk, l| {
         let attempt = "import ctypes, time\nlibc = ctypes.CDLL(None)\npid = libc.fork()\nif pid == 0:\n    everywhere(range(3, 64))\n    os._exit(0)\ntime.sleep(20)";
         let answer = python(desk, attempt);
@@ -86,7 +86,7 @@ fn a_process_that_was_made_behind_the_interpreters_back_is_told_from_it() {
 }
 
 #[test]
-fn a_subshell_is_told_from_its_shell() {
+fn a_subshell_is_distinguished_from_its_shell() {
     each(&[SHELL], Limits::default(), |desk, l| {
         assert_eq!(desk.out(l, "a", "(echo in a subshell); x=$(echo 1); echo $x"), "in a subshell\n1\n");
         let answer = desk.run(l, "a", "(for i in {3..63}; do echo x >&$i; done) 2>/dev/null; sleep 5; echo AFTER");
@@ -96,7 +96,7 @@ fn a_subshell_is_told_from_its_shell() {
 }
 
 #[test]
-fn an_answer_to_what_nobody_asked_is_no_answer() {
+fn an_answer_without_a_question_is_no_answer() {
     each(&[PYTHON], Limits::default(), |desk, _| {
         // The interpreter itself: what it writes is its own, and is dropped where the id is another's.
         let answer = python(desk, "print(everywhere(range(3, 64)) > 0)");

@@ -1,4 +1,4 @@
-//! Sessions whose network leads through the egress gateway: it lives as long as they do, and each call is told of its own
+//! Sessions whose network leads through the egress gateway: it lives as long as they do, and each call reports its own
 //! refusals.
 
 use cofferdam_policy::NetworkMode;
@@ -6,7 +6,7 @@ use cofferdam_policy::NetworkMode;
 use super::*;
 
 #[test]
-fn a_call_is_told_what_the_gateway_refused_it_and_the_next_is_not() {
+fn a_call_reports_its_own_gateway_refusals_and_the_next_none() {
     if !backends().contains(&Backend::Jail) {
         return;
     }

@@ -130,7 +130,7 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
 }
 
 #[test]
-fn an_answer_tells_what_was_refused_since_the_one_before() {
+fn an_answer_reports_refusals_since_the_one_before() {
     each(&[SHELL, PYTHON], Limits::default(), |desk, l| {
         if desk.backend == Backend::Landlock {
             return; // without a pid namespace fewer refusals are told

@@ -48,7 +48,7 @@ fn what_an_earlier_call_left_running_prints_into_no_later_answer() {
 }
 
 #[test]
-fn pipes_that_are_all_held_are_told_and_come_back() {
+fn pipes_that_are_all_held_are_reported_and_come_back() {
     each(&[SHELL], Limits::default(), |desk, l| {
         for _ in 0..8 {
             desk.out(l, "a", "sleep 1000 & p+=($!)");
@@ -62,7 +62,7 @@ fn pipes_that_are_all_held_are_told_and_come_back() {
 }
 
 #[test]
-fn output_beyond_the_cap_is_dropped_and_told_and_the_code_goes_on() {
+fn output_beyond_the_cap_is_dropped_and_reported() {
     each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
         let code = match l.agent {
             Agent::Python => "import sys\nfor _ in range(400): sys.stdout.write('y' * 65536)\nx = 7",
@@ -78,7 +78,7 @@ fn output_beyond_the_cap_is_dropped_and_told_and_the_code_goes_on() {
 }
 
 #[test]
-fn output_streams_as_it_comes_and_a_reader_that_is_gone_holds_nobody_up() {
+fn output_streams_as_it_comes_and_a_gone_reader_blocks_nothing() {
     each(&[PYTHON], Limits::default(), |desk, l| {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let taking = seen.clone();
@@ -181,7 +181,7 @@ fn python_reads_no_input_and_exits_with_what_it_says() {
 }
 
 #[test]
-fn node_waits_for_what_it_started_and_tells_what_was_rejected() {
+fn node_waits_for_what_it_started_and_reports_rejections() {
     each(&[NODE], Limits::default(), |desk, l| {
         let rejected = desk.run(l, "a", "Promise.reject(new Error('why'))");
         assert_eq!((rejected.exit_code, rejected.ended.is_none()), (Some(1), true), "{rejected:?}");

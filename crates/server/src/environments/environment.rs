@@ -409,8 +409,14 @@ impl ServedEnvironment {
         // Its path was canonical when the configuration was read. What is a link now may be the work of code that could
         // write the directory above, and leads where the configuration was never checked.
         if let Some(project) = project.as_ref().filter(|project| identity(&project.path).is_none()) {
-            let message = format!("the project {} is gone, or a link leads elsewhere from it now", cofferdam_policy::text::one_line(&project.path));
-            return Err(failure("environment", &format!("{message}\nhint: put the directory back, or start the server again")));
+            let message = format!(
+                "the project {} is gone, or a link leads elsewhere from it now",
+                cofferdam_policy::text::one_line(&project.path)
+            );
+            return Err(failure(
+                "environment",
+                &format!("{message}\nhint: put the directory back, or start the server again"),
+            ));
         }
         environments::apply(&mut policy, &spec, project.as_ref(), homes, variable);
         if matches!(environment.kind, Kind::Profile { .. }) {

@@ -1,4 +1,4 @@
-//! The media type of a file, by its content. A name only tells kinds of text apart.
+//! The media type of a file, by its content. A name only distinguishes kinds of text.
 
 /// Largest text that a result embeds, bytes. A result links to a larger one.
 const LARGEST_TEXT: usize = 256 << 10;

@@ -123,7 +123,7 @@ impl Served {
         assert_eq!(status, 200, "{head} {body}");
         let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id:")).unwrap();
         let session = HttpSession { served: self, id: line.split_once(':').unwrap().1.trim().to_owned() };
-        session.tell("notifications/initialized", json!({}));
+        session.notify("notifications/initialized", json!({}));
         session
     }
 }
@@ -173,7 +173,7 @@ impl HttpSession<'_> {
         last(&text)
     }
 
-    pub fn tell(&self, method: &str, params: Value) {
+    pub fn notify(&self, method: &str, params: Value) {
         let body = json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string();
         assert!(self.open("POST", "", &body).0.starts_with("HTTP/1.1 202"));
     }

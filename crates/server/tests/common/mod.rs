@@ -145,7 +145,7 @@ impl Client {
         id
     }
 
-    pub fn tell(&mut self, method: &str, params: Value) {
+    pub fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
@@ -183,7 +183,7 @@ impl Client {
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
         let answer = self.call("initialize", params);
-        self.tell("notifications/initialized", json!({}));
+        self.notify("notifications/initialized", json!({}));
         answer
     }
 

@@ -3,7 +3,7 @@
 use cofferdam_policy::{Field, SeccompLevel};
 use serde_json::Value;
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin};
 use crate::judge::Run;
 
 const ROW: Attack = Attack { class: Class::Arguments, fields: &[Field::Seccomp], ..ATTACK };
@@ -15,7 +15,7 @@ pub const ROWS: &[Attack] = &[
         name: "x32-unfiltered",
         why: "An x32 system call at level disabled",
         args: &["x32"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         held: &[End::Filter],
         ..ROW
     },
@@ -24,7 +24,7 @@ pub const ROWS: &[Attack] = &[
         name: "i386-unfiltered",
         why: "The same at level disabled",
         args: &["int80"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         held: &[End::Filter],
         ..ROW
     },
@@ -39,7 +39,7 @@ pub const ROWS: &[Attack] = &[
         name: "socket-high-bits",
         why: "AF_VSOCK with high bits set, which the kernel ignores",
         args: &["socket", "0x700000028", "1", "0"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         needs: Some("/dev/vsock"),
         ..ROW
     },
@@ -47,7 +47,7 @@ pub const ROWS: &[Attack] = &[
         name: "netlink-high-bits",
         why: "A forbidden netlink protocol with high bits set",
         args: &["socket", "16", "3", "0x70000000f"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {

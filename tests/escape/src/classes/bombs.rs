@@ -3,7 +3,7 @@
 use cofferdam_policy::{Field, NetworkMode, SeccompLevel};
 use serde_json::Value;
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin};
 use crate::judge::Run;
 
 const ROW: Attack = Attack { class: Class::Bombs, held: &[End::Limit], ..ATTACK };
@@ -15,8 +15,8 @@ pub const ROWS: &[Attack] = &[
         why: "200 processes at once",
         args: &["fork-bomb", "200"],
         fields: &[Field::Processes],
-        shape: &[Shape::Processes(32)],
-        twin: Twin::Dose(&[Shape::Processes(32)], &["fork-bomb", "4"], Run::says_escaped),
+        settings: &[Setting::Processes(32)],
+        twin: Twin::Dose(&[Setting::Processes(32)], &["fork-bomb", "4"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -24,8 +24,8 @@ pub const ROWS: &[Attack] = &[
         why: "200 threads at once",
         args: &["thread-bomb", "200"],
         fields: &[Field::Processes],
-        shape: &[Shape::Processes(32)],
-        twin: Twin::Dose(&[Shape::Processes(32)], &["thread-bomb", "4"], Run::says_escaped),
+        settings: &[Setting::Processes(32)],
+        twin: Twin::Dose(&[Setting::Processes(32)], &["thread-bomb", "4"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -33,8 +33,8 @@ pub const ROWS: &[Attack] = &[
         why: "Touches 400 MiB",
         args: &["memory", "400"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64)],
-        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memory", "8"], Run::says_escaped),
+        settings: &[Setting::MemoryMb(64)],
+        twin: Twin::Dose(&[Setting::MemoryMb(64)], &["memory", "8"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -42,8 +42,8 @@ pub const ROWS: &[Attack] = &[
         why: "Touches 400 MiB shared",
         args: &["shared-memory", "400"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64)],
-        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["shared-memory", "8"], Run::says_escaped),
+        settings: &[Setting::MemoryMb(64)],
+        twin: Twin::Dose(&[Setting::MemoryMb(64)], &["shared-memory", "8"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -51,8 +51,8 @@ pub const ROWS: &[Attack] = &[
         why: "Touches 400 MiB in a memfd",
         args: &["memfd", "100"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64)],
-        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memfd", "4"], Run::says_escaped),
+        settings: &[Setting::MemoryMb(64)],
+        twin: Twin::Dose(&[Setting::MemoryMb(64)], &["memfd", "4"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -60,8 +60,8 @@ pub const ROWS: &[Attack] = &[
         why: "Six children with 24 MiB each",
         args: &["memory-tree", "6", "24"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64)],
-        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memory-tree", "2", "4"], Run::says_escaped),
+        settings: &[Setting::MemoryMb(64)],
+        twin: Twin::Dose(&[Setting::MemoryMb(64)], &["memory-tree", "2", "4"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -69,7 +69,7 @@ pub const ROWS: &[Attack] = &[
         why: "Leaves 104 MiB of the kernel's replies unread in netlink sockets, which no cgroup counts",
         args: &["netlink-queue", "104"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64)],
+        settings: &[Setting::MemoryMb(64)],
         twin: Twin::Outside,
         ..ROW
     },
@@ -78,7 +78,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same at level disabled",
         args: &["netlink-queue", "104"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::MemoryMb(64), Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::Outside,
         ..ROW
     },
@@ -87,7 +87,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same where a program may make sockets",
         args: &["netlink-queue", "104"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],
         twin: Twin::Outside,
         ..ROW
     },
@@ -96,7 +96,7 @@ pub const ROWS: &[Attack] = &[
         why: "Leaves 160 MiB unread in TCP connections of its own loopback",
         args: &["tcp-queue", "160", "accept"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],
         twin: Twin::Dose(LOOPBACK, &["tcp-queue", "4", "accept"], Run::says_escaped),
         ..ROW
     },
@@ -105,7 +105,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same in connections that nobody accepts, which no cgroup counts",
         args: &["tcp-queue", "160", "leave"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],
         twin: Twin::Dose(LOOPBACK, &["tcp-queue", "4", "leave"], Run::says_escaped),
         ..ROW
     },
@@ -114,7 +114,7 @@ pub const ROWS: &[Attack] = &[
         why: "Leaves 160 MiB of datagrams unread",
         args: &["udp-queue", "160"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],
         twin: Twin::Dose(LOOPBACK, &["udp-queue", "4"], Run::says_escaped),
         ..ROW
     },
@@ -123,7 +123,7 @@ pub const ROWS: &[Attack] = &[
         why: "Leaves 160 MiB in connections that are reset before they are accepted, which no list of sockets shows",
         args: &["tcp-queue", "160", "reset"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],
         twin: Twin::Dose(LOOPBACK, &["tcp-queue", "4", "reset"], Run::says_escaped),
         ..ROW
     },
@@ -132,7 +132,7 @@ pub const ROWS: &[Attack] = &[
         why: "Leaves 160 MiB of datagrams in sockets that lose their address, which no list of sockets shows",
         args: &["udp-queue", "160", "disconnect"],
         fields: &[Field::Memory],
-        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],
         twin: Twin::Dose(LOOPBACK, &["udp-queue", "4", "disconnect"], Run::says_escaped),
         ..ROW
     },
@@ -173,7 +173,7 @@ pub const ROWS: &[Attack] = &[
         why: "Takes contexts of asynchronous I/O, of which the host has a number for all",
         args: &["aio", "4"],
         fields: &[Field::Seccomp],
-        twin: Twin::Dose(&[Shape::Level(SeccompLevel::Basic)], &["aio", "1"], Run::says_escaped),
+        twin: Twin::Dose(&[Setting::Level(SeccompLevel::Basic)], &["aio", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -181,8 +181,8 @@ pub const ROWS: &[Attack] = &[
         why: "Fills its /tmp",
         args: &["fill", "/tmp/big", "100"],
         fields: &[Field::Tmpfs],
-        shape: &[Shape::TmpfsMb(16)],
-        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["fill", "/tmp/big", "2"], Run::says_escaped),
+        settings: &[Setting::TmpfsMb(16)],
+        twin: Twin::Dose(&[Setting::TmpfsMb(16)], &["fill", "/tmp/big", "2"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -190,8 +190,8 @@ pub const ROWS: &[Attack] = &[
         why: "Fills its /dev/shm",
         args: &["fill", "/dev/shm/big", "100"],
         fields: &[Field::Tmpfs],
-        shape: &[Shape::TmpfsMb(16)],
-        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["fill", "/dev/shm/big", "1"], Run::says_escaped),
+        settings: &[Setting::TmpfsMb(16)],
+        twin: Twin::Dose(&[Setting::TmpfsMb(16)], &["fill", "/dev/shm/big", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -200,8 +200,8 @@ pub const ROWS: &[Attack] = &[
         args: &["inodes", "/tmp", "100000"],
         fields: &[Field::Tmpfs],
         // Where a file system can be told no number, files take memory, about 1 KiB each, and of that there is less.
-        shape: &[Shape::TmpfsMb(16), Shape::MemoryMb(80)],
-        twin: Twin::Dose(&[Shape::TmpfsMb(16), Shape::MemoryMb(80)], &["inodes", "/tmp", "50"], Run::says_escaped),
+        settings: &[Setting::TmpfsMb(16), Setting::MemoryMb(80)],
+        twin: Twin::Dose(&[Setting::TmpfsMb(16), Setting::MemoryMb(80)], &["inodes", "/tmp", "50"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -209,8 +209,8 @@ pub const ROWS: &[Attack] = &[
         why: "Fills a copy-on-write layer",
         args: &["fill", "{cow}/big", "60"],
         fields: &[Field::Layer],
-        shape: &[Shape::Cow, Shape::LayerMb(8)],
-        twin: Twin::Dose(&[Shape::Cow, Shape::LayerMb(8)], &["fill", "{cow}/big", "1"], Run::says_escaped),
+        settings: &[Setting::Cow, Setting::LayerMb(8)],
+        twin: Twin::Dose(&[Setting::Cow, Setting::LayerMb(8)], &["fill", "{cow}/big", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -218,8 +218,8 @@ pub const ROWS: &[Attack] = &[
         why: "Fills a layer's inodes",
         args: &["inodes", "{cow}", "5000"],
         fields: &[Field::Layer],
-        shape: &[Shape::Cow, Shape::LayerInodes(300)],
-        twin: Twin::Dose(&[Shape::Cow, Shape::LayerInodes(300)], &["inodes", "{cow}", "20"], Run::says_escaped),
+        settings: &[Setting::Cow, Setting::LayerInodes(300)],
+        twin: Twin::Dose(&[Setting::Cow, Setting::LayerInodes(300)], &["inodes", "{cow}", "20"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -227,8 +227,8 @@ pub const ROWS: &[Attack] = &[
         why: "Writes a file larger than allowed, ignoring SIGXFSZ",
         args: &["fill", "{rw}/big", "20"],
         fields: &[Field::FileSize],
-        shape: &[Shape::Rw, Shape::FileSizeMb(4)],
-        twin: Twin::Dose(&[Shape::Rw, Shape::FileSizeMb(4)], &["fill", "{rw}/big", "1"], Run::says_escaped),
+        settings: &[Setting::Rw, Setting::FileSizeMb(4)],
+        twin: Twin::Dose(&[Setting::Rw, Setting::FileSizeMb(4)], &["fill", "{rw}/big", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -236,8 +236,8 @@ pub const ROWS: &[Attack] = &[
         why: "Allocates a file larger than allowed",
         args: &["fallocate", "{rw}/big", "20"],
         fields: &[Field::FileSize],
-        shape: &[Shape::Rw, Shape::FileSizeMb(4)],
-        twin: Twin::Dose(&[Shape::Rw, Shape::FileSizeMb(4)], &["fallocate", "{rw}/big", "1"], Run::says_escaped),
+        settings: &[Setting::Rw, Setting::FileSizeMb(4)],
+        twin: Twin::Dose(&[Setting::Rw, Setting::FileSizeMb(4)], &["fallocate", "{rw}/big", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -245,8 +245,8 @@ pub const ROWS: &[Attack] = &[
         why: "1,000 descriptors",
         args: &["fd-bomb", "1000"],
         fields: &[Field::OpenFiles],
-        shape: &[Shape::OpenFiles(64)],
-        twin: Twin::Dose(&[Shape::OpenFiles(64)], &["fd-bomb", "10"], Run::says_escaped),
+        settings: &[Setting::OpenFiles(64)],
+        twin: Twin::Dose(&[Setting::OpenFiles(64)], &["fd-bomb", "10"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -254,10 +254,10 @@ pub const ROWS: &[Attack] = &[
         why: "64 MiB on stdout",
         args: &["output", "1", "64"],
         fields: &[Field::Output],
-        shape: &[Shape::OutputBytes(65536)],
+        settings: &[Setting::OutputBytes(65536)],
         held: &[End::Any],
         proof: Proof::Run(too_much_output),
-        twin: Twin::Dose(&[Shape::OutputBytes(65536)], &["noop"], Run::says_escaped),
+        twin: Twin::Dose(&[Setting::OutputBytes(65536)], &["noop"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -265,10 +265,10 @@ pub const ROWS: &[Attack] = &[
         why: "64 MiB on stderr",
         args: &["output", "2", "64"],
         fields: &[Field::Output],
-        shape: &[Shape::OutputBytes(65536)],
+        settings: &[Setting::OutputBytes(65536)],
         held: &[End::Any],
         proof: Proof::Run(too_much_output),
-        twin: Twin::Dose(&[Shape::OutputBytes(65536)], &["noop"], Run::says_escaped),
+        twin: Twin::Dose(&[Setting::OutputBytes(65536)], &["noop"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -276,8 +276,8 @@ pub const ROWS: &[Attack] = &[
         why: "4 s of CPU, ignoring SIGXCPU",
         args: &["cpu", "4000"],
         fields: &[Field::CpuTime],
-        shape: &[Shape::CpuSeconds(1)],
-        twin: Twin::Dose(&[Shape::CpuSeconds(1)], &["cpu", "50"], Run::says_escaped),
+        settings: &[Setting::CpuSeconds(1)],
+        twin: Twin::Dose(&[Setting::CpuSeconds(1)], &["cpu", "50"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -285,8 +285,8 @@ pub const ROWS: &[Attack] = &[
         why: "Eight short-lived children with half a second each",
         args: &["cpu-tree", "8", "500"],
         fields: &[Field::CpuTime],
-        shape: &[Shape::CpuSeconds(1)],
-        twin: Twin::Dose(&[Shape::CpuSeconds(1)], &["cpu-tree", "2", "20"], Run::says_escaped),
+        settings: &[Setting::CpuSeconds(1)],
+        twin: Twin::Dose(&[Setting::CpuSeconds(1)], &["cpu-tree", "2", "20"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -294,10 +294,10 @@ pub const ROWS: &[Attack] = &[
         why: "Spins beyond its share",
         args: &["cpu-share", "1200", "70"],
         fields: &[Field::CpuShare],
-        shape: &[Shape::CpuMillis(250)],
+        settings: &[Setting::CpuMillis(250)],
         held: &[End::Any],
         proof: Proof::Run(beyond_its_share),
-        twin: Twin::Dose(&[Shape::CpuMillis(250)], &["noop"], Run::says_escaped),
+        twin: Twin::Dose(&[Setting::CpuMillis(250)], &["noop"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -305,8 +305,8 @@ pub const ROWS: &[Attack] = &[
         why: "Sleeps on with every signal blocked and ignored",
         args: &["wall", "6000"],
         fields: &[Field::WallTime],
-        shape: &[Shape::WallMs(500)],
-        twin: Twin::Dose(&[Shape::WallMs(500)], &["wall", "10"], Run::says_escaped),
+        settings: &[Setting::WallMs(500)],
+        twin: Twin::Dose(&[Setting::WallMs(500)], &["wall", "10"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -314,8 +314,8 @@ pub const ROWS: &[Attack] = &[
         why: "Stops itself",
         args: &["stop-self", "1"],
         fields: &[Field::WallTime],
-        shape: &[Shape::WallMs(700)],
-        twin: Twin::Dose(&[Shape::WallMs(700)], &["stop-self", "0"], Run::says_escaped),
+        settings: &[Setting::WallMs(700)],
+        twin: Twin::Dose(&[Setting::WallMs(700)], &["stop-self", "0"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -323,10 +323,10 @@ pub const ROWS: &[Attack] = &[
         why: "90,000 refused calls",
         args: &["event-flood", "30000"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::MemoryMb(128)],
+        settings: &[Setting::MemoryMb(128)],
         held: &[End::Any, End::Limit],
         proof: Proof::Run(too_many_events),
-        twin: Twin::Dose(&[Shape::MemoryMb(128)], &["noop"], Run::says_escaped),
+        twin: Twin::Dose(&[Setting::MemoryMb(128)], &["noop"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -334,16 +334,16 @@ pub const ROWS: &[Attack] = &[
         why: "Refused calls with tracing on",
         args: &["event-flood", "3000"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Trace],
+        settings: &[Setting::Trace],
         held: &[End::Any, End::Limit],
         proof: Proof::Run(too_many_events),
-        twin: Twin::Dose(&[Shape::Trace], &["noop"], Run::says_escaped),
+        twin: Twin::Dose(&[Setting::Trace], &["noop"], Run::says_escaped),
         ..ROW
     },
 ];
 
 /// The sandbox of the rows about loopback.
-const LOOPBACK: &[Shape] = &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)];
+const LOOPBACK: &[Setting] = &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)];
 
 /// More was kept than the limit, or the loss is not admitted.
 fn too_much_output(run: &Run) -> bool {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cofferdam_policy::{Access, Field};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin};
 use crate::judge::Run;
 
 const ROW: Attack = Attack { class: Class::CopyOnWrite, fields: &[Field::Mounts], ..ATTACK };
@@ -17,90 +17,90 @@ pub const ROWS: &[Attack] = &[
         name: "write-through-layer",
         why: "A write must stay in the layer",
         args: &["write", "{cow}/victim"],
-        shape: &[Shape::Cow],
+        settings: &[Setting::Cow],
         held: &[End::Any],
         proof: Proof::Changed("{cow}/victim"),
-        twin: Twin::Inside(&[Shape::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
+        twin: Twin::Inside(&[Setting::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
         ..ROW
     },
     Attack {
         name: "create-through-layer",
         why: "A new file must stay in the layer",
         args: &["create", "{cow}/fresh"],
-        shape: &[Shape::Cow],
+        settings: &[Setting::Cow],
         held: &[End::Any],
         proof: Proof::Exists("{cow}/fresh"),
-        twin: Twin::Inside(&[Shape::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
+        twin: Twin::Inside(&[Setting::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
         ..ROW
     },
     Attack {
         name: "unlink-through-layer",
         why: "A removal must stay in the layer",
         args: &["unlink", "{cow}/victim"],
-        shape: &[Shape::Cow],
+        settings: &[Setting::Cow],
         held: &[End::Any],
         proof: Proof::Changed("{cow}/victim"),
-        twin: Twin::Inside(&[Shape::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
+        twin: Twin::Inside(&[Setting::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
         ..ROW
     },
     Attack {
         name: "reopen-below-layer",
         why: "Reopens a read descriptor, taken before the copy, for writing",
         args: &["reopen-write", "{cow}/sub/victim"],
-        shape: &[Shape::Cow],
+        settings: &[Setting::Cow],
         held: &[End::Any],
         proof: Proof::Changed("{cow}/sub/victim"),
-        twin: Twin::Inside(&[Shape::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
+        twin: Twin::Inside(&[Setting::Bind("{cow}", "{cow}", Access::ReadWrite)], &[]),
         ..ROW
     },
     Attack {
         name: "export-symlink",
         why: "Leaves a symbolic link to a host file in the layer",
         args: &["symlink-at", "{out}/victim", "{cow}/link"],
-        shape: &[Shape::Cow, Shape::Keep],
+        settings: &[Setting::Cow, Setting::Keep],
         held: &[End::Any],
         proof: Proof::Run(kept_more_than_links),
-        twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
+        twin: Twin::Dose(&[Setting::Cow, Setting::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
     Attack {
         name: "export-fifo",
         why: "Leaves a FIFO in the layer",
         args: &["mkfifo", "{cow}/pipe"],
-        shape: &[Shape::Cow, Shape::Keep],
+        settings: &[Setting::Cow, Setting::Keep],
         held: &[End::Any],
         proof: Proof::Run(kept_odd),
-        twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
+        twin: Twin::Dose(&[Setting::Cow, Setting::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
     Attack {
         name: "export-setuid",
         why: "Leaves a setuid file in the layer",
         args: &["suid-chmod", "{cow}/left"],
-        shape: &[Shape::Cow, Shape::Keep],
+        settings: &[Setting::Cow, Setting::Keep],
         held: &[End::Any],
         proof: Proof::Run(kept_odd),
-        twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
+        twin: Twin::Dose(&[Setting::Cow, Setting::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
     Attack {
         name: "export-device",
         why: "Leaves a 0:0 character device in the layer",
         args: &["whiteout", "{cow}/node"],
-        shape: &[Shape::Cow, Shape::Keep],
+        settings: &[Setting::Cow, Setting::Keep],
         held: &[End::Any],
         proof: Proof::Run(kept_odd),
-        twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
+        twin: Twin::Dose(&[Setting::Cow, Setting::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
     Attack {
         name: "export-through-symlink",
         why: "Puts a link to the host where a directory was, and a file behind it",
         args: &["symlink-dir", "{out}", "{cow}/sub", "{cow}/moved"],
-        shape: &[Shape::Cow, Shape::Keep],
+        settings: &[Setting::Cow, Setting::Keep],
         held: &[End::Any],
         proof: Proof::Exists("{out}/planted"),
-        twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
+        twin: Twin::Dose(&[Setting::Cow, Setting::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
     Attack {
@@ -108,8 +108,8 @@ pub const ROWS: &[Attack] = &[
         why: "Writes a protected file of a copy-on-write tree, for the export",
         args: &["write", "{cow}/.bashrc"],
         fields: &[Field::Protected],
-        shape: &[Shape::Cow],
-        twin: Twin::Inside(&[Shape::Cow, Shape::Unprotected], &[]),
+        settings: &[Setting::Cow],
+        twin: Twin::Inside(&[Setting::Cow, Setting::Unprotected], &[]),
         ..ROW
     },
 ];

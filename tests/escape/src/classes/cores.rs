@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, Setting, Twin};
 
 const ROW: Attack = Attack { class: Class::Cores, fields: &[Field::Isolation], ..ATTACK };
 
@@ -12,7 +12,7 @@ pub const ROWS: &[Attack] = &[
         name: "core-file",
         why: "Crashes with its core limit raised",
         args: &["core", "{rw}"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         caller: &["--core"],
         ..ROW
     },
@@ -20,7 +20,7 @@ pub const ROWS: &[Attack] = &[
         name: "core-file-unfiltered",
         why: "The same without a filter",
         args: &["core", "{rw}"],
-        shape: &[Shape::Rw, Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Rw, Setting::Level(SeccompLevel::Disabled)],
         caller: &["--core"],
         ..ROW
     },
@@ -37,7 +37,7 @@ pub const ROWS: &[Attack] = &[
         why: "Opens core_pattern for writing, without a filter",
         args: &["open-write", "/proc/sys/kernel/core_pattern"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Access, Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Denied, fields: &[Field::Deny], proof: Proof::Secret, ..ATTACK };
 
@@ -12,15 +12,15 @@ pub const ROWS: &[Attack] = &[
         name: "read-denied",
         why: "Reads a denied file",
         args: &["read", "{rw}/secret"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "read-denied-in-host-view",
         why: "Reads a denied file of the host's tree",
         args: &["read", "{out}/secret"],
-        shape: &[Shape::Deny("{out}/secret")],
+        settings: &[Setting::Deny("{out}/secret")],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -28,82 +28,82 @@ pub const ROWS: &[Attack] = &[
         name: "read-below-denied",
         why: "Reads below a denied directory",
         args: &["read", "{rw}/sub/secret"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/sub")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/sub")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "list-denied",
         why: "Lists a denied directory",
         args: &["readdir", "{rw}/sub"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/sub")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/sub")],
         proof: Proof::Said,
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "write-denied",
         why: "Writes a denied file",
         args: &["write", "{rw}/victim"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/victim")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/victim")],
         proof: Proof::Changed("{rw}/victim"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-own-symlink",
         why: "By a symbolic link made inside",
         args: &["symlink-read", "{rw}/secret", "{rw}/mine"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-host-symlink",
         why: "By a symbolic link that was there",
         args: &["read", "{rw}/shortcut"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-hard-link",
         why: "By a hard link made inside",
         args: &["link-read", "{rw}/secret", "{rw}/mine"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-proc-root",
         why: "By /proc/self/root",
         args: &["read", "/proc/self/root{rw}/secret"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-proc-cwd",
         why: "By /proc/self/cwd",
         args: &["cwd-read", "{rw}", "secret"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-proc-fd",
         why: "By a directory's descriptor and /proc/self/fd",
         args: &["dirfd-read", "{rw}", "secret"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-ancestor-rename",
         why: "Renames the directory above",
         args: &["mv-read", "{rw}/sub", "{rw}/moved", "secret"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/sub/secret")],
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        settings: &[Setting::Rw, Setting::Deny("{rw}/sub/secret")],
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
@@ -111,15 +111,15 @@ pub const ROWS: &[Attack] = &[
         why: "The same directory bound a second time",
         args: &["read", "{twin}/secret"],
         fields: &[Field::Deny, Field::Mounts],
-        shape: &[Shape::Rw, Shape::Bind("{rw}", "{twin}", Access::ReadWrite), Shape::Deny("{rw}/secret")],
-        twin: Twin::Inside(&[Shape::Rw, Shape::Bind("{rw}", "{twin}", Access::ReadWrite)], &[]),
+        settings: &[Setting::Rw, Setting::Bind("{rw}", "{twin}", Access::ReadWrite), Setting::Deny("{rw}/secret")],
+        twin: Twin::Inside(&[Setting::Rw, Setting::Bind("{rw}", "{twin}", Access::ReadWrite)], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-handle",
         why: "open_by_handle_at with the file's handle",
         args: &["handle-read", "{rw}", "{handle_type}", "{handle}"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
         victims: &[Victim::Handle("{rw}/secret")],
         twin: Twin::AsRoot,
         ..ROW
@@ -128,7 +128,7 @@ pub const ROWS: &[Attack] = &[
         name: "denied-by-handle-unfiltered",
         why: "The same without a system call filter",
         args: &["handle-read", "{rw}", "{handle_type}", "{handle}"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret"), Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret"), Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Handle("{rw}/secret")],
         twin: Twin::AsRoot,
         ..ROW
@@ -137,43 +137,43 @@ pub const ROWS: &[Attack] = &[
         name: "denied-by-rename-away",
         why: "Renames the denied file itself",
         args: &["rename", "{rw}/secret", "{rw}/mine"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/secret")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/secret")],
         proof: Proof::Exists("{rw}/mine"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "create-denied-that-is-missing",
         why: "Creates a denied file that does not exist",
         args: &["create", "{rw}/later"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/later")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/later")],
         proof: Proof::Exists("{rw}/later"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-missing-directory",
         why: "Creates a denied directory that does not exist and a file in it",
         args: &["mkdir-plant", "{rw}/later/deep", "planted"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/later")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/later")],
         proof: Proof::Exists("{rw}/later/deep/planted"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "denied-by-link-race",
         why: "Flips a symbolic link between a denied directory and its own",
         args: &["race-link", "{rw}/sub", "{rw}/plain", "{rw}/flip", "victim"],
-        shape: &[Shape::Rw, Shape::Deny("{rw}/sub")],
+        settings: &[Setting::Rw, Setting::Deny("{rw}/sub")],
         proof: Proof::Changed("{rw}/sub/victim"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "lock-denied",
         why: "Locks a denied file",
         args: &["lock", "{out}/victim"],
-        shape: &[Shape::Deny("{out}/victim")],
+        settings: &[Setting::Deny("{out}/victim")],
         victims: &[Victim::Lock("{out}/victim")],
         proof: Proof::Received,
         held: &[End::Any],

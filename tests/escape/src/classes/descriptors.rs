@@ -2,7 +2,7 @@
 
 use cofferdam_policy::Field;
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Streams};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Streams};
 
 const ROW: Attack = Attack { class: Class::Descriptors, fields: &[Field::Isolation], ..ATTACK };
 
@@ -20,7 +20,7 @@ pub const ROWS: &[Attack] = &[
         name: "inherited-files-no-spawn",
         why: "The same under spawn: false",
         args: &["fds", "{secret}"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         caller: &["--fd", "7:{out}/secret"],
         proof: Proof::Secret,
         ..ROW
@@ -61,7 +61,7 @@ pub const ROWS: &[Attack] = &[
         name: "reopen-stdin",
         why: "Reopens stdin and truncates the caller's file",
         args: &["reopen-std", "0"],
-        shape: &[Shape::Stdin],
+        settings: &[Setting::Stdin],
         proof: Proof::Truncated,
         streams: Streams::File,
         ..ROW

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, Setting, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Devices, twin: Twin::AsRoot, ..ATTACK };
 
@@ -12,21 +12,21 @@ pub const ROWS: &[Attack] = &[
         name: "make-zero-node",
         why: "Makes a character device in a writable bind",
         args: &["mknod", "{rw}/node", "c", "1", "5"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         ..ROW
     },
     Attack {
         name: "make-disk-node",
         why: "Makes a block device in a writable bind",
         args: &["mknod", "{rw}/node", "b", "7", "0"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         ..ROW
     },
     Attack {
         name: "make-node-unfiltered",
         why: "Makes a device without a filter",
         args: &["mknod", "{rw}/node", "c", "1", "5"],
-        shape: &[Shape::Rw, Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Rw, Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -34,7 +34,7 @@ pub const ROWS: &[Attack] = &[
         why: "Opens a device node that lies in a writable bind",
         args: &["open-read", "{rw}/node"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         victims: &[Victim::Node("{rw}/node")],
         twin: Twin::Outside,
         ..ROW
@@ -44,7 +44,7 @@ pub const ROWS: &[Attack] = &[
         why: "Opens a device node that lies in a read-only bind",
         args: &["open-read", "{ro}/node"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Ro],
+        settings: &[Setting::Ro],
         victims: &[Victim::Node("{ro}/node")],
         twin: Twin::Outside,
         ..ROW

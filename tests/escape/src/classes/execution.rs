@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, Setting, Twin};
 
 const ROW: Attack = Attack { class: Class::Execution, fields: &[Field::Spawn], ..ATTACK };
 
@@ -12,7 +12,7 @@ pub const ROWS: &[Attack] = &[
         name: "fork",
         why: "fork under spawn: false",
         args: &["fork"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -20,7 +20,7 @@ pub const ROWS: &[Attack] = &[
         name: "vfork",
         why: "vfork under spawn: false",
         args: &["vfork"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -28,7 +28,7 @@ pub const ROWS: &[Attack] = &[
         name: "clone3",
         why: "clone3 under spawn: false",
         args: &["clone3-child"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Outside,
         ..ROW
     },
@@ -36,7 +36,7 @@ pub const ROWS: &[Attack] = &[
         name: "clone-sharing-memory",
         why: "clone with CLONE_VM but no thread",
         args: &["clone-vm"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -44,7 +44,7 @@ pub const ROWS: &[Attack] = &[
         name: "execve",
         why: "Execs another program under spawn: false",
         args: &["exec", "{attack}", "noop"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -52,7 +52,7 @@ pub const ROWS: &[Attack] = &[
         name: "posix-spawn",
         why: "posix_spawn under spawn: false",
         args: &["spawn", "{attack}", "noop"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -60,7 +60,7 @@ pub const ROWS: &[Attack] = &[
         name: "execveat",
         why: "execveat of a descriptor",
         args: &["execat", "{attack}", "noop"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -68,7 +68,7 @@ pub const ROWS: &[Attack] = &[
         name: "execveat-remade",
         why: "Makes the one permitted descriptor anew",
         args: &["exec-4095", "{attack}", "noop"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Outside,
         ..ROW
     },
@@ -76,7 +76,7 @@ pub const ROWS: &[Attack] = &[
         name: "memfd-exec",
         why: "Execs a memory file under spawn: false",
         args: &["memfd-exec", "{attack}", "noop"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Outside,
         ..ROW
     },
@@ -84,7 +84,7 @@ pub const ROWS: &[Attack] = &[
         name: "linker-exec",
         why: "Has the dynamic linker run another program",
         args: &["exec", "/lib64/ld-linux-x86-64.so.2", "/bin/echo", "ESCAPED by the linker"],
-        shape: &[Shape::NoSpawn],
+        settings: &[Setting::NoSpawn],
         twin: Twin::Inside(&[], &[]),
         needs: Some("/lib64/ld-linux-x86-64.so.2"),
         ..ROW
@@ -93,7 +93,7 @@ pub const ROWS: &[Attack] = &[
         name: "fork-unfiltered",
         why: "fork under spawn: false at level disabled",
         args: &["fork"],
-        shape: &[Shape::NoSpawn, Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::NoSpawn, Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::Inside(&[], &[]),
         ..ROW
     },
@@ -102,8 +102,8 @@ pub const ROWS: &[Attack] = &[
         why: "Drops a program in a noexec bind and runs it",
         args: &["copy-exec", "{attack}", "{rw}/dropped", "noop"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Rw],
-        twin: Twin::Inside(&[Shape::RwExec], &[]),
+        settings: &[Setting::Rw],
+        twin: Twin::Inside(&[Setting::RwExec], &[]),
         ..ROW
     },
     Attack {
@@ -111,7 +111,7 @@ pub const ROWS: &[Attack] = &[
         why: "Drops a program in its own /tmp and runs it",
         args: &["copy-exec", "{attack}", "/tmp/{token}", "noop"],
         fields: &[Field::Root, Field::Tmpfs],
-        twin: Twin::Inside(&[Shape::RwExec], &["copy-exec", "{attack}", "{rw}/dropped", "noop"]),
+        twin: Twin::Inside(&[Setting::RwExec], &["copy-exec", "{attack}", "{rw}/dropped", "noop"]),
         ..ROW
     },
     Attack {
@@ -119,8 +119,8 @@ pub const ROWS: &[Attack] = &[
         why: "Has the dynamic linker map a dropped program",
         args: &["ldso-copy", "/lib64/ld-linux-x86-64.so.2", "/bin/true", "{rw}/dropped"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Rw],
-        twin: Twin::Inside(&[Shape::RwExec], &[]),
+        settings: &[Setting::Rw],
+        twin: Twin::Inside(&[Setting::RwExec], &[]),
         needs: Some("/lib64/ld-linux-x86-64.so.2"),
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Access, Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Files, ..ATTACK };
 
@@ -19,7 +19,7 @@ pub const ROWS: &[Attack] = &[
         name: "write-host-file-unfiltered",
         why: "The same without a system call filter",
         args: &["write", "{out}/victim"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Changed("{out}/victim"),
         ..ROW
     },
@@ -56,7 +56,7 @@ pub const ROWS: &[Attack] = &[
         why: "Writes through a read-only bind",
         args: &["write", "{ro}/victim"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Ro],
+        settings: &[Setting::Ro],
         proof: Proof::Changed("{ro}/victim"),
         ..ROW
     },
@@ -65,7 +65,7 @@ pub const ROWS: &[Attack] = &[
         why: "Opens for reading, reopens through /proc/self/fd for writing",
         args: &["reopen-write", "{ro}/victim"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Ro],
+        settings: &[Setting::Ro],
         proof: Proof::Changed("{ro}/victim"),
         ..ROW
     },
@@ -74,9 +74,9 @@ pub const ROWS: &[Attack] = &[
         why: "Writes in a read-only bind whose place and source lie in a writable one",
         args: &["write", "{rw}/sub/victim"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Rw, Shape::Bind("{rw}/sub", "{rw}/sub", Access::ReadOnly)],
+        settings: &[Setting::Rw, Setting::Bind("{rw}/sub", "{rw}/sub", Access::ReadOnly)],
         proof: Proof::Changed("{rw}/sub/victim"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
@@ -84,16 +84,16 @@ pub const ROWS: &[Attack] = &[
         why: "The same with one file",
         args: &["write", "{rw}/victim"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Rw, Shape::Bind("{rw}/victim", "{rw}/victim", Access::ReadOnly)],
+        settings: &[Setting::Rw, Setting::Bind("{rw}/victim", "{rw}/victim", Access::ReadOnly)],
         proof: Proof::Changed("{rw}/victim"),
-        twin: Twin::Inside(&[Shape::Rw], &[]),
+        twin: Twin::Inside(&[Setting::Rw], &[]),
         ..ROW
     },
     Attack {
         name: "symlink-out-of-bind",
         why: "A symbolic link in a writable bind that points out of it",
         args: &["symlink-write", "{out}/victim", "{rw}/way-out"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         proof: Proof::Changed("{out}/victim"),
         ..ROW
     },
@@ -101,7 +101,7 @@ pub const ROWS: &[Attack] = &[
         name: "hard-link-out-of-bind",
         why: "A hard link in a writable bind to a file outside",
         args: &["link-write", "{out}/victim", "{rw}/way-out"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         proof: Proof::Changed("{out}/victim"),
         ..ROW
     },
@@ -109,7 +109,7 @@ pub const ROWS: &[Attack] = &[
         name: "dot-dot-out-of-bind",
         why: "Climbs out of a writable bind with ..",
         args: &["write", "{rw}/../out/victim"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         proof: Proof::Changed("{out}/victim"),
         ..ROW
     },
@@ -118,7 +118,7 @@ pub const ROWS: &[Attack] = &[
         why: "Writes to somebody's FIFO in a read-only bind",
         args: &["fifo-write", "{ro}/pipe"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Ro],
+        settings: &[Setting::Ro],
         victims: &[Victim::Fifo("{ro}/pipe")],
         proof: Proof::Received,
         ..ROW
@@ -136,7 +136,7 @@ pub const ROWS: &[Attack] = &[
         why: "chmod 4755 on a file in a writable bind",
         args: &["suid-chmod", "{rw}/left"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         proof: Proof::Mode("{rw}/left", 0o4000),
         ..ROW
     },
@@ -145,7 +145,7 @@ pub const ROWS: &[Attack] = &[
         why: "open with mode 4755 in a writable bind",
         args: &["suid-create", "{rw}/left"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         proof: Proof::Mode("{rw}/left", 0o4000),
         ..ROW
     },
@@ -154,7 +154,7 @@ pub const ROWS: &[Attack] = &[
         why: "fchmodat2 2755, at level disabled",
         args: &["suid-fchmodat2", "{rw}/left"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Rw, Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Rw, Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Mode("{rw}/left", 0o2000),
         ..ROW
     },
@@ -163,7 +163,7 @@ pub const ROWS: &[Attack] = &[
         why: "mknod of a regular file with mode 4755",
         args: &["suid-mknod", "{rw}/left"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         proof: Proof::Mode("{rw}/left", 0o4000),
         ..ROW
     },

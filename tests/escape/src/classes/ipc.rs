@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Victim};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Victim};
 
 const ROW: Attack =
     Attack { class: Class::Ipc, fields: &[Field::Isolation], victims: &[Victim::Ipc], proof: Proof::Secret, ..ATTACK };
@@ -14,21 +14,21 @@ pub const ROWS: &[Attack] = &[
         name: "shared-segment-unfiltered",
         why: "The same without a filter",
         args: &["shm-read", "{key}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
         name: "message-queue",
         why: "Reads a System V message queue of the host",
         args: &["msg-read", "{key}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
         name: "semaphore",
         why: "Changes a System V semaphore of the host",
         args: &["sem-write", "{key}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Said,
         ..ROW
     },
@@ -42,7 +42,7 @@ pub const ROWS: &[Attack] = &[
         name: "posix-queue-unfiltered",
         why: "The same without a filter",
         args: &["mq-read", "/{token}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {

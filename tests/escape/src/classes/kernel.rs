@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, Setting, Twin};
 
 const ROW: Attack = Attack { class: Class::Kernel, fields: &[Field::Seccomp], twin: Twin::AsRoot, ..ATTACK };
 
@@ -42,7 +42,7 @@ pub const ROWS: &[Attack] = &[
         why: "reboot(2), without a filter",
         args: &["reboot"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -50,7 +50,7 @@ pub const ROWS: &[Attack] = &[
         why: "Sets the time zone, without a filter",
         args: &["settimeofday"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -58,7 +58,7 @@ pub const ROWS: &[Attack] = &[
         why: "Sets the clock, without a filter",
         args: &["clock-settime"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -66,7 +66,7 @@ pub const ROWS: &[Attack] = &[
         why: "Sets the host's name, without a filter",
         args: &["sethostname"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -74,7 +74,7 @@ pub const ROWS: &[Attack] = &[
         why: "Switches swap on, without a filter",
         args: &["swapon", "/nonexistent"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
 ];

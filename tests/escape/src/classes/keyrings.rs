@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting};
 
 const ROW: Attack = Attack { class: Class::Keyrings, fields: &[Field::Seccomp], ..ATTACK };
 
@@ -21,7 +21,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same without a filter",
         args: &["key-session"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         caller: &["--session-key", "{secret}"],
         proof: Proof::Secret,
         ..ROW
@@ -46,7 +46,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same without a filter",
         args: &["key-user", "{token}"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         caller: &["--user-key", "{token}"],
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting};
 
 const ROW: Attack = Attack { class: Class::Metadata, fields: &[Field::Metadata], ..ATTACK };
 
@@ -19,7 +19,7 @@ pub const ROWS: &[Attack] = &[
         name: "chmod-read-only-bind",
         why: "chmod in a read-only bind",
         args: &["chmod", "{ro}/victim"],
-        shape: &[Shape::Ro],
+        settings: &[Setting::Ro],
         proof: Proof::Meta("{ro}/victim"),
         ..ROW
     },
@@ -69,7 +69,7 @@ pub const ROWS: &[Attack] = &[
         name: "chmod-unfiltered",
         why: "chmod without a filter",
         args: &["chmod", "{out}/victim"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Meta("{out}/victim"),
         ..ROW
     },
@@ -77,7 +77,7 @@ pub const ROWS: &[Attack] = &[
         name: "utimensat-unfiltered",
         why: "Sets times without a filter",
         args: &["utimes", "{ro}/victim"],
-        shape: &[Shape::Ro, Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Ro, Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Meta("{ro}/victim"),
         ..ROW
     },

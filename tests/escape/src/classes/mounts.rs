@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin};
 
 const ROW: Attack = Attack { class: Class::Mounts, twin: Twin::PrivateMounts, ..ATTACK };
 
@@ -20,7 +20,7 @@ pub const ROWS: &[Attack] = &[
         why: "Mounts a tmpfs over a host directory, without a filter",
         args: &["mount-tmpfs", "{out}"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -35,7 +35,7 @@ pub const ROWS: &[Attack] = &[
         why: "Binds one directory over another, without a filter",
         args: &["mount-bind", "{out}", "{ro}"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -50,7 +50,7 @@ pub const ROWS: &[Attack] = &[
         why: "Remounts /proc without its read-only flag, without a filter",
         args: &["remount", "/proc", "/proc/sys/kernel/domainname"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -65,7 +65,7 @@ pub const ROWS: &[Attack] = &[
         why: "Unmounts what covers /dev/shm, without a filter",
         args: &["umount", "/dev/shm"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -80,7 +80,7 @@ pub const ROWS: &[Attack] = &[
         why: "mount_setattr clears read-only from / down, without a filter",
         args: &["mount-setattr", "/"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -95,7 +95,7 @@ pub const ROWS: &[Attack] = &[
         why: "fsopen, fsconfig, fsmount, without a filter",
         args: &["fsopen"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -110,7 +110,7 @@ pub const ROWS: &[Attack] = &[
         why: "open_tree with OPEN_TREE_CLONE, without a filter",
         args: &["open-tree", "/"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -125,7 +125,7 @@ pub const ROWS: &[Attack] = &[
         why: "Moves a mount elsewhere, without a filter",
         args: &["move-mount", "/dev/shm", "{out}"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -140,7 +140,7 @@ pub const ROWS: &[Attack] = &[
         why: "chroot below, then up with .., without a filter",
         args: &["chroot", "{out}"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -155,7 +155,7 @@ pub const ROWS: &[Attack] = &[
         why: "pivot_root into a directory of its own, without a filter",
         args: &["pivot", "{out}"],
         fields: &[Field::Root],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -163,7 +163,7 @@ pub const ROWS: &[Attack] = &[
         why: "A mount, the program's or the command's own, propagates to the host's shared mounts",
         args: &["mount-tmpfs", "{out}"],
         fields: &[Field::Root],
-        shape: &[Shape::Ro, Shape::Rw, Shape::Cow, Shape::Deny("{out}/sub")],
+        settings: &[Setting::Ro, Setting::Rw, Setting::Cow, Setting::Deny("{out}/sub")],
         caller: &["--shared-mounts"],
         proof: Proof::Saw(&["mounts"]),
         twin: Twin::AsRoot,
@@ -174,7 +174,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same without a filter",
         args: &["mount-tmpfs", "{out}"],
         fields: &[Field::Root],
-        shape: &[Shape::Rw, Shape::Cow, Shape::Deny("{out}/sub"), Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Rw, Setting::Cow, Setting::Deny("{out}/sub"), Setting::Level(SeccompLevel::Disabled)],
         caller: &["--shared-mounts"],
         proof: Proof::Saw(&["mounts"]),
         twin: Twin::AsRoot,

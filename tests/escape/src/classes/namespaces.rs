@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, Setting, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Namespaces, twin: Twin::AsRoot, ..ATTACK };
 
@@ -21,7 +21,7 @@ pub const ROWS: &[Attack] = &[
         why: "A user namespace by unshare, without a filter",
         args: &["unshare", "user"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::Outside,
         ..ROW
     },
@@ -38,7 +38,7 @@ pub const ROWS: &[Attack] = &[
         why: "A user namespace by clone, without a filter",
         args: &["clone", "user"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::Outside,
         ..ROW
     },
@@ -55,7 +55,7 @@ pub const ROWS: &[Attack] = &[
         why: "A user namespace by clone3, without a filter",
         args: &["clone3", "user"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::Outside,
         ..ROW
     },
@@ -71,7 +71,7 @@ pub const ROWS: &[Attack] = &[
         why: "A mount namespace, without a filter",
         args: &["unshare", "mnt"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -86,7 +86,7 @@ pub const ROWS: &[Attack] = &[
         why: "A network namespace, without a filter",
         args: &["unshare", "net"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -108,7 +108,7 @@ pub const ROWS: &[Attack] = &[
         why: "Raises max_user_namespaces, then unshares, without a filter",
         args: &["raise-userns"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -124,7 +124,7 @@ pub const ROWS: &[Attack] = &[
         why: "setns into a host process's namespaces, without a filter",
         args: &["setns", "/proc/{pid}/ns/net"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Process],
         ..ROW
     },
@@ -141,7 +141,7 @@ pub const ROWS: &[Attack] = &[
         why: "setns by a pidfd, without a filter",
         args: &["setns-pidfd", "{pid}"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Process],
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, NetworkMode, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Network, fields: &[Field::Network], ..ATTACK };
 
@@ -20,7 +20,7 @@ pub const ROWS: &[Attack] = &[
         name: "tcp-unfiltered",
         why: "The same at level disabled",
         args: &["tcp", "{port}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Tcp],
         proof: Proof::Received,
         ..ROW
@@ -29,7 +29,7 @@ pub const ROWS: &[Attack] = &[
         name: "tcp-with-loopback",
         why: "The same where a loopback of its own is granted",
         args: &["tcp", "{port}"],
-        shape: &[Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::Net(NetworkMode::Loopback)],
         victims: &[Victim::Tcp],
         proof: Proof::Received,
         ..ROW
@@ -38,7 +38,7 @@ pub const ROWS: &[Attack] = &[
         name: "tcp-mapped-address",
         why: "By an IPv4-mapped IPv6 address",
         args: &["tcp6", "{port}"],
-        shape: &[Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::Net(NetworkMode::Loopback)],
         victims: &[Victim::Tcp],
         proof: Proof::Received,
         ..ROW
@@ -55,7 +55,7 @@ pub const ROWS: &[Attack] = &[
         name: "mptcp-with-loopback",
         why: "By MPTCP where loopback is granted",
         args: &["tcp", "{port}", "262"],
-        shape: &[Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::Net(NetworkMode::Loopback)],
         victims: &[Victim::Tcp],
         proof: Proof::Received,
         ..ROW
@@ -72,7 +72,7 @@ pub const ROWS: &[Attack] = &[
         name: "fast-open-with-loopback",
         why: "The same where loopback is granted",
         args: &["fastopen", "{port}"],
-        shape: &[Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::Net(NetworkMode::Loopback)],
         victims: &[Victim::Tcp],
         proof: Proof::Received,
         ..ROW
@@ -81,7 +81,7 @@ pub const ROWS: &[Attack] = &[
         name: "udp",
         why: "Sends a datagram to the host",
         args: &["udp", "{port}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Udp],
         proof: Proof::Received,
         ..ROW
@@ -90,7 +90,7 @@ pub const ROWS: &[Attack] = &[
         name: "udp-with-loopback",
         why: "The same where loopback is granted",
         args: &["udp", "{port}"],
-        shape: &[Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::Net(NetworkMode::Loopback)],
         victims: &[Victim::Udp],
         held: &[End::Any],
         proof: Proof::Received,
@@ -100,7 +100,7 @@ pub const ROWS: &[Attack] = &[
         name: "listen",
         why: "Listens where the host's users connect",
         args: &["listen", "{port}"],
-        shape: &[Shape::Net(NetworkMode::Loopback)],
+        settings: &[Setting::Net(NetworkMode::Loopback)],
         victims: &[Victim::Dialer],
         proof: Proof::Received,
         ..ROW
@@ -109,7 +109,7 @@ pub const ROWS: &[Attack] = &[
         name: "raw-socket",
         why: "A raw socket",
         args: &["socket", "2", "3", "1"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         ..ROW
     },

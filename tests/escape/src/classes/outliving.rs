@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Streams};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Streams};
 
 const ROW: Attack =
     Attack { class: Class::Outliving, fields: &[Field::TreeKill], proof: Proof::Left, held: &[End::Any], ..ATTACK };
@@ -39,7 +39,7 @@ pub const ROWS: &[Attack] = &[
         name: "daemon-unfiltered",
         why: "A daemon without a filter",
         args: &["daemon", "{attack}", "{token}", "plain"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -70,7 +70,7 @@ pub const ROWS: &[Attack] = &[
         name: "owner-killed-among-mounts",
         why: "The same with writable, copy-on-write and denied paths to set up",
         args: &["daemon", "{attack}", "{token}", "plain"],
-        shape: &[Shape::Rw, Shape::Cow, Shape::Deny("{out}/sub")],
+        settings: &[Setting::Rw, Setting::Cow, Setting::Deny("{out}/sub")],
         caller: &["--kill-sweep"],
         streams: Streams::File,
         proof: Proof::Saw(&["survivors", "mounts", "cgroups"]),

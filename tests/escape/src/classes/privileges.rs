@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Setting, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Privileges, fields: &[Field::Isolation], ..ATTACK };
 
@@ -19,7 +19,7 @@ pub const ROWS: &[Attack] = &[
         name: "setuid-program-unfiltered",
         why: "The same without a filter",
         args: &["{out}/suid", "whoami"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Setuid],
         ..ROW
     },
@@ -35,7 +35,7 @@ pub const ROWS: &[Attack] = &[
         name: "become-root",
         why: "setresuid(0), then a file that only root reads",
         args: &["setuid"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         needs: Some("/etc/shadow"),
         ..ROW
@@ -44,7 +44,7 @@ pub const ROWS: &[Attack] = &[
         name: "raise-capabilities",
         why: "capset CAP_SYS_ADMIN",
         args: &["capset"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         ..ROW
     },
@@ -74,7 +74,7 @@ pub const ROWS: &[Attack] = &[
         why: "Can gain privileges by exec",
         args: &["nnp"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {

@@ -2,9 +2,9 @@
 
 use cofferdam_policy::{Access, Field};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin};
 
-const ROW: Attack = Attack { class: Class::Protected, fields: &[Field::Protected], shape: &[Shape::Rw], ..ATTACK };
+const ROW: Attack = Attack { class: Class::Protected, fields: &[Field::Protected], settings: &[Setting::Rw], ..ATTACK };
 
 /// Protected paths inside a writable tree.
 pub const ROWS: &[Attack] = &[
@@ -13,7 +13,7 @@ pub const ROWS: &[Attack] = &[
         why: "Writes .git/config",
         args: &["write", "{rw}/.git/config"],
         proof: Proof::Changed("{rw}/.git/config"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -21,7 +21,7 @@ pub const ROWS: &[Attack] = &[
         why: "Creates .git/hooks, which is missing, and a hook",
         args: &["mkdir-plant", "{rw}/.git/hooks", "pre-commit"],
         proof: Proof::Exists("{rw}/.git/hooks/pre-commit"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -29,16 +29,16 @@ pub const ROWS: &[Attack] = &[
         why: "mv .git x; mkdir -p .git/hooks",
         args: &["mv-plant", "{rw}/.git", "{rw}/x", "hooks", "pre-commit"],
         proof: Proof::Exists("{rw}/.git/hooks/pre-commit"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
         name: "plant-missing-git",
         why: "Creates a whole .git/hooks where there is no .git",
         args: &["mkdir-plant", "{cow}/.git/hooks", "pre-commit"],
-        shape: &[Shape::Bind("{cow}", "{cow}", Access::ReadWrite)],
+        settings: &[Setting::Bind("{cow}", "{cow}", Access::ReadWrite)],
         proof: Proof::Exists("{cow}/.git/hooks/pre-commit"),
-        twin: Twin::Inside(&[Shape::Bind("{cow}", "{cow}", Access::ReadWrite), Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Bind("{cow}", "{cow}", Access::ReadWrite), Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -46,7 +46,7 @@ pub const ROWS: &[Attack] = &[
         why: "Writes .bashrc",
         args: &["write", "{rw}/.bashrc"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -54,7 +54,7 @@ pub const ROWS: &[Attack] = &[
         why: "Empties .bashrc",
         args: &["truncate", "{rw}/.bashrc"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -62,7 +62,7 @@ pub const ROWS: &[Attack] = &[
         why: "Removes .bashrc and writes another",
         args: &["unlink-plant", "{rw}/.bashrc"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -70,7 +70,7 @@ pub const ROWS: &[Attack] = &[
         why: "Renames a file of its own over .bashrc",
         args: &["rename-over", "{rw}/mine", "{rw}/.bashrc"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -78,7 +78,7 @@ pub const ROWS: &[Attack] = &[
         why: "Exchanges .git with a directory of its own",
         args: &["exchange", "{rw}/plain", "{rw}/.git"],
         proof: Proof::Exists("{rw}/plain/config"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -86,7 +86,7 @@ pub const ROWS: &[Attack] = &[
         why: "Hard-links .bashrc and writes through the link",
         args: &["link-write", "{rw}/.bashrc", "{rw}/mine"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -94,7 +94,7 @@ pub const ROWS: &[Attack] = &[
         why: "Writes through a symbolic link",
         args: &["symlink-write", "{rw}/.bashrc", "{rw}/mine"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -102,7 +102,7 @@ pub const ROWS: &[Attack] = &[
         why: "Reopens a descriptor through /proc/self/fd",
         args: &["reopen-write", "{rw}/.bashrc"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -110,7 +110,7 @@ pub const ROWS: &[Attack] = &[
         why: "By /proc/self/root",
         args: &["write", "/proc/self/root{rw}/.bashrc"],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -118,7 +118,7 @@ pub const ROWS: &[Attack] = &[
         why: "Creates .zshrc, which is missing",
         args: &["create", "{rw}/.zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -126,7 +126,7 @@ pub const ROWS: &[Attack] = &[
         why: "Makes .zshrc a symbolic link",
         args: &["symlink-at", "{rw}/victim", "{rw}/.zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -134,7 +134,7 @@ pub const ROWS: &[Attack] = &[
         why: "Renames a file of its own to .zshrc",
         args: &["rename-over", "{rw}/mine", "{rw}/.zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -142,7 +142,7 @@ pub const ROWS: &[Attack] = &[
         why: "Replaces .git by a link to a directory of its own",
         args: &["symlink-dir", "{rw}/plain", "{rw}/.git", "{rw}/x"],
         proof: Proof::Exists("{rw}/plain/planted"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -150,9 +150,12 @@ pub const ROWS: &[Attack] = &[
         why: "The same directory bound a second time",
         args: &["write", "{twin}/.bashrc"],
         fields: &[Field::Protected, Field::Mounts],
-        shape: &[Shape::Rw, Shape::Bind("{rw}", "{twin}", Access::ReadWrite)],
+        settings: &[Setting::Rw, Setting::Bind("{rw}", "{twin}", Access::ReadWrite)],
         proof: Proof::Changed("{rw}/.bashrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Bind("{rw}", "{twin}", Access::ReadWrite), Shape::Unprotected], &[]),
+        twin: Twin::Inside(
+            &[Setting::Rw, Setting::Bind("{rw}", "{twin}", Access::ReadWrite), Setting::Unprotected],
+            &[],
+        ),
         ..ROW
     },
     Attack {
@@ -160,7 +163,7 @@ pub const ROWS: &[Attack] = &[
         why: "Flips the path in memory during the call",
         args: &["race-text", "{rw}/.zshrc", "{rw}/.plain"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -168,7 +171,7 @@ pub const ROWS: &[Attack] = &[
         why: "Flips a symbolic link between .git and a directory of its own",
         args: &["race-link", "{rw}/.git", "{rw}/plain", "{rw}/flip", "config"],
         proof: Proof::Changed("{rw}/.git/config"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -176,7 +179,7 @@ pub const ROWS: &[Attack] = &[
         why: "Gives an O_TMPFILE the name .zshrc",
         args: &["tmpfile-link", "{rw}", "{rw}/.zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -184,7 +187,7 @@ pub const ROWS: &[Attack] = &[
         why: "mknod of a plain file named .zshrc",
         args: &["mknod-regular", "{rw}/.zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -192,7 +195,7 @@ pub const ROWS: &[Attack] = &[
         why: "Makes a directory where an editor's directory is protected",
         args: &["mkdir", "{rw}/.vim"],
         proof: Proof::Exists("{rw}/.vim"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -200,7 +203,7 @@ pub const ROWS: &[Attack] = &[
         why: "openat relative to a directory's descriptor",
         args: &["dirfd-create", "{rw}", ".zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
     Attack {
@@ -208,7 +211,7 @@ pub const ROWS: &[Attack] = &[
         why: "Through ., .. and doubled slashes",
         args: &["create", "{rw}/plain/..//./.zshrc"],
         proof: Proof::Exists("{rw}/.zshrc"),
-        twin: Twin::Inside(&[Shape::Rw, Shape::Unprotected], &[]),
+        twin: Twin::Inside(&[Setting::Rw, Setting::Unprotected], &[]),
         ..ROW
     },
 ];

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Victim};
 
 const ROW: Attack =
     Attack { class: Class::Signals, fields: &[Field::Isolation], victims: &[Victim::Process], ..ATTACK };
@@ -37,7 +37,7 @@ pub const ROWS: &[Attack] = &[
         name: "kill-unfiltered",
         why: "kill without a filter",
         args: &["kill", "{pid}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Dead,
         ..ROW
     },
@@ -101,7 +101,7 @@ pub const ROWS: &[Attack] = &[
         name: "steer-unfiltered",
         why: "Sets affinity without a filter",
         args: &["affinity", "{pid}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Steered,
         ..ROW
     },

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin, Victim};
 use crate::judge::Run;
 
 const ROW: Attack = Attack { class: Class::Sockets, fields: &[Field::UnixSockets], ..ATTACK };
@@ -21,7 +21,7 @@ pub const ROWS: &[Attack] = &[
         name: "path-socket-read-only-bind",
         why: "Connects to a tmux-like socket in a read-only bind",
         args: &["unix", "{ro}/default"],
-        shape: &[Shape::Ro],
+        settings: &[Setting::Ro],
         victims: &[Victim::Stream("{ro}/default")],
         proof: Proof::Received,
         ..ROW
@@ -30,7 +30,7 @@ pub const ROWS: &[Attack] = &[
         name: "path-socket-writable-bind",
         why: "Connects to a D-Bus-like socket in a writable bind",
         args: &["unix", "{rw}/bus"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         victims: &[Victim::Stream("{rw}/bus")],
         proof: Proof::Received,
         ..ROW
@@ -39,7 +39,7 @@ pub const ROWS: &[Attack] = &[
         name: "path-socket-unfiltered",
         why: "Connects at level disabled",
         args: &["unix", "{out}/docker.sock"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[Victim::Stream("{out}/docker.sock")],
         proof: Proof::Received,
         ..ROW
@@ -122,7 +122,7 @@ pub const ROWS: &[Attack] = &[
         why: "The same with sockets granted: the name is another network's",
         args: &["unix", "{abstract}"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Unix],
+        settings: &[Setting::Unix],
         victims: &[Victim::Stream("{abstract}")],
         proof: Proof::Received,
         ..ROW
@@ -131,7 +131,7 @@ pub const ROWS: &[Attack] = &[
         name: "scm-rights-by-path",
         why: "Hands a descriptor to another sandbox by a shared directory",
         args: &["scm-send", "{rw}/meet", "{rw}/secret"],
-        shape: &[Shape::Rw],
+        settings: &[Setting::Rw],
         victims: &[Victim::Sandbox(&["scm-receive", "{rw}/meet"])],
         proof: Proof::Secret,
         ..ROW
@@ -141,7 +141,7 @@ pub const ROWS: &[Attack] = &[
         why: "Hands a descriptor to another sandbox by an abstract name, sockets granted",
         args: &["scm-send", "{abstract}", "{ro}/secret"],
         fields: &[Field::Isolation],
-        shape: &[Shape::Ro, Shape::Unix],
+        settings: &[Setting::Ro, Setting::Unix],
         victims: &[Victim::Sandbox(&["scm-receive", "{abstract}"])],
         proof: Proof::Secret,
         ..ROW
@@ -159,7 +159,7 @@ pub const ROWS: &[Attack] = &[
         why: "A vsock socket at level disabled",
         args: &["socket", "40", "1", "0"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         needs: Some("/dev/vsock"),
         ..ROW
     },
@@ -168,7 +168,7 @@ pub const ROWS: &[Attack] = &[
         why: "A packet socket",
         args: &["socket", "17", "3", "0"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         ..ROW
     },
@@ -177,7 +177,7 @@ pub const ROWS: &[Attack] = &[
         why: "A netlink socket for kernel events",
         args: &["socket", "16", "2", "15"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -185,7 +185,7 @@ pub const ROWS: &[Attack] = &[
         why: "A netlink socket for audit",
         args: &["socket", "16", "3", "9"],
         fields: &[Field::Seccomp],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Streams, Twin};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Streams, Twin};
 use crate::judge::Run;
 
 const ROW: Attack = Attack { class: Class::Terminal, fields: &[Field::Isolation], streams: Streams::Pty, ..ATTACK };
@@ -21,14 +21,14 @@ pub const ROWS: &[Attack] = &[
         name: "push-input-stdin-granted",
         why: "TIOCSTI where stdin is passed on",
         args: &["ioctl", "0", "0x5412"],
-        shape: &[Shape::Stdin],
+        settings: &[Setting::Stdin],
         ..ROW
     },
     Attack {
         name: "push-input-unfiltered",
         why: "TIOCSTI at level disabled",
         args: &["ioctl", "/dev/tty", "0x5412"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
@@ -44,7 +44,7 @@ pub const ROWS: &[Attack] = &[
         name: "hold-terminal",
         why: "Has the caller's terminal as stdin, stdout or stderr",
         args: &["isatty"],
-        shape: &[Shape::Stdin],
+        settings: &[Setting::Stdin],
         ..ROW
     },
     Attack {
@@ -65,7 +65,7 @@ pub const ROWS: &[Attack] = &[
         name: "own-push-input-unfiltered",
         why: "The same at level disabled, by name",
         args: &["ioctl", "/dev/tty", "0x5412"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         streams: Streams::Terminal,
         ..ROW
     },
@@ -110,7 +110,7 @@ pub const ROWS: &[Attack] = &[
         why: "With -t: 64 MiB into its terminal",
         args: &["output", "1", "64"],
         fields: &[Field::Output],
-        shape: &[Shape::OutputBytes(65536)],
+        settings: &[Setting::OutputBytes(65536)],
         held: &[End::Any],
         streams: Streams::Terminal,
         proof: Proof::Run(flooded),
@@ -131,7 +131,7 @@ pub const ROWS: &[Attack] = &[
         why: "A file name with escape sequences in a copy-on-write layer",
         args: &["create", "{cow}/\u{1b}]0;pwned"],
         fields: &[Field::Mounts],
-        shape: &[Shape::Cow],
+        settings: &[Setting::Cow],
         held: &[End::Any],
         proof: Proof::Run(raw_escape),
         twin: Twin::Dose(&[], &["/usr/bin/printf", "\u{1b}]0;pwned"], passes_escape),
@@ -142,7 +142,7 @@ pub const ROWS: &[Attack] = &[
         name: "escapes-in-violations",
         why: "A refused path with escape sequences, traced",
         args: &["open-write", "/etc/\u{1b}]0;pwned"],
-        shape: &[Shape::Trace],
+        settings: &[Setting::Trace],
         held: &[End::Any],
         proof: Proof::Run(raw_escape),
         twin: Twin::Dose(&[], &["/usr/bin/printf", "\u{1b}]0;pwned"], passes_escape),

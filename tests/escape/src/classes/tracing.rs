@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin, Victim};
 
 const ROW: Attack =
     Attack { class: Class::Tracing, fields: &[Field::Isolation], victims: &[Victim::Process], ..ATTACK };
@@ -14,7 +14,7 @@ pub const ROWS: &[Attack] = &[
         name: "ptrace-attach-unfiltered",
         why: "Attaches to a host process, without a filter",
         args: &["ptrace-attach", "{pid}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack { name: "ptrace-seize", why: "Seizes a host process", args: &["ptrace-seize", "{pid}"], ..ROW },
@@ -29,7 +29,7 @@ pub const ROWS: &[Attack] = &[
         name: "process-vm-readv-unfiltered",
         why: "Reads a host process's memory, without a filter",
         args: &["vm-read", "{pid}", "{addr}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Secret,
         ..ROW
     },
@@ -50,7 +50,7 @@ pub const ROWS: &[Attack] = &[
         name: "proc-pid-mem-unfiltered",
         why: "Reads /proc/PID/mem of a host process, without a filter",
         args: &["proc-mem", "{pid}", "{addr}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Secret,
         ..ROW
     },
@@ -65,7 +65,7 @@ pub const ROWS: &[Attack] = &[
         name: "pidfd-getfd-unfiltered",
         why: "Takes a descriptor out of a host process, without a filter",
         args: &["getfd", "{pid}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         proof: Proof::Secret,
         ..ROW
     },
@@ -73,14 +73,14 @@ pub const ROWS: &[Attack] = &[
         name: "kcmp",
         why: "Compares resources with a host process",
         args: &["kcmp", "{pid}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         ..ROW
     },
     Attack {
         name: "process-madvise",
         why: "Advises a host process's memory",
         args: &["process-madvise", "{pid}", "{addr}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         ..ROW
     },
@@ -88,7 +88,7 @@ pub const ROWS: &[Attack] = &[
         name: "migrate-pages",
         why: "Moves a host process's pages",
         args: &["migrate-pages", "{pid}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         twin: Twin::AsRoot,
         ..ROW
     },
@@ -104,7 +104,7 @@ pub const ROWS: &[Attack] = &[
         name: "ptrace-parent",
         why: "Traces its own parent",
         args: &["ptrace-parent"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[],
         caller: &["--signal-group"],
         ..ROW
@@ -121,7 +121,7 @@ pub const ROWS: &[Attack] = &[
         name: "pid1-memory-unfiltered",
         why: "The same without a filter",
         args: &["proc1-mem", "{secret}"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[],
         twin: Twin::NaiveInit,
         ..ROW
@@ -171,7 +171,7 @@ pub const ROWS: &[Attack] = &[
         name: "pid1-ptrace",
         why: "Traces pid 1",
         args: &["ptrace-seize", "1"],
-        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        settings: &[Setting::Level(SeccompLevel::Disabled)],
         victims: &[],
         twin: Twin::NaiveInit,
         ..ROW

@@ -128,7 +128,7 @@ fn perform(matches: &ArgMatches) -> Result<i32, Refusal> {
         "revoke" => registry::revoke(&invocation),
         _ => {
             let engine = engine.unwrap_or_else(|| Engine::for_own_process(Expected::Anything));
-            run::run(&invocation, &engine.telling(progress::reporter(invocation.flag("quiet"))))
+            run::run(&invocation, &engine.on_progress(progress::reporter(invocation.flag("quiet"))))
         }
     }
 }

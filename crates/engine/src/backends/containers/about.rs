@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Threads that a kernel in user space has for itself on this one; about a hundred before the program does anything.
 pub(crate) const KERNEL_THREADS: u64 = 256;
 
-/// What a maker is, here.
+/// What a runtime is, here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct About {
     /// Its version.
@@ -17,7 +17,7 @@ pub(crate) struct About {
     /// Whether init can be another user than the program, with the capabilities that this takes: for kernels that keep
     /// processes apart by nothing else.
     pub apart: bool,
-    /// Whether it says itself that what is mounted is what was looked at ([`super::Made::compare`]), because its kernel numbers files in
+    /// Whether it says itself that what is mounted is what was looked at ([`super::StartedContainer::compare`]), because its kernel numbers files in
     /// its own way and init cannot.
     pub compares: bool,
     /// Whether system calls can be reported to init: gVisor has no such thing.
@@ -28,7 +28,7 @@ pub(crate) struct About {
     pub inodes: Inodes,
     /// Whether its binds are nosuid and nodev. Otherwise no new privileges and its list of devices stand for that.
     pub flags: bool,
-    /// What stands behind the walls, for reasons: such as "namespaces, the default seccomp profile".
+    /// What stands behind the boundary, for reasons: such as "namespaces, the default seccomp profile".
     pub detail: String,
 }
 
@@ -51,5 +51,6 @@ pub(crate) enum Arrival {
     /// They are open when it starts.
     Inherited,
     /// It connects to a socket in a directory that is mounted into the container.
-    Door,
+    #[serde(rename = "door")]
+    Rendezvous,
 }

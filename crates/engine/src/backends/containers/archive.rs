@@ -1,4 +1,4 @@
-//! Tarballs as far as every maker reads them alike: without their compression, and no more of them than a bound.
+//! Tarballs as far as every container runtime reads them alike: without their compression, and no more of them than a bound.
 //!
 //! What is compressed otherwise than by gzip is refused: who else decompresses it knows no bound.
 

@@ -1,5 +1,5 @@
-//! What content and files are known by: hashes as text, and a stamp that tells a file from every other and from itself after a
-//! change. Reads nothing but what stat(2) said.
+//! What content and files are known by: hashes as text, and a stamp that distinguishes a file from every other and from
+//! itself after a change. Reads nothing but what stat(2) said.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

@@ -7,7 +7,7 @@ use crate::backends::enforcement::{By, container_tmpfs, enforcement, shared_with
 use crate::outcome::{Applied, Enforcement};
 use crate::plan::egress::EgressPlan;
 
-/// What makers answer on a host that has everything for them, by name: what the documentation's table is made of.
+/// What runtimes answer on a host that has everything for them, by name: what the documentation's table is made of.
 ///
 /// # Errors
 /// The policy cannot be held by containers at all.
@@ -15,7 +15,7 @@ pub fn documented(
     policy: &Policy,
     facts: &dyn crate::plan::facts::Facts,
 ) -> Result<Vec<(&'static str, Enforcement)>, crate::failure::Failure> {
-    use super::Arrival::{Door, Inherited};
+    use super::Arrival::{Inherited, Rendezvous};
     let layout = crate::backends::layout::in_container(policy, facts)?;
     let egress = EgressPlan::of(policy)?;
     let about = |rootless, arrival, limits, inodes, [listener, flags]: [bool; 2], detail: &str| About {
@@ -31,17 +31,24 @@ pub fn documented(
         detail: detail.into(),
     };
     let profile = "the engine's default profile";
-    let makers = [
-        ("docker", about(false, Door, true, Inodes::Counted, [true, false], profile)),
-        ("podman", about(false, Door, true, Inodes::Charged, [true, true], profile)),
-        ("podman, rootless", about(true, Door, false, Inodes::Charged, [true, true], profile)),
+    let runtimes = [
+        ("docker", about(false, Rendezvous, true, Inodes::Counted, [true, false], profile)),
+        ("podman", about(false, Rendezvous, true, Inodes::Charged, [true, true], profile)),
+        ("podman, rootless", about(true, Rendezvous, false, Inodes::Charged, [true, true], profile)),
         (
             "oci: crun, runc, youki",
             about(false, Inherited, false, Inodes::Counted, [true, true], "a bundle without a profile"),
         ),
         (
             "oci:runsc",
-            about(false, Door, false, Inodes::Charged, [false, true], "gVisor's own kernel, which takes every call"),
+            about(
+                false,
+                Rendezvous,
+                false,
+                Inodes::Charged,
+                [false, true],
+                "gVisor's own kernel, which takes every call",
+            ),
         ),
     ];
     let answer = |(name, about): (_, About)| {
@@ -65,5 +72,5 @@ pub fn documented(
         }
         (name, e)
     };
-    Ok(makers.into_iter().map(answer).collect())
+    Ok(runtimes.into_iter().map(answer).collect())
 }

@@ -1,14 +1,14 @@
 //! Where this user's containers keep files on the host: init's program, texts that are bound, a directory for each run, and
-//! what makers cache.
+//! what container runtimes cache.
 //!
 //! ```text
 //! $COFFERDAM_STATE, else /var/lib/cofferdam as root, else $XDG_DATA_HOME/cofferdam, ~/.local/share/cofferdam    0700
 //! ├── init/HASH/init     the program, for hard links
 //! ├── texts/HASH         files such as the sandbox's own /etc/hosts
-//! ├── runs/ID/           one run: `owner`, which is nobody's business inside, and
-//! │   └── shared/        `init`, `door`; mounted into its container
+//! ├── runs/ID/           one run: `owner`, which is not visible inside, and
+//! │   └── shared/        `init`, the rendezvous socket; mounted into its container
 //! ├── engines/           what an engine said of itself
-//! └── cache/             a maker's own
+//! └── cache/             a container runtime's own
 //! ```
 
 use std::fs::{self, Permissions};
@@ -100,7 +100,7 @@ impl Place {
         self.root.join("texts")
     }
 
-    /// Where makers keep what they made of images.
+    /// Where runtimes keep what they made of images.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }

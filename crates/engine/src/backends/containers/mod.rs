@@ -1,16 +1,17 @@
 //! Containers: created by an external runtime (Docker, Podman, an OCI runtime), with init as their first process.
 //!
 //! ```text
-//! Policy ─ layout ─ shape (what the container is to be, pure) ─┬─ engines: Docker, Podman, by their API ─┐
+//! Policy ─ layout ─ container spec (pure) ─────────────────────┬─ engines: Docker, Podman, by their API ─┐
 //!            └─ answers (what holds, pure)                     └─ oci: crun, runc, youki, runsc, bundles ┼─▶ init ─ the program
 //! run: root made ready, started, then supervised as any sandbox: ◀── status, events, streams ────────────┘
 //! ```
 //!
-//! The maker gives namespaces, mounts, limits and its own filter; init, which it starts in there, adds the policy's filter on
-//! top of that one, so that what the maker refuses stays refused, starts the program, answers and reports as it does in a
-//! jail. Nothing of the program runs that init has not started. When the owner dies init ends, and with it the container.
+//! The runtime gives namespaces, mounts, limits and its own filter; init, which it starts in there, adds the policy's
+//! filter on top of that one, so that what the runtime refuses stays refused, starts the program, answers and reports
+//! as it does in a jail. Nothing of the program runs that init has not started. When the owner dies init ends, and with
+//! it the container.
 //!
-//! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
+//! A further runtime is one more folder here, behind [`ContainerRuntime`], and a line in [`of`].
 
 pub(crate) mod about;
 mod archive;
@@ -38,24 +39,24 @@ use serde_json::Value;
 use crate::failure::{Failure, Step};
 pub(crate) use about::{About, Arrival, Inodes};
 pub use documented as enforcement;
-pub use spec::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
+pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
-/// What makes containers.
-pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
+/// What creates containers: an engine by its interface, or an OCI runtime by its program.
+pub(crate) trait ContainerRuntime: std::fmt::Debug + Send + Sync {
     /// Whether it can be used here at all, and what it is. Cheap.
     ///
     /// # Errors
     /// It is not installed or cannot be reached, with what to do.
     fn about(&self) -> Result<About, Failure>;
 
-    /// Makes a root file system ready: looks in the store, pulls, imports, unpacks. Can take long, and tells; the same root
+    /// Makes a root file system ready: looks in the store, pulls, imports, unpacks. Can take long, and reports progress; the same root
     /// again is quick. Several at once are safe.
     ///
     /// # Errors
     /// There is no such image, or it cannot be had.
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure>;
 
-    /// What an image runs when nothing else is named. An image that is absent is pulled, as by [`Maker::prepare`].
+    /// What an image runs when nothing else is named. An image that is absent is pulled, as by [`ContainerRuntime::prepare`].
     ///
     /// # Errors
     /// There is no such image, or it cannot be had.
@@ -65,7 +66,12 @@ pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// It was refused, or is not what was asked for; nothing is left of it then.
-    fn start(&self, shape: &Shape, root: &Ready, handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure>;
+    fn start(
+        &self,
+        spec: &ContainerSpec,
+        root: &Ready,
+        handed: &Handed<'_>,
+    ) -> Result<Box<dyn StartedContainer>, Failure>;
 
     /// Removes what dead owners left, and nothing else.
     ///
@@ -76,17 +82,17 @@ pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
     /// Where it is on this host: the socket of its interface, or its program.
     ///
     /// # Errors
-    /// As [`Maker::about`].
+    /// As [`ContainerRuntime::about`].
     fn place(&self) -> Result<PathBuf, Failure>;
 
-    /// As whom a shape's user runs with this maker: in a user namespace of the caller's there may be one id alone.
-    fn runs_as(&self, shape: &Shape) -> (u32, u32);
+    /// As whom a spec's user runs with this runtime: in a user namespace of the caller's there may be one id alone.
+    fn runs_as(&self, spec: &ContainerSpec) -> (u32, u32);
 
     /// What would be asked for, for people.
-    fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value;
+    fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value;
 }
 
-/// What is handed to a maker whose container inherits.
+/// What is handed to a runtime whose container inherits.
 pub(crate) struct Handed<'a> {
     /// Standard input, output and error.
     pub stdio: [BorrowedFd<'a>; 3],
@@ -94,9 +100,9 @@ pub(crate) struct Handed<'a> {
     pub init: [BorrowedFd<'a>; 5],
     /// Readable when the owner is gone.
     pub lifeline: BorrowedFd<'a>,
-    /// The run's own cgroup, for makers whose own process is the sandbox.
+    /// The run's own cgroup, for runtimes whose own process is the sandbox.
     pub cgroup: Option<&'a Cgroup>,
-    /// `(resource, soft, hard)` of the maker's own process.
+    /// `(resource, soft, hard)` of the runtime's own process.
     pub rlimits: &'a [(u32, u64, u64)],
     /// The run's own directory on this host: in it a bundle may be made; removed after the run.
     pub directory: &'a Path,
@@ -105,7 +111,7 @@ pub(crate) struct Handed<'a> {
 /// A root file system that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Ready {
-    /// What the maker calls it: an image's id, a path.
+    /// What the runtime calls it: an image's id, a path.
     pub reference: String,
     /// Directories that the image wants to be volumes: they are covered, since a volume is a disk that can be written.
     pub volumes: Vec<String>,
@@ -134,8 +140,8 @@ pub struct Progress {
 }
 
 /// A container that has been started.
-pub(crate) trait Made: Send {
-    /// The maker's process, where it is a child of this one.
+pub(crate) trait StartedContainer: Send {
+    /// The runtime's process, where it is a child of this one.
     fn running(&self) -> Option<&Running>;
 
     /// That it has ended, and why, asked while init has not come yet. Does not wait.
@@ -159,7 +165,7 @@ pub(crate) trait Made: Send {
     fn end(self: Box<Self>) -> Ended;
 }
 
-/// What the maker says afterwards.
+/// What the runtime says afterwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// Whether the kernel ended something of it for want of memory, where that is known.
@@ -179,7 +185,7 @@ pub(crate) struct Swept {
     pub problems: Vec<String>,
 }
 
-/// A maker that is on this host, for people.
+/// A runtime that is on this host, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// The backend that uses it.
@@ -190,27 +196,27 @@ pub struct Found {
     pub place: PathBuf,
     /// It runs as the caller, in user namespaces of the caller's.
     pub rootless: bool,
-    /// What stands behind the walls, and what is wrong with it.
+    /// What stands behind the boundary, and what is wrong with it.
     pub detail: String,
 }
 
-/// Every maker that is on this host. Asks each of them.
+/// Every runtime that is on this host. Asks each of them.
 pub fn found() -> Vec<Found> {
     let each = Backend::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != Backend::Oci);
     // Those that are not there say so, and what helps, where they are asked what they can hold.
     let found = each.filter_map(|(name, backend)| {
-        let maker = of(*backend).ok()?;
-        let (about, place) = (maker.about().ok()?, maker.place().ok()?);
+        let runtime = of(*backend).ok()?;
+        let (about, place) = (runtime.about().ok()?, runtime.place().ok()?);
         Some(Found { backend: name, version: about.version, place, rootless: about.rootless, detail: about.detail })
     });
     found.collect()
 }
 
-/// The maker of a backend.
+/// The runtime of a backend.
 ///
 /// # Errors
-/// The backend makes no containers, or its maker is not built into this program.
-pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure> {
+/// The backend makes no containers, or its runtime is not built into this program.
+pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn ContainerRuntime>, Failure> {
     match backend {
         Backend::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
         Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),

@@ -1,8 +1,8 @@
-//! How init comes by its descriptors: the pairs that its owner makes, and the door at which it fetches them where the maker
-//! hands none on.
+//! How init comes by its descriptors: the pairs that its owner makes, and the rendezvous socket at which it fetches
+//! them where the runtime hands none on.
 //!
-//! The door is a socket in the run's own directory, which is mounted into the container. Nothing runs in there before init,
-//! nobody else comes to that directory, and the door is gone before the program starts.
+//! The socket lies in the run's own directory, which is mounted into the container. Nothing runs in there before init,
+//! no other process reaches that directory, and the socket is removed before the program starts.
 
 use std::fs::Permissions;
 use std::io;
@@ -19,13 +19,13 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::Made;
+use super::StartedContainer;
 use crate::failure::{Failure, Step};
 use crate::run::streams::give_away;
 
 /// How long init may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the maker is asked meanwhile.
+/// How often the runtime is asked meanwhile.
 const ASK: Duration = Duration::from_millis(20);
 
 /// Our ends.
@@ -38,8 +38,8 @@ pub(crate) struct Ours {
     pub status: OwnedFd,
     /// Event records.
     pub events: OwnedFd,
-    /// What letters are sent by.
-    pub letters: OwnedFd,
+    /// The socket of the control messages.
+    pub control: OwnedFd,
 }
 
 /// Init's ends.
@@ -55,13 +55,13 @@ pub(crate) struct Theirs {
     /// Event records.
     pub events: OwnedFd,
     /// Letters.
-    pub letters: OwnedFd,
+    pub control: OwnedFd,
 }
 
 impl Theirs {
     /// What follows the standard streams, from 3 on.
     pub fn init(&self) -> [BorrowedFd<'_>; 5] {
-        [&self.nothing, &self.lifeline, &self.status, &self.events, &self.letters].map(AsFd::as_fd)
+        [&self.nothing, &self.lifeline, &self.status, &self.events, &self.control].map(AsFd::as_fd)
     }
 
     /// The standard streams.
@@ -94,26 +94,26 @@ pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
     let (nothing, _) = pipe()?;
     let (status, status_theirs) = records(SocketFlags::empty())?;
     let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
-    let (letters, letters_theirs) = control::socket().map_err(failed)?;
-    let ours = Ours { stdio: [in_ours, out_ours, err_ours], lifeline, status, events, letters };
+    let (control, control_theirs) = control::socket().map_err(failed)?;
+    let ours = Ours { stdio: [in_ours, out_ours, err_ours], lifeline, status, events, control };
     let theirs = Theirs {
         stdio: [in_theirs, out_theirs, err_theirs],
         nothing,
         lifeline: life_theirs,
         status: status_theirs,
         events: events_theirs,
-        letters: letters_theirs,
+        control: control_theirs,
     };
     Ok((ours, theirs))
 }
 
 /// Where init comes.
-pub(crate) struct Door {
+pub(crate) struct Rendezvous {
     listener: OwnedFd,
     path: PathBuf,
 }
 
-impl Door {
+impl Rendezvous {
     /// Its name in the run's directory.
     pub const NAME: &'static str = "door";
 
@@ -121,7 +121,7 @@ impl Door {
     ///
     /// # Errors
     /// socket(2), bind(2), listen(2), chmod(2).
-    pub fn open(directory: &Path) -> Result<Door, Failure> {
+    pub fn open(directory: &Path) -> Result<Rendezvous, Failure> {
         let path = directory.join(Self::NAME);
         let open = || -> io::Result<OwnedFd> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -136,7 +136,7 @@ impl Door {
             Ok(listener)
         };
         match open() {
-            Ok(listener) => Ok(Door { listener, path }),
+            Ok(listener) => Ok(Rendezvous { listener, path }),
             Err(e) => Err(Failure::new(
                 Step::Container,
                 format!("cannot open {} for the container's init: {e}", path.display()),
@@ -145,11 +145,11 @@ impl Door {
         }
     }
 
-    /// Waits for init and hands over what is its. The door is closed behind it.
+    /// Waits for init and hands over what is its. The socket is removed after that.
     ///
     /// # Errors
     /// It does not come, and why.
-    pub fn admit(self, theirs: &Theirs, made: &dyn Made) -> Result<Running, Failure> {
+    pub fn admit(self, theirs: &Theirs, made: &dyn StartedContainer) -> Result<Running, Failure> {
         let connection = self.knock(made)?;
         let gone = |e: io::Error| {
             let hint = "somebody has ended it: look into the engine's log, or use --backend jail";
@@ -175,7 +175,7 @@ impl Door {
         Ok(Running { pid: number, pidfd })
     }
 
-    fn knock(&self, made: &dyn Made) -> Result<OwnedFd, Failure> {
+    fn knock(&self, made: &dyn StartedContainer) -> Result<OwnedFd, Failure> {
         let until = Instant::now() + PATIENCE;
         loop {
             let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];

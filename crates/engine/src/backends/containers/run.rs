@@ -1,8 +1,8 @@
-//! A policy ready to be run in containers: planned once with the maker of its containers, and what is said of it before
-//! anything runs. What one run asks for stands in `recipe`, one run of it in `attempt`.
+//! A policy ready to be run in containers: planned once with its container runtime, and what is said of it before
+//! anything runs. What one run asks for stands in `request`, one run of it in `attempt`.
 
 mod attempt;
-mod recipe;
+mod request;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::host_files::Place;
 use super::spec::{self, Mounted, Parts, Rootfs};
-use super::{About, Arrival, Maker, Progress, Ready};
+use super::{About, Arrival, ContainerRuntime, Progress, Ready};
 use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
 use crate::backends::layout::{Layout, in_container};
 use crate::failure::{Failure, Step};
@@ -24,16 +24,16 @@ use crate::plan::egress::EgressPlan;
 use crate::plan::facts::Here;
 use crate::plan::seccomp_filter;
 use crate::plan::seccomp_filter::{Filter, Needs};
-use recipe::{floored, open_files};
+use request::{floored, open_files};
 
-/// Who is told how far a pull is.
-pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
+/// Called with the progress of a pull.
+pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// A policy with the maker of its containers, to be run many times and from several threads.
+/// A policy with the runtime of its containers, to be run many times and from several threads.
 pub struct Contained {
     policy: Policy,
     backend: &'static str,
-    maker: Arc<dyn Maker>,
+    runtime: Arc<dyn ContainerRuntime>,
     about: About,
     place: Place,
     /// The host when the policy was planned; each run looks again.
@@ -45,9 +45,9 @@ pub struct Contained {
     pub enforcement: Enforcement,
     /// Why this backend.
     pub reason: String,
-    /// Where cgroups can be made, for makers that hold no limits themselves.
+    /// Where cgroups can be made, for runtimes that hold no limits themselves.
     pub location: Option<Arc<Location>>,
-    tell: Option<Tell>,
+    on_progress: Option<ProgressCallback>,
     root: Mutex<Option<ReadyRoot>>,
     swept: Once,
 }
@@ -84,18 +84,18 @@ impl std::fmt::Debug for Contained {
 }
 
 impl Contained {
-    /// Plans a policy for a maker. Nothing is pulled or started.
+    /// Plans a policy for a runtime. Nothing is pulled or started.
     ///
     /// # Errors
-    /// The maker cannot be used here, or the policy asks for what containers have not at all.
+    /// The runtime cannot be used here, or the policy asks for what containers have not at all.
     pub(crate) fn plan(
         policy: &Policy,
         backend: &'static str,
-        maker: Arc<dyn Maker>,
+        runtime: Arc<dyn ContainerRuntime>,
         me: Identity,
-        tell: Option<Tell>,
+        on_progress: Option<ProgressCallback>,
     ) -> Result<Contained, Failure> {
-        let about = maker.about()?;
+        let about = runtime.about()?;
         let place = Place::find()?;
         let root = rustix::process::geteuid().is_root();
         let first = Looked::at_host(policy, &place)?;
@@ -135,7 +135,7 @@ impl Contained {
         Ok(Contained {
             policy: policy.clone(),
             backend,
-            maker,
+            runtime,
             about,
             place,
             first,
@@ -145,7 +145,7 @@ impl Contained {
             enforcement,
             reason: "named by the policy".into(),
             location: None,
-            tell,
+            on_progress,
             root: Mutex::new(None),
             swept: Once::new(),
         })
@@ -174,23 +174,23 @@ impl Contained {
         self.backend
     }
 
-    /// Whether the maker holds memory, CPU share and processes itself.
+    /// Whether the runtime holds memory, CPU share and processes itself.
     pub fn holds_limits(&self) -> bool {
         self.about.limits
     }
 
-    /// Says what follows from the limits that the run's own cgroup holds. Where the maker's own processes are in it, as
+    /// Says what follows from the limits that the run's own cgroup holds. Where the runtime's own processes are in it, as
     /// gVisor's are, they count there as well.
     pub fn in_the_runs_cgroup(&mut self) {
         container_tmpfs(self.about.inodes, &mut self.enforcement);
-        if self.about.arrival == Arrival::Door && self.location.is_some() {
+        if self.about.arrival == Arrival::Rendezvous && self.location.is_some() {
             self.enforcement.insert(Field::Processes, shared_with_kernel());
         }
     }
 
     /// What will be started, for people.
     pub fn plan_json(&self) -> Value {
-        let shape = self.shape(
+        let spec = self.spec(
             &self.first.parts,
             "cofferdam-0000000000000000".into(),
             Path::new("(a directory of the run's own)"),
@@ -200,7 +200,7 @@ impl Contained {
             "backend_reason": self.reason,
             "enforcement": self.enforcement,
             "maker": self.about,
-            "plan": self.maker.show(&shape, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|root| &root.ready)),
+            "plan": self.runtime.show(&spec, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|root| &root.ready)),
         })
     }
 }

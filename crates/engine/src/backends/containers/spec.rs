@@ -1,4 +1,4 @@
-//! What a container is to be, for whichever maker makes it: a policy's layout without anything of a maker's.
+//! What a container is to be, for any container runtime: a policy's layout without anything specific to one.
 //!
 //! Pure. What it cannot say (a view of the whole host, copy-on-write mounts) the layout has refused before.
 
@@ -13,12 +13,12 @@ use super::content::hex;
 use crate::backends::layout::{Item, Layout};
 use crate::plan::mount_table::below;
 
-/// Where the run's own directory is inside, read-only: init's program, and the door. No link in an image can lead to it,
+/// Where the run's own directory is inside, read-only: init's program, and the rendezvous socket. No link in an image can lead to it,
 /// for nobody knows the name beforehand: what is mounted by way of such a link would stand in init's place.
 pub fn own(id: &str) -> String {
     format!("/dev/{id}")
 }
-/// Among the files of texts, the empty one that nobody may read. It is mounted over denied files: a maker's own mask is
+/// Among the files of texts, the empty one that nobody may read. It is mounted over denied files: a runtime's own mask is
 /// /dev/null, which can be read and written.
 pub const DENIED: &str = "denied";
 /// Capabilities that init starts with where it makes the network what the gateway needs, which answers on port 53. It drops all of them, from every
@@ -30,7 +30,7 @@ pub const POWERS: [&str; 6] = ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SETU
 pub const APART: [&str; 4] = ["KILL", "SETGID", "SETUID", "SYS_ADMIN"];
 
 /// What no program has a use for, of `/proc` and `/sys`: what Docker and Podman hide, in their versions up to
-/// now. Every maker hides them, besides what a shape says.
+/// now. Every runtime hides them, besides what a spec says.
 pub const MASKED: [&str; 13] = [
     "/proc/acpi",
     "/proc/asound",
@@ -49,14 +49,14 @@ pub const MASKED: [&str; 13] = [
 
 /// A container, in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shape {
+pub struct ContainerSpec {
     /// Its name: `cofferdam-` and 16 hexadecimal digits.
     pub id: String,
     /// What `/` is.
     pub root: Rootfs,
     /// What is mounted over it, in order.
     pub mounts: Vec<Mounted>,
-    /// Paths inside that are hidden, besides the maker's own list.
+    /// Paths inside that are hidden, besides the runtime's own list.
     pub masked: Vec<String>,
     /// User and group as whom init starts and the program runs; with `powers` init starts as 0.
     pub user: (u32, u32),
@@ -69,7 +69,7 @@ pub struct Shape {
     pub hostname: String,
     /// Its network.
     pub network: Net,
-    /// Limits that the maker holds.
+    /// Limits that the runtime holds.
     pub bounds: Bounds,
     /// Hard and soft limit of open files with which init starts; the program's own is lower or the same.
     pub open_files: u64,
@@ -164,7 +164,7 @@ pub enum Net {
     Host,
 }
 
-/// Limits that the maker holds; what is `None` is held by the run's own cgroup.
+/// Limits that the runtime holds; what is `None` is held by the run's own cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Bounds {
     /// Memory and swap together, bytes.
@@ -180,9 +180,9 @@ pub struct Bounds {
 pub struct Parts {
     /// Root and mounts.
     pub root: Option<Rootfs>,
-    /// See [`Shape::mounts`].
+    /// See [`ContainerSpec::mounts`].
     pub mounts: Vec<Mounted>,
-    /// See [`Shape::masked`].
+    /// See [`ContainerSpec::masked`].
     pub masked: Vec<String>,
     /// Texts that have to be files of the host: name below the directory of texts, and contents.
     pub texts: Vec<(PathBuf, String)>,
@@ -247,7 +247,7 @@ pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
                 parts.texts.push((DENIED.into(), String::new()));
             }
             Item::Mask { target, .. } => parts.masked.push(target.clone()),
-            Item::Dev | Item::Proc => {} // every maker has them
+            Item::Dev | Item::Proc => {} // every runtime has them
         }
     }
     let root = match &policy.filesystem.root {
@@ -283,7 +283,7 @@ fn in_memory(mounts: &[Mounted], path: &str) -> bool {
     matches!(nearest, Some(Mounted::Tmpfs { .. }))
 }
 
-/// How many files a file system in memory of this size may hold, where its maker can say that: as many as it has pages,
+/// How many files a file system in memory of this size may hold, where its runtime can say that: as many as it has pages,
 /// as in a jail.
 pub fn inodes(bytes: u64) -> u64 {
     (bytes >> 12).max(4096)
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denied_file_is_covered_by_one_that_nobody_reads_and_what_is_in_proc_by_the_makers_mask() {
+    fn denied_files_are_covered_and_those_in_proc_by_the_runtime() {
         let mask = |target: &str, directory| Item::Mask { target: target.into(), directory };
         let layout = Layout {
             items: vec![mask("/work/.env", false), mask("/work/.ssh", true), mask("/proc/keys", false)],

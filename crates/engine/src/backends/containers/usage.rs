@@ -1,4 +1,4 @@
-//! What a container may use and has used: a cgroup of ours where the maker holds no limits, a look at the maker's where it does.
+//! What a container may use and has used: a cgroup of ours where the runtime holds no limits, else a look at the runtime's.
 
 use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_policy::{Field, Policy};
@@ -41,7 +41,7 @@ pub(super) fn own(location: &Location, policy: &Policy, besides: u64, e: &mut En
     }
 }
 
-/// The cgroup that the maker has made, for its figures.
+/// The cgroup that the runtime has made, for its figures.
 pub(super) fn theirs(pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
     let found = Cgroup::of(pid).ok().flatten();
     if found.is_none() {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_was_told_so_charges_no_inodes() {
+    fn a_kernel_configured_so_charges_no_inodes() {
         assert!(charged("quiet root=/dev/vda") && charged("cgroup.memory=nosocket") && charged(""));
         assert!(!charged("quiet cgroup.memory=nokmem") && !charged("cgroup.memory=nosocket,nokmem ro"));
     }

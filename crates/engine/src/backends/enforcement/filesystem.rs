@@ -87,7 +87,7 @@ pub(super) fn mounts(policy: &Policy, by: &By<'_>) -> Applied {
             (in_container(policy, layout, about, other_user), &*layout.left_out)
         }
     };
-    optional_mounts::told(applied, left_out)
+    optional_mounts::with_left_out(applied, left_out)
 }
 
 fn in_jail(policy: &Policy, abi: u32) -> Applied {

@@ -161,7 +161,7 @@ mod tests {
     use crate::plan::facts::Table;
 
     #[test]
-    fn an_older_version_is_not_told_what_it_does_not_know() {
+    fn an_older_version_gets_no_option_that_it_does_not_know() {
         let mut policy = Policy::base();
         policy.command.argv = vec!["sh".into()];
         policy.command.variables.remove("PATH");

@@ -1,5 +1,5 @@
-//! The system call filter where nobody listens: the same levels and rules, refusing by errno or by death, with what the
-//! tools cannot do themselves added as rules.
+//! The system call filter without a notification listener: the same levels and rules, refusing by errno or by death,
+//! with what the tools cannot do themselves added as rules.
 
 use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Denials, Program, Rule, RuleAction, compile, kafel};
 use cofferdam_policy::{Field, NetworkMode, OnViolation, Policy};

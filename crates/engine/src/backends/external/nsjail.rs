@@ -1,7 +1,7 @@
 //! nsjail's own configuration from a policy: real field names, as JSON for 3.5 and later and as text for any version.
 //!
-//! Pure. When Cofferdam supervises, limits that hold for a whole run are its own (cgroup, clock, output) and nsjail is told
-//! to leave the process limits as they are; in an exported configuration nsjail holds them, as far as it can. Sources:
+//! Pure. When Cofferdam supervises, limits that hold for a whole run are its own (cgroup, clock, output) and nsjail is
+//! configured to leave the process limits as they are; in an exported configuration nsjail holds them, as far as it can. Sources:
 //! nsjail's config.proto and the man page of 3.4 to 3.6.
 
 use cofferdam_confine::external::FIRST_FD;

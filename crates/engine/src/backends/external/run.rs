@@ -149,7 +149,10 @@ impl Ready {
             let profile = seatbelt::plan(&self.policy, &facts)?;
             let mut e = answers(self.tool.tool, &self.policy, None, purpose);
             if let Some(mounts) = e.get_mut(&Field::Mounts) {
-                *mounts = crate::plan::optional_mounts::told(mounts.clone(), &seatbelt::left_out(&self.policy, &facts));
+                *mounts = crate::plan::optional_mounts::with_left_out(
+                    mounts.clone(),
+                    &seatbelt::left_out(&self.policy, &facts),
+                );
             }
             return Ok((self.seatbelt(program, &profile)?, e));
         }
@@ -597,14 +600,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_bubblewrap_tells_is_read_document_by_document() {
+    fn bubblewraps_status_is_read_document_by_document() {
         let side = b"{ \"child-pid\": 17, \"cgroup-namespace\": 4026532 }\n{ \"exit-code\": 3 }\n";
         assert_eq!(exit_code(side), Some(3));
         assert_eq!(exit_code(b"{ \"child-pid\": 17 }\n{ \"exi"), None);
     }
 
     #[test]
-    fn what_nsjail_logs_tells_how_it_ended() {
+    fn nsjails_log_says_how_it_ended() {
         let line =
             |rest: &str| format!("[I][2026-01-01T00:00:00+0000] pid=9 ([STANDALONE MODE]) {rest}, (PIDs left: 0)\n");
         assert_eq!(nsjail_ended(line("exited with status: 7").as_bytes()), Some(Ended::Exited(7)));

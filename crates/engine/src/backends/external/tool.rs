@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_to_do() {
+    fn what_is_missing_is_reported_with_a_hint() {
         let failure = Installed::find(Tool::Bubblewrap, &Tools::default()).unwrap_err();
         assert!(failure.hint.unwrap().contains("apt-get install bubblewrap"));
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_or_something_else_is_told_with_what_to_do() {
+    fn a_tool_that_is_too_old_or_another_is_reported_with_a_hint() {
         let dir = tempfile::tempdir().unwrap();
         let find = |tool, path: PathBuf| {
             let tools = match tool {

@@ -1,7 +1,7 @@
-//! One run of somebody else's sandbox program, from its start to the dead tree: streams, limits, the end.
+//! One run of an external sandbox program, from its start to the dead tree: streams, limits, the end.
 //!
 //! The same limits as the jail's supervisor holds, without an init of ours to talk to: the clock is this loop's, the program
-//! tells what it has to tell on one descriptor (`side`), and there are no events.
+//! reports on one descriptor (`side`), and there are no events.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};

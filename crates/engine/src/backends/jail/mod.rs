@@ -68,7 +68,7 @@ pub fn start(
     namespaces: Namespaces,
     cgroup: Option<&Cgroup>,
     network: Option<&Lease>,
-    recipe: &InitPlan,
+    init_plan: &InitPlan,
     extra: &[OwnedFd],
 ) -> Result<(Started, OwnedFd), Failure> {
     let io = |e: std::io::Error| Failure::new(Step::Spawn, "cannot make the run's pipes").caused_by(&e);
@@ -76,28 +76,28 @@ pub fn start(
     let (out_ours, out_theirs) = crate::run::streams::outgoing().map_err(io)?;
     let (err_ours, err_theirs) = crate::run::streams::outgoing().map_err(io)?;
     for theirs in [&in_theirs, &out_theirs, &err_theirs] {
-        crate::run::streams::give_away(theirs, recipe.ids_out);
+        crate::run::streams::give_away(theirs, init_plan.ids_out);
     }
     let (life_theirs, lifeline) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
     let (status, status_theirs) = records(SocketFlags::empty())?;
     let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
-    let (letters, letters_theirs) = control::socket().map_err(io)?;
+    let (control, control_theirs) = control::socket().map_err(io)?;
     let launch = Launch {
         namespaces,
         stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
         lifeline: life_theirs.as_fd(),
         status: status_theirs.as_fd(),
         events: events_theirs.as_fd(),
-        sync: letters_theirs.as_fd(),
+        sync: control_theirs.as_fd(),
         cgroup: cgroup.and_then(Cgroup::dir_fd),
         network,
     };
     let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
     let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
-    let handed = tell(&letters, recipe, extra).and_then(|()| release(recipe, started.running.pid, &letters));
+    let handed = send_plan(&control, init_plan, extra).and_then(|()| release(init_plan, started.running.pid, &control));
     match handed {
-        Ok(()) => Ok((started, letters)),
+        Ok(()) => Ok((started, control)),
         Err(failure) => {
             end(started);
             Err(failure)
@@ -105,15 +105,15 @@ pub fn start(
     }
 }
 
-/// Sends a recipe as init's plan.
+/// Sends init its plan.
 ///
 /// # Errors
 /// Init is gone.
-pub fn tell(letters: &OwnedFd, recipe: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
-    let block =
-        memfd::plan(&recipe.encode()).map_err(|e| Failure::new(Step::Spawn, "cannot write the plan").caused_by(&e))?;
+pub fn send_plan(control: &OwnedFd, init_plan: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
+    let block = memfd::plan(&init_plan.encode())
+        .map_err(|e| Failure::new(Step::Spawn, "cannot write the plan").caused_by(&e))?;
     let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
-    control::plan(letters.as_fd(), block.as_fd(), &extra)
+    control::plan(control.as_fd(), block.as_fd(), &extra)
         .map_err(|e| Failure::new(Step::Spawn, "cannot hand the plan over").caused_by(&e))
 }
 
@@ -132,10 +132,10 @@ pub fn end(started: Started) {
 }
 
 /// What only a privileged owner can do for a process in its new namespaces: its id maps. Then it may go on.
-fn release(recipe: &InitPlan, pid: i32, letters: &OwnedFd) -> Result<(), Failure> {
-    if recipe.flags & flag::MAPS_BY_OWNER != 0 {
+fn release(init_plan: &InitPlan, pid: i32, control: &OwnedFd) -> Result<(), Failure> {
+    if init_plan.flags & flag::MAPS_BY_OWNER != 0 {
         for (name, inside, outside) in
-            [("uid_map", recipe.ids_in.0, recipe.ids_out.0), ("gid_map", recipe.ids_in.1, recipe.ids_out.1)]
+            [("uid_map", init_plan.ids_in.0, init_plan.ids_out.0), ("gid_map", init_plan.ids_in.1, init_plan.ids_out.1)]
         {
             File::options()
                 .write(true)
@@ -144,8 +144,8 @@ fn release(recipe: &InitPlan, pid: i32, letters: &OwnedFd) -> Result<(), Failure
                 .map_err(|e| Failure::new(Step::Ids, format!("cannot write the sandbox's {name}")).caused_by(&e))?;
         }
     }
-    if recipe.flags & flag::SYNC != 0 {
-        control::release(letters.as_fd())
+    if init_plan.flags & flag::SYNC != 0 {
+        control::release(control.as_fd())
             .map_err(|e| Failure::new(Step::Spawn, "cannot release init").caused_by(&e))?;
     }
     Ok(())
@@ -260,9 +260,9 @@ pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
 pub fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<Plan, Failure> {
     crate::plan::whiteout::claim(policy);
     let mut plan = plan(policy, me, filters, ids)?;
-    for (op, names) in &plan.crowds {
+    for (op, names) in &plan.whiteouts {
         let dir = crate::plan::whiteout::layer(names)?;
-        if let Some(init_plan::Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {
+        if let Some(init_plan::Step::Whiteout { layer, .. }) = plan.init_plan.mounts.get_mut(*op) {
             *layer = Source::System(dir);
         }
     }

@@ -37,7 +37,7 @@ pub struct Held {
     /// Paths that nothing here can hold, and whether each was to be denied.
     pub unheld: Vec<(String, Unheld, bool)>,
     /// Denied names in read-only trees, many in one directory: directory inside → names. Held by one layer each.
-    pub crowds: BTreeMap<String, Vec<String>>,
+    pub whiteouts: BTreeMap<String, Vec<String>>,
 }
 
 /// Why a path cannot be held.
@@ -50,7 +50,7 @@ pub enum Unheld {
 }
 
 /// From this many denied names of one read-only directory on, one layer hides them all.
-const CROWD: usize = 64;
+const WHITEOUT_LAYER_MIN: usize = 64;
 
 struct Work<'a> {
     view: &'a View,
@@ -65,7 +65,7 @@ struct Work<'a> {
     unsure: BTreeSet<String>,
     /// Directory inside → names, and whether each is denied.
     guards: BTreeMap<String, Vec<(String, bool)>>,
-    crowds: BTreeMap<String, Vec<String>>,
+    whiteouts: BTreeMap<String, Vec<String>>,
     /// Whether every path is noted for evidence: only a trace asks for them all.
     evidence: bool,
     appearances: HashMap<String, Vec<String>>,
@@ -84,7 +84,7 @@ const TOGETHER: usize = 16;
 const MOST_LINKS: u32 = 40;
 
 /// From this many denied names of one read-only directory on, which of them exist is not asked: the layer hides them all.
-const UNLISTED: usize = 4 * CROWD;
+const UNLISTED: usize = 4 * WHITEOUT_LAYER_MIN;
 
 /// Names of one directory.
 #[derive(Default)]
@@ -112,7 +112,7 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         seals: BTreeSet::new(),
         unsure: BTreeSet::new(),
         guards: BTreeMap::new(),
-        crowds: BTreeMap::new(),
+        whiteouts: BTreeMap::new(),
         appearances: HashMap::new(),
         moved: view.places().iter().any(|p| matches!(&p.shows, Shows::Host(source) if *source != p.target)),
         inside: HashMap::new(),
@@ -262,7 +262,7 @@ impl Work<'_> {
             }
             match (deny, *writable) {
                 (true, false) => {
-                    self.crowds.entry(inside.clone()).or_default().extend(present.iter().map(|&n| n.to_owned()))
+                    self.whiteouts.entry(inside.clone()).or_default().extend(present.iter().map(|&n| n.to_owned()))
                 }
                 (true, true) => self.masks.extend(present.iter().map(|n| join(inside, n))),
                 (false, true) => present.iter().for_each(|n| self.seal(&join(dir, n), join(inside, n))),
@@ -283,7 +283,7 @@ impl Work<'_> {
             if self.evidence {
                 names.iter().for_each(|n| self.note(&join(inside, n), true));
             }
-            self.crowds.entry(inside.clone()).or_default().extend(names.iter().map(|&n| n.to_owned()));
+            self.whiteouts.entry(inside.clone()).or_default().extend(names.iter().map(|&n| n.to_owned()));
         }
         true
     }
@@ -513,23 +513,23 @@ impl Work<'_> {
     }
 
     fn finish(mut self) -> Held {
-        let mut crowds = std::mem::take(&mut self.crowds);
+        let mut whiteouts = std::mem::take(&mut self.whiteouts);
         // What may not be there, in a tree of the sandbox's own, may lie in a directory that is not there either.
         for mask in self.masks.difference(&self.unsure) {
             if let Some(i) = mask.rfind('/').filter(|&i| i > 0)
                 && self.view.covering(mask).is_some_and(|p| !p.writable)
             {
-                crowds.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
+                whiteouts.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
             }
         }
-        crowds.retain(|dir, names| {
-            let together = names.len() >= CROWD && self.plain(dir);
+        whiteouts.retain(|dir, names| {
+            let together = names.len() >= WHITEOUT_LAYER_MIN && self.plain(dir);
             if !together {
                 self.masks.extend(names.iter().map(|n| join(dir, n)));
             }
             together
         });
-        for names in crowds.values_mut() {
+        for names in whiteouts.values_mut() {
             names.sort_unstable();
             names.dedup();
         }
@@ -538,14 +538,14 @@ impl Work<'_> {
             let mut at = mask.as_str();
             while at != "/" {
                 let (dir, name) = split(at);
-                if crowds.get(dir).is_some_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_ok()) {
+                if whiteouts.get(dir).is_some_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_ok()) {
                     return false;
                 }
                 at = dir;
             }
             true
         });
-        self.held.crowds = crowds;
+        self.held.whiteouts = whiteouts;
         // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
         for pin in &self.pins {
             self.held.steps.push(Step::SelfBind { target: pin.clone(), attrs: 0, optional: false });

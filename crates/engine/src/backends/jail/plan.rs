@@ -1,4 +1,4 @@
-//! From a policy to what the jail will do: recipe, sources, second wall, rlimits, and what of it holds in full.
+//! From a policy to what the jail will do: init plan, sources, Landlock layer, rlimits, and what of it holds in full.
 //!
 //! Looks at the host's files (which exist, who owns them) and changes nothing.
 
@@ -282,7 +282,7 @@ impl Planner<'_> {
         };
         let steps = self.build.mounts.iter().chain(&held.steps);
         let held_by_mount =
-            steps.filter_map(Step::target).chain(held.crowds.keys().map(String::as_str)).find_map(below);
+            steps.filter_map(Step::target).chain(held.whiteouts.keys().map(String::as_str)).find_map(below);
         // What is guarded in the sandbox's own memory hides nothing of the host's.
         let guarded = held.guards.iter().find_map(|guard| {
             let name = guard.names.first().map_or("", String::as_str);
@@ -387,14 +387,14 @@ impl Planner<'_> {
 
     fn finish(mut self, held: Held, filters: &Filters) -> Result<Plan, Failure> {
         let policy = self.policy;
-        let (inside_wall, abi) = (self.wall(), landlock::abi());
+        let (inside_rules, abi) = (self.landlock_rules(), landlock::abi());
         let nested = policy.process.nested_sandboxes;
-        self.second_wall = inside_wall;
+        self.second_wall = inside_rules;
         let shift = self.build.skeleton.len();
         let (mut mounts, system) = self.build.steps();
-        let mut crowds = Vec::new();
-        for (dir, names) in held.crowds {
-            crowds.push((mounts.len(), names));
+        let mut whiteouts = Vec::new();
+        for (dir, names) in held.whiteouts {
+            whiteouts.push((mounts.len(), names));
             mounts.push(Step::Whiteout { layer: Source::System(String::new()), target: dir, attrs: HOST });
         }
         mounts.extend(held.steps);
@@ -415,7 +415,7 @@ impl Planner<'_> {
             return Err(Failure::new(failure::Step::Jail, why));
         };
         let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
-        let mut recipe = InitPlan {
+        let mut init_plan = InitPlan {
             hostname: policy.process.hostname.clone(),
             rlimits: crate::plan::rlimits::rlimits(policy, 1),
             mounts,
@@ -430,29 +430,29 @@ impl Planner<'_> {
         };
         // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
         if abi > 0 && (!nested || abi >= 4) {
-            recipe.landlock = Some(init_plan::Landlock {
+            init_plan.landlock = Some(init_plan::Landlock {
                 handled_fs: if nested { 0 } else { landlock::handled_fs(abi) },
                 handled_net: if policy.network.mode == NetworkMode::None { landlock::handled_net(abi) } else { 0 },
                 scoped: landlock::scoped(abi),
                 rules: if nested { Vec::new() } else { masked(self.second_wall, landlock::handled_fs(abi)) },
             });
         }
-        crate::plan::payload::fill(&mut recipe, policy, flags, filter);
+        crate::plan::payload::fill(&mut init_plan, policy, flags, filter);
         if way.is_some() {
-            recipe.envp.extend(crate::plan::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
+            init_plan.envp.extend(crate::plan::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
-        recipe.wall_ns = policy.limits.wall_ms.saturating_mul(1_000_000);
+        init_plan.wall_ns = policy.limits.wall_ms.saturating_mul(1_000_000);
         let layers =
             self.layers.into_iter().map(|(op, target, source)| Layer { op: op + shift, target, source }).collect();
         let mut plan = Plan {
-            recipe,
+            init_plan,
             prepared: self.prepared,
             own_net,
             layers,
             view: self.build.view,
             denied: held.denied,
             protected: held.protected,
-            crowds,
+            whiteouts,
             egress: way,
             enforcement: Enforcement::new(),
         };
@@ -467,8 +467,8 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// The second wall: what Landlock lets through is what the mounts let through, by path as seen inside.
-    fn wall(&self) -> Vec<PathRule> {
+    /// The Landlock layer behind the mounts: what Landlock lets through is what the mounts let through, by path as seen inside.
+    fn landlock_rules(&self) -> Vec<PathRule> {
         let rule = |path: &str, access, optional| PathRule { path: path.into(), access, optional, identity: None };
         let mut rules = vec![
             rule("/", access::READ, false),

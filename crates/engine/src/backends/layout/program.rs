@@ -1,4 +1,4 @@
-//! Where a layout has its program: found before anything is started, so that a missing one is told as that.
+//! Where a layout has its program: found before anything is started, so that a missing one is reported as that.
 
 use cofferdam_policy::Policy;
 

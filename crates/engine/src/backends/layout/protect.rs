@@ -1,5 +1,5 @@
 //! What deny and protected paths need: masks, read-only binds, and what leads to them bound onto itself. What mounts cannot
-//! hold is told as that, and never passed over.
+//! hold is reported as that, and never passed over.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ impl Builder<'_> {
     }
 
     /// A denied path in what is shown of no host's: a text of the sandbox's own, or whatever a container's image has there,
-    /// which nobody looked at. Its maker hides it if it is there, as a directory or as a file.
+    /// which nobody looked at. Its runtime hides it if it is there, as a directory or as a file.
     fn own_path(&self, path: &str, held: &mut Held) {
         let text = |item: &Item| matches!(item, Item::Text { target, .. } if target == path);
         if self.out.items.iter().any(text) {

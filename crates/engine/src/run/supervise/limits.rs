@@ -114,6 +114,11 @@ impl Loop<'_, '_> {
                 return;
             }
         };
+        let soon = |begun: Instant| Instant::now() + CLOSELY.max(begun.elapsed() * LOOK_SHARE);
+        if self.sockets.growing {
+            self.sockets.rests_until = None;
+            self.next_sample = self.next_sample.min(soon(begun));
+        }
         // What the rest takes is asked only where it matters: the figures of a cgroup are dear.
         if held <= sockets::FLOOR {
             return;
@@ -131,9 +136,8 @@ impl Loop<'_, '_> {
             }
         }
         if held > limit / 8 {
-            let pause = CLOSELY.max(begun.elapsed() * LOOK_SHARE);
             self.sockets.rests_until = None;
-            self.next_sample = self.next_sample.min(Instant::now() + pause);
+            self.next_sample = self.next_sample.min(soon(begun));
         }
     }
 }

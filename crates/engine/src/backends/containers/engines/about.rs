@@ -191,7 +191,7 @@ impl What {
         About {
             version: self.version.clone(),
             rootless: self.rootless,
-            arrival: Arrival::Door,
+            arrival: Arrival::Rendezvous,
             apart: false,
             compares: false,
             listener: !gvisor,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn crun_on_a_host_with_both_versions_of_cgroups_is_told_with_the_way_out() {
+    fn crun_on_a_hybrid_cgroup_host_is_refused_with_a_hint() {
         let old = |runtime: &str| {
             podman(|info| {
                 info["host"]["cgroupVersion"] = json!("v1");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_weaker_than_usual_is_told() {
+    fn weaker_settings_of_an_engine_are_reported() {
         let about = docker(|info| info["SecurityOptions"] = json!(["name=seccomp,profile=unconfined"])).about();
         assert!(about.detail.contains("without a seccomp profile"), "{}", about.detail);
         assert!(docker(|_| {}).about().detail.contains("default seccomp profile"), "the twin");

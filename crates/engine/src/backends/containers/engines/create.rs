@@ -1,8 +1,10 @@
-//! From a shape to what an engine is asked for. Pure, and held by golden tests; [`super::verify`] compares what became of it.
+//! From a container spec to what an engine is asked for. Pure, and held by golden tests; [`super::verify`] compares
+//! what became of it.
 //!
-//! The root is read-only, every capability dropped, `no-new-privileges` set; the engine's default seccomp profile and label
-//! stay on; pid, ipc, uts, mount, network and cgroup namespaces are the container's own; memory and swap are one limit; no
-//! devices, no log, no health check, no restart. The image has no say: its entry point is replaced, its volumes are covered.
+//! The root is read-only, every capability dropped, `no-new-privileges` set; the engine's default seccomp profile and
+//! label stay on; pid, ipc, uts, mount, network and cgroup namespaces are the container's own; memory and swap are one
+//! limit; no devices, no log, no health check, no restart. The image has no say: its entry point is replaced, its
+//! volumes are covered.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -15,7 +17,7 @@ use bollard::models::{
 
 use super::about::{Flavour, What};
 use crate::backends::containers::spec::{MASKED, inodes};
-use crate::backends::containers::{Mounted, Net, POWERS, Ready, Shape};
+use crate::backends::containers::{ContainerSpec, Mounted, Net, POWERS, Ready};
 use crate::failure::{Failure, Step};
 
 /// The smallest tmpfs; 0 would be one without a limit.
@@ -23,19 +25,19 @@ const PAGE: u64 = 4096;
 /// An unprivileged id that every map of more than one id has.
 const NOBODY: u32 = 65534;
 
-/// As whom the shape's user runs with this engine.
+/// As whom the spec's user runs with this engine.
 ///
 /// A rootful engine gives every id. A rootless one is in a user namespace of the caller's: 0 in there is the caller, whom
 /// writable directories of the caller's belong to; without such ones an id that owns nothing of the host's is better.
-pub(super) fn user(shape: &Shape, what: &What) -> (u32, u32) {
-    let Some(mapped) = what.mapped else { return shape.user };
-    let writes = shape.mounts.iter().any(|mount| matches!(mount, Mounted::Bind { writable: true, .. }));
+pub(super) fn user(spec: &ContainerSpec, what: &What) -> (u32, u32) {
+    let Some(mapped) = what.mapped else { return spec.user };
+    let writes = spec.mounts.iter().any(|mount| matches!(mount, Mounted::Bind { writable: true, .. }));
     if writes || mapped <= 1 {
         return (0, 0);
     }
     let inside = |id: u32| id != 0 && id < mapped;
-    if inside(shape.user.0) && inside(shape.user.1) {
-        shape.user
+    if inside(spec.user.0) && inside(spec.user.1) {
+        spec.user
     } else if inside(NOBODY) {
         (NOBODY, NOBODY)
     } else {
@@ -47,11 +49,11 @@ pub(super) fn user(shape: &Shape, what: &What) -> (u32, u32) {
 ///
 /// # Errors
 /// The engine's interface cannot say a path of it.
-pub(super) fn body(shape: &Shape, root: &Ready, what: &What) -> Result<ContainerCreateBody, Failure> {
-    let (uid, gid) = if shape.powers { (0, 0) } else { user(shape, what) };
+pub(super) fn body(spec: &ContainerSpec, root: &Ready, what: &What) -> Result<ContainerCreateBody, Failure> {
+    let (uid, gid) = if spec.powers { (0, 0) } else { user(spec, what) };
     Ok(ContainerCreateBody {
         image: Some(root.reference.clone()),
-        hostname: Some(shape.hostname.clone()),
+        hostname: Some(spec.hostname.clone()),
         user: Some(format!("{uid}:{gid}")),
         attach_stdin: Some(false),
         attach_stdout: Some(false),
@@ -59,46 +61,46 @@ pub(super) fn body(shape: &Shape, root: &Ready, what: &What) -> Result<Container
         open_stdin: Some(false),
         tty: Some(false),
         env: Some(Vec::new()),
-        entrypoint: Some(shape.argv.clone()),
+        entrypoint: Some(spec.argv.clone()),
         cmd: Some(Vec::new()),
         working_dir: Some("/".into()),
         // Docker has a list of networks to join otherwise, and a process of its own to make the empty one.
-        network_disabled: Some(shape.network == Net::Own && what.flavour == Flavour::Docker),
+        network_disabled: Some(spec.network == Net::Own && what.flavour == Flavour::Docker),
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
-        labels: Some(shape.labels.iter().cloned().collect()),
-        host_config: Some(host(shape, root, what)?),
+        labels: Some(spec.labels.iter().cloned().collect()),
+        host_config: Some(host(spec, root, what)?),
         ..ContainerCreateBody::default()
     })
 }
 
-fn host(shape: &Shape, root: &Ready, what: &What) -> Result<HostConfig, Failure> {
+fn host(spec: &ContainerSpec, root: &Ready, what: &What) -> Result<HostConfig, Failure> {
     let mut host = HostConfig {
         privileged: Some(false),
         readonly_rootfs: Some(true),
         cap_drop: Some(vec!["ALL".into()]),
-        cap_add: shape.powers.then(|| POWERS.iter().map(|power| (*power).to_owned()).collect()),
+        cap_add: spec.powers.then(|| POWERS.iter().map(|power| (*power).to_owned()).collect()),
         security_opt: Some(vec!["no-new-privileges".into()]),
-        network_mode: Some(if shape.network == Net::Own { "none" } else { "host" }.into()),
+        network_mode: Some(if spec.network == Net::Own { "none" } else { "host" }.into()),
         ipc_mode: Some("private".into()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-        memory: shape.bounds.memory_bytes.map(signed),
-        memory_swap: shape.bounds.memory_bytes.map(signed),
-        nano_cpus: shape.bounds.cpu_millis.map(|millis| signed(millis.saturating_mul(1_000_000))),
-        pids_limit: shape.bounds.pids.map(signed),
+        memory: spec.bounds.memory_bytes.map(signed),
+        memory_swap: spec.bounds.memory_bytes.map(signed),
+        nano_cpus: spec.bounds.cpu_millis.map(|millis| signed(millis.saturating_mul(1_000_000))),
+        pids_limit: spec.bounds.pids.map(signed),
         oom_kill_disable: Some(false),
         log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
         restart_policy: Some(RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }),
         // It would take away with the container how that ended.
         auto_remove: Some(false),
         init: Some(false),
-        ulimits: Some(ulimits(shape, what)),
+        ulimits: Some(ulimits(spec, what)),
         ..HostConfig::default()
     };
-    mask(&mut host, &shape.masked, what)?;
+    mask(&mut host, &spec.masked, what)?;
     let mut tmpfs = HashMap::new();
     let mut mounts = Vec::new();
     let mut binds = Vec::new();
-    for mounted in &shape.mounts {
+    for mounted in &spec.mounts {
         match mounted {
             Mounted::Bind { source, target, writable, exec, .. } => match what.flavour {
                 Flavour::Docker => mounts.push(bind(source, target, *writable, what)?),
@@ -114,14 +116,14 @@ fn host(shape: &Shape, root: &Ready, what: &What) -> Result<HostConfig, Failure>
                 let mut options = options(what, *bytes, *mode, *exec, *writable);
                 if what.flavour == Flavour::Docker && *writable {
                     // Where the image has such a directory, runc gives the file system that one's mode.
-                    let (uid, gid) = user(shape, what);
+                    let (uid, gid) = user(spec, what);
                     options += &format!(",uid={uid},gid={gid}");
                 }
                 tmpfs.insert(target.clone(), options);
             }
         }
     }
-    for target in covered(shape, root, what) {
+    for target in covered(spec, root, what) {
         match what.flavour {
             Flavour::Docker => mounts.push(cover(&target, PAGE, 0o755, false)),
             Flavour::Podman => {
@@ -166,12 +168,12 @@ fn mask(host: &mut HostConfig, paths: &[String], what: &What) -> Result<(), Fail
 }
 
 /// No core files (with 1 the kernel starts no handler for them either, which it does with 0), and the files that the policy allows. Its other rlimits init sets.
-fn ulimits(shape: &Shape, what: &What) -> Vec<ResourcesUlimits> {
+fn ulimits(spec: &ContainerSpec, what: &What) -> Vec<ResourcesUlimits> {
     let limit = |name: &str, hard: u64| {
         let hard = Some(signed(hard));
         ResourcesUlimits { name: Some(name.into()), soft: hard, hard }
     };
-    let mut limits = vec![limit("core", 1), limit("nofile", shape.open_files)];
+    let mut limits = vec![limit("core", 1), limit("nofile", spec.open_files)];
     if what.flavour == Flavour::Podman {
         // Else it asks for a million, which not every engine may have.
         limits.push(limit("nproc", what.processes));
@@ -180,7 +182,7 @@ fn ulimits(shape: &Shape, what: &What) -> Vec<ResourcesUlimits> {
 }
 
 /// Directories that would be disks, or file systems in memory that nobody asked for, and are nothing instead.
-fn covered(shape: &Shape, root: &Ready, what: &What) -> Vec<String> {
+fn covered(spec: &ContainerSpec, root: &Ready, what: &What) -> Vec<String> {
     // Podman puts such file systems over a read-only root. That with the directories of cgroup version 1 has no size, and
     // who is 0 inside could write it.
     let own: &[&str] =
@@ -188,7 +190,7 @@ fn covered(shape: &Shape, root: &Ready, what: &What) -> Vec<String> {
     let wanted = root.volumes.iter().map(|volume| clean(volume)).chain(own.iter().map(|path| (*path).to_owned()));
     let mut covered: Vec<String> = Vec::new();
     for path in wanted {
-        let mounted = shape.mounts.iter().any(|mount| mount.target() == path);
+        let mounted = spec.mounts.iter().any(|mount| mount.target() == path);
         // What is hidden by a mount further up is covered as it is.
         if path != "/" && !mounted && !covered.contains(&path) {
             covered.push(path);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_is_asked_for_its_registries_and_what_it_says_is_told_to_nobody() {
+    fn a_helper_serves_its_registries_and_its_output_stays_secret() {
         let work = tempfile::tempdir().unwrap();
         let helper = work.path().join("helper");
         let script = "read registry; case \"$1 $registry\" in 'get registry.example') echo '{\"Username\":\"u\",\"Secret\":\"p\"}';; \

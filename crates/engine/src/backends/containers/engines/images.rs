@@ -67,7 +67,7 @@ fn made_tag(archive: &[u8]) -> String {
     format!("made-{}", &hex(&Sha256::digest(archive))[..40])
 }
 
-/// Makes a root ready; see [`crate::backends::containers::Maker::prepare`].
+/// Makes a root ready; see [`crate::backends::containers::ContainerRuntime::prepare`].
 pub(super) fn prepare(client: &Client, what: &What, root: &Rootfs, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
     match root {
         Rootfs::Image(reference) => image(client, what, reference, told),

@@ -1,9 +1,9 @@
-//! What Podman says of itself, kept for some minutes: its `info` starts half a dozen programs to tell versions, and takes
+//! What Podman says of itself, kept for some minutes: its `info` starts half a dozen programs to report versions, and takes
 //! longer than the container.
 //!
 //! ```text
 //! STATE/engines/podman-KEY.json      KEY is over the socket's inode, the process that listens and when it started, the
-//!                                    version that it told just now, and every file that configures it
+//!                                    version that it reported just now, and every file that configures it
 //! ```
 //!
 //! Decides nothing by itself: what an engine made of a request is compared in [`super::verify`] all the same, the runtime

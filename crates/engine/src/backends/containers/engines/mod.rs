@@ -36,7 +36,10 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::oci::no_devices_bound;
-use super::{About, Ended, Handed, ImageCommand, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+use super::{
+    About, ContainerRuntime, ContainerSpec, Ended, Handed, ImageCommand, Mounted, Progress, Ready, Rootfs,
+    StartedContainer, Swept,
+};
 pub(crate) use export::Store;
 
 use about::{Flavour, What};
@@ -123,7 +126,7 @@ impl Known {
     }
 }
 
-impl Maker for Engine {
+impl ContainerRuntime for Engine {
     fn about(&self) -> Result<About, Failure> {
         self.known().map(|known| known.what.about())
     }
@@ -154,27 +157,32 @@ impl Maker for Engine {
         images::prepare(client, what, &Rootfs::Image(reference.to_owned()), told).map(|ready| ready.command)
     }
 
-    fn start(&self, shape: &Shape, root: &Ready, _handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {
+    fn start(
+        &self,
+        spec: &ContainerSpec,
+        root: &Ready,
+        _handed: &Handed<'_>,
+    ) -> Result<Box<dyn StartedContainer>, Failure> {
         let Known { client, what, .. } = self.known()?;
-        let body = create::body(shape, root, what)?;
-        Ok(Box::new(Container::start(client.clone(), what, shape.id.clone(), body)?))
+        let body = create::body(spec, root, what)?;
+        Ok(Box::new(Container::start(client.clone(), what, spec.id.clone(), body)?))
     }
 
     fn sweep(&self) -> Result<Swept, Failure> {
         leftovers::sweep(&self.known()?.client)
     }
 
-    fn runs_as(&self, shape: &Shape) -> (u32, u32) {
-        self.known().map_or(shape.user, |known| create::user(shape, &known.what))
+    fn runs_as(&self, spec: &ContainerSpec) -> (u32, u32) {
+        self.known().map_or(spec.user, |known| create::user(spec, &known.what))
     }
 
-    fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
+    fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value {
         let absent =
-            Ready { reference: images::shown(&shape.root), volumes: Vec::new(), command: ImageCommand::default() };
-        let asked = self.known().and_then(|known| create::body(shape, root.unwrap_or(&absent), &known.what));
+            Ready { reference: images::shown(&spec.root), volumes: Vec::new(), command: ImageCommand::default() };
+        let asked = self.known().and_then(|known| create::body(spec, root.unwrap_or(&absent), &known.what));
         match asked {
-            Ok(body) => serde_json::json!({ "name": shape.id, "create": body }),
-            Err(failure) => serde_json::json!({ "name": shape.id, "refused": failure }),
+            Ok(body) => serde_json::json!({ "name": spec.id, "create": body }),
+            Err(failure) => serde_json::json!({ "name": spec.id, "refused": failure }),
         }
     }
 }
@@ -183,7 +191,7 @@ impl Maker for Engine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ending {
     /// As its engine tells.
-    Told { exit: i64, oom_killed: bool, said: String },
+    Reported { exit: i64, oom_killed: bool, said: String },
     /// Its engine cannot be asked any more.
     Lost(String),
 }
@@ -360,22 +368,22 @@ impl Container {
 /// From what `inspect` says of the state.
 fn ending(told: &Value) -> Ending {
     let state = &told["State"];
-    Ending::Told {
+    Ending::Reported {
         exit: state["ExitCode"].as_i64().unwrap_or(-1),
         oom_killed: state["OOMKilled"] == true,
         said: escape(state["Error"].as_str().unwrap_or_default().as_bytes()),
     }
 }
 
-impl Made for Container {
+impl StartedContainer for Container {
     fn running(&self) -> Option<&cofferdam_confine::Running> {
         None
     }
 
     fn gave_up(&self) -> Option<Failure> {
         let why = match self.place.look()? {
-            Ending::Told { exit, said, .. } if said.is_empty() => format!("it ended with {exit} before init came"),
-            Ending::Told { said, .. } => said,
+            Ending::Reported { exit, said, .. } if said.is_empty() => format!("it ended with {exit} before init came"),
+            Ending::Reported { said, .. } => said,
             Ending::Lost(why) => format!("its engine is lost: {why}"),
         };
         Some(
@@ -385,7 +393,7 @@ impl Made for Container {
     }
 
     fn kill(&self) -> Result<(), Failure> {
-        if matches!(self.place.look(), Some(Ending::Told { .. })) {
+        if matches!(self.place.look(), Some(Ending::Reported { .. })) {
             return Ok(());
         }
         let name = self.name.clone();
@@ -413,7 +421,7 @@ impl Made for Container {
             }
         });
         match ending {
-            Some(Ending::Told { oom_killed, said, .. }) => {
+            Some(Ending::Reported { oom_killed, said, .. }) => {
                 // Podman sees it with some versions of cgroups only; what it does not see may have been.
                 ended.oom_killed = (oom_killed || self.flavour == Flavour::Docker).then_some(oom_killed);
                 ended.said = said;

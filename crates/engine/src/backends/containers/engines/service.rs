@@ -1,10 +1,10 @@
-//! A service of Podman's where none listens: started by whoever needs one first, shared by all processes that would start the
-//! same, and gone when it has had nothing to do for a while.
+//! A service of Podman's where none listens: started by the first process that needs one, shared by all processes that
+//! would start the same, and gone when it has had nothing to do for a while.
 //!
 //! ```text
 //! $XDG_RUNTIME_DIR, else the directory for temporary files
 //! └── cofferdam-podman-UID-KEY/    0700; KEY is over all that a service inherits: variables, limits, namespaces, cgroup
-//!     ├── lock                     held by whoever starts it, or removes what is left of it
+//!     ├── lock                     held by the process that starts it, or removes its leftovers
 //!     ├── podman.sock
 //!     └── said                     its standard error
 //! ```

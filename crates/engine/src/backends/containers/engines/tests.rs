@@ -99,12 +99,12 @@ fn tarball(work: &TempDir) -> PathBuf {
 
 fn quiet(_: Progress) {}
 
-/// A shape that runs a script, which may leave files in `/out`.
-fn shape(root: Rootfs, out: &Path, script: &str) -> Shape {
+/// A spec that runs a script, which may leave files in `/out`.
+fn spec(root: Rootfs, out: &Path, script: &str) -> ContainerSpec {
     std::fs::create_dir_all(out).expect("a directory");
     open(out);
     let id = owner::fresh_name().expect("a name");
-    Shape {
+    ContainerSpec {
         labels: vec![(owner::RUN.into(), id.clone()), (owner::OWNER.into(), owner::me().expect("an owner"))],
         id,
         root,
@@ -131,28 +131,28 @@ fn shape(root: Rootfs, out: &Path, script: &str) -> Shape {
 }
 
 /// With what limits the engine holds.
-fn bounded(mut shape: Shape, about: &About) -> Shape {
+fn bounded(mut spec: ContainerSpec, about: &About) -> ContainerSpec {
     if about.limits {
-        shape.bounds = Bounds { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(50) };
+        spec.bounds = Bounds { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(50) };
     }
-    shape
+    spec
 }
 
-fn start(engine: &Engine, shape: &Shape, ready: &Ready) -> Result<Box<dyn Made>, Failure> {
+fn start(engine: &Engine, spec: &ContainerSpec, ready: &Ready) -> Result<Box<dyn StartedContainer>, Failure> {
     let null = std::fs::File::open("/dev/null").expect("/dev/null");
     let fd = null.as_fd();
     let handed =
         Handed { stdio: [fd; 3], init: [fd; 5], lifeline: fd, cgroup: None, rlimits: &[], directory: Path::new("/") };
-    engine.start(shape, ready, &handed)
+    engine.start(spec, ready, &handed)
 }
 
-/// Runs a shape to its end.
-fn run(engine: &Engine, shape: &Shape) -> Ended {
-    let ready = engine.prepare(&shape.root, &shape.mounts, &quiet).expect("a root");
-    let made = start(engine, shape, &ready).unwrap_or_else(|failure| panic!("{failure:?}"));
+/// Runs a spec to its end.
+fn run(engine: &Engine, spec: &ContainerSpec) -> Ended {
+    let ready = engine.prepare(&spec.root, &spec.mounts, &quiet).expect("a root");
+    let made = start(engine, spec, &ready).unwrap_or_else(|failure| panic!("{failure:?}"));
     let ended = made.end();
     assert_eq!(ended.problems, Vec::<String>::new());
-    assert!(!exists(engine, &shape.id), "it is removed");
+    assert!(!exists(engine, &spec.id), "it is removed");
     ended
 }
 
@@ -177,7 +177,7 @@ fn a_container_has_no_powers_no_network_and_a_root_that_cannot_be_written() {
             dd if=/dev/zero of=/tmp/big bs=1024 count=2000 2>/dev/null; echo $? > /out/size; \
             cat /proc/version > /out/version; cat /etc/of-the-image > /out/masked 2>/dev/null; mount -o remount,rw / 2>/dev/null; echo $? > /out/remount; \
             for t in /run /var/tmp /etc /bin /data; do touch $t/x 2>/dev/null && echo $t; done > /out/written";
-        let mut asked = bounded(shape(Rootfs::Tarball(archive.clone()), &out, script), &about);
+        let mut asked = bounded(spec(Rootfs::Tarball(archive.clone()), &out, script), &about);
         asked.masked = vec!["/etc/of-the-image".into(), "/nowhere".into()];
         let ended = run(&engine, &asked);
         assert_eq!(ended.oom_killed, (kind == Kind::Docker).then_some(false), "{kind:?}");
@@ -223,7 +223,7 @@ fn a_file_system_in_memory_belongs_to_the_program_where_the_image_has_the_direct
     image::tarball(&root, &archive).expect("a tarball");
     for Pair { kind, engine, .. } in pairs().into_iter().filter(|pair| pair.kind == Kind::Docker) {
         let out = work.path().join(format!("{kind:?}"));
-        let asked = shape(
+        let asked = spec(
             Rootfs::Tarball(archive.clone()),
             &out,
             "touch /tmp/x && ls -ln /tmp > /out/list; echo $? > /out/code",
@@ -271,7 +271,7 @@ fn a_tarball_is_imported_once_whichever_thread_or_name_asks_and_again_when_it_ch
             .status();
         assert!(pack.expect("sh").success());
         let out = work.path().join(format!("gz-{kind:?}"));
-        run(&engine, &shape(Rootfs::Tarball(packed), &out, "echo packed > /out/said"));
+        run(&engine, &spec(Rootfs::Tarball(packed), &out, "echo packed > /out/said"));
         assert_eq!(said(&out, "said"), "packed\n", "{kind:?}");
     }
 }
@@ -293,13 +293,13 @@ fn a_directory_is_imported_once_and_again_when_something_in_it_changes() {
         assert_eq!((&again.reference, told), (&first.reference, 0), "{kind:?}: not imported again");
         let out = work.path().join(format!("{kind:?}"));
         let script = "cat /etc/changes /etc/linked /etc/far > /out/said; stat -c %a /tmp /root > /out/modes";
-        run(&engine, &shape(asked.clone(), &out, script));
+        run(&engine, &spec(asked.clone(), &out, script));
         assert_eq!(said(&out, "said"), "beforemade for a test\nlong", "{kind:?}");
         // As long as before, written in the same moment: its times tell.
         std::fs::write(root.join("etc/changes"), "after!").expect("a file");
         let (changed, _) = prepared(&engine, &asked);
         assert_ne!(changed.reference, first.reference, "{kind:?}");
-        run(&engine, &shape(asked, &out, script));
+        run(&engine, &spec(asked, &out, script));
         assert_eq!(said(&out, "said"), "after!made for a test\nlong", "{kind:?}");
     }
 }
@@ -318,7 +318,7 @@ fn a_made_root_holds_what_was_said_and_the_places_of_mounts() {
             Entry::Link { path: "/also".into(), says: "made/deep".into() },
         ];
         let script = "echo / /made/* /also/.. > /out/said; cd /also && pwd -P >> /out/said";
-        let mut asked = shape(Rootfs::Made(entries), &out, script);
+        let mut asked = spec(Rootfs::Made(entries), &out, script);
         asked.mounts.push(Mounted::Bind {
             source: bin.canonicalize().expect("canonical"),
             target: "/bin".into(),
@@ -354,7 +354,7 @@ fn the_images_own_settings_have_no_say() {
         let script = "echo $@ $0 > /out/said; pwd >> /out/said; id -u >> /out/said; \
             for t in /data /nowhere/deep; do touch $t/x 2>/dev/null && echo $t; done > /out/written; \
             touch /tmp/x; echo $? > /out/tmp; cat /proc/self/mountinfo > /out/mounts";
-        let asked = shape(Rootfs::Image("cofferdam-test:own".into()), &out, script);
+        let asked = spec(Rootfs::Image("cofferdam-test:own".into()), &out, script);
         let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("there");
         assert_eq!(ready.volumes.len(), 3, "{kind:?} {ready:?}");
         run(&engine, &asked);
@@ -377,7 +377,7 @@ fn what_does_not_start_says_why_and_leaves_nothing() {
     let root = Rootfs::Tarball(tarball(&work));
     for Pair { kind, engine, .. } in pairs() {
         let out = work.path().join(format!("{kind:?}"));
-        let mut asked = shape(root.clone(), &out, "");
+        let mut asked = spec(root.clone(), &out, "");
         asked.argv = vec!["/nowhere/init".into()];
         let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("a root");
         let failure = start(&engine, &asked, &ready).err().expect("there is no such program");
@@ -385,7 +385,7 @@ fn what_does_not_start_says_why_and_leaves_nothing() {
         assert!(failure.message.contains("/nowhere/init"), "{kind:?} {}", failure.message);
         assert!(!exists(&engine, &asked.id), "{kind:?}");
         // The twin starts, and ends before anybody came.
-        let early = shape(root.clone(), &out, "exit 3");
+        let early = spec(root.clone(), &out, "exit 3");
         let made = start(&engine, &early, &ready).expect("started");
         let since = Instant::now();
         let failure = loop {
@@ -409,7 +409,7 @@ fn killing_ends_every_process_of_it() {
     for Pair { kind, engine, .. } in pairs() {
         let out = work.path().join(format!("{kind:?}"));
         let asked =
-            shape(root.clone(), &out, "(while :; do echo x >> /out/alive; sleep 0.05; done) & touch /out/up; wait");
+            spec(root.clone(), &out, "(while :; do echo x >> /out/alive; sleep 0.05; done) & touch /out/up; wait");
         let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("a root");
         let made = start(&engine, &asked, &ready).expect("started");
         let since = Instant::now();
@@ -429,7 +429,7 @@ fn killing_ends_every_process_of_it() {
 }
 
 #[test]
-fn limits_hold_and_an_end_for_want_of_memory_is_told() {
+fn limits_hold_and_an_out_of_memory_end_is_reported() {
     let work = work();
     let root = Rootfs::Tarball(tarball(&work));
     for Pair { kind, engine, .. } in pairs() {
@@ -442,7 +442,7 @@ fn limits_hold_and_an_end_for_want_of_memory_is_told() {
         // The shell itself lives: one process of the tree is killed. The other tries to have more processes than it may.
         let script = "head -c 200000000 /dev/zero | tail -c 190000000 > /dev/null; echo went on > /out/said; \
             i=0; while [ $i -lt 80 ]; do sleep 5 & i=$((i+1)); done 2> /out/forks; echo over > /out/end";
-        let asked = bounded(shape(root.clone(), &out, script), &about);
+        let asked = bounded(spec(root.clone(), &out, script), &about);
         let ended = run(&engine, &asked);
         assert_eq!(said(&out, "said"), "went on\n", "{kind:?}");
         let told = if kind == Kind::Docker { Some(true) } else { ended.oom_killed.filter(|killed| *killed) };
@@ -463,13 +463,13 @@ fn what_dead_owners_left_is_removed_and_nothing_else() {
     let dead = format!("{}:1:{}:{}", gone.expect("a process"), here.boot, here.pids);
     for Pair { kind, engine, .. } in pairs() {
         let out = work.path().join(format!("{kind:?}"));
-        let make = |change: &dyn Fn(&mut Shape)| {
-            let mut asked = shape(root.clone(), &out, "sleep 60");
+        let make = |change: &dyn Fn(&mut ContainerSpec)| {
+            let mut asked = spec(root.clone(), &out, "sleep 60");
             change(&mut asked);
             let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("a root");
             (asked.id.clone(), start(&engine, &asked, &ready).expect("started"))
         };
-        let label = |asked: &mut Shape, name: &str, value: &str| {
+        let label = |asked: &mut ContainerSpec, name: &str, value: &str| {
             asked.labels.retain(|(known, _)| known != name);
             asked.labels.push((name.into(), value.into()));
         };
@@ -499,7 +499,7 @@ fn what_dead_owners_left_is_removed_and_nothing_else() {
 }
 
 #[test]
-fn an_image_that_is_nowhere_is_told_with_what_helps() {
+fn an_image_that_is_nowhere_is_reported_with_a_hint() {
     for Pair { kind, engine, .. } in pairs() {
         let of = |reference: &str| {
             engine.prepare(&Rootfs::Image(reference.into()), &[], &quiet).expect_err("there is no such image")
@@ -543,14 +543,14 @@ fn powers_are_those_of_the_gateway_and_the_network_the_hosts_only_where_asked() 
     for Pair { kind, engine, .. } in pairs() {
         let out = work.path().join(format!("{kind:?}"));
         let script = "grep Cap /proc/self/status > /out/caps; readlink /proc/self/ns/net > /out/net; id -u > /out/id";
-        run(&engine, &Shape { powers: true, ..shape(root.clone(), &out, script) });
+        run(&engine, &ContainerSpec { powers: true, ..spec(root.clone(), &out, script) });
         for set in ["CapPrm", "CapBnd"] {
             assert!(said(&out, "caps").contains(&format!("{set}:\t{bits:016x}")), "{kind:?} {}", said(&out, "caps"));
         }
         assert_eq!(said(&out, "id").trim(), "0", "{kind:?}");
         assert_ne!(said(&out, "net").trim(), host.to_string_lossy(), "{kind:?}: a network of its own");
         let out = work.path().join(format!("{kind:?}-host"));
-        run(&engine, &Shape { network: Net::Host, ..shape(root.clone(), &out, script) });
+        run(&engine, &ContainerSpec { network: Net::Host, ..spec(root.clone(), &out, script) });
         assert_eq!(said(&out, "net").trim(), host.to_string_lossy(), "{kind:?}: as it was asked for");
         assert!(said(&out, "caps").contains("CapBnd:\t0000000000000000"), "{kind:?}");
     }
@@ -566,7 +566,7 @@ fn where_an_engine_says_so_nothing_on_a_bind_is_executed() {
         for exec in [false, true] {
             let out = work.path().join(format!("{kind:?}-{exec}"));
             let script = "cp /bin/busybox /out/true; chmod 755 /out/true; /out/true; echo $? > /out/code";
-            let mut asked = shape(root.clone(), &out, script);
+            let mut asked = spec(root.clone(), &out, script);
             let Some(Mounted::Bind { exec: allowed, .. }) = asked.mounts.first_mut() else { panic!("a bind") };
             *allowed = exec;
             run(&engine, &asked);

@@ -12,12 +12,12 @@ use super::about::{Flavour, What};
 use crate::backends::containers::spec::MASKED;
 
 /// What differs between what was asked for and what `inspect` tells (Docker's form, or libpod's of Podman), in words.
-pub(super) fn differences(asked: &ContainerCreateBody, told: &Value, what: &What) -> Vec<String> {
+pub(super) fn differences(asked: &ContainerCreateBody, inspected: &Value, what: &What) -> Vec<String> {
     let empty = HostConfig::default();
     let mut compared = Compared {
         host: asked.host_config.as_ref().unwrap_or(&empty),
         asked,
-        told,
+        inspected,
         podman: what.flavour == Flavour::Podman,
         rootless: what.rootless,
         cgroups: what.cgroups,
@@ -53,7 +53,7 @@ const PODMANS: [&str; 3] = ["io.container.manager", "io.kubernetes.cri-o.Created
 struct Compared<'a> {
     asked: &'a ContainerCreateBody,
     host: &'a HostConfig,
-    told: &'a Value,
+    inspected: &'a Value,
     podman: bool,
     rootless: bool,
     cgroups: u32,
@@ -68,27 +68,28 @@ impl Compared<'_> {
         }
     }
 
-    fn told(&self, pointer: &str) -> &Value {
-        self.told.pointer(pointer).unwrap_or(&Value::Null)
+    fn inspected(&self, pointer: &str) -> &Value {
+        self.inspected.pointer(pointer).unwrap_or(&Value::Null)
     }
 
     fn process(&mut self) {
-        let argv: Vec<String> = std::iter::once(self.told("/Path")).chain(list(self.told("/Args"))).map(text).collect();
+        let argv: Vec<String> =
+            std::iter::once(self.inspected("/Path")).chain(list(self.inspected("/Args"))).map(text).collect();
         self.say(Some(&argv) == self.asked.entrypoint.as_ref(), "the program", format!("{argv:?}"));
-        let user = text(self.told("/Config/User"));
+        let user = text(self.inspected("/Config/User"));
         self.say(Some(&user) == self.asked.user.as_ref(), "the user", &user);
-        let image = text(self.told("/Image"));
+        let image = text(self.inspected("/Image"));
         let same = self.asked.image.as_deref().is_some_and(|asked| bare(asked) == bare(&image));
         self.say(same, "the image", &image);
         for flag in ["/Config/Tty", "/Config/OpenStdin"] {
-            let found = self.told(flag).clone();
+            let found = self.inspected(flag).clone();
             self.say(found == false, flag, found);
         }
         for (name, value) in self.asked.labels.iter().flatten() {
-            let found = self.told("/Config/Labels").get(name).map(text).unwrap_or_default();
+            let found = self.inspected("/Config/Labels").get(name).map(text).unwrap_or_default();
             self.say(found == *value, &format!("the label {name}"), &found);
         }
-        let hostname = text(self.told("/Config/Hostname"));
+        let hostname = text(self.inspected("/Config/Hostname"));
         self.say(Some(&hostname) == self.asked.hostname.as_ref(), "the host name", &hostname);
     }
 
@@ -98,19 +99,20 @@ impl Compared<'_> {
         if self.podman {
             // It tells what the process gets in the end.
             for which in ["/EffectiveCaps", "/BoundingCaps"] {
-                let held = set(self.told(which));
+                let held = set(self.inspected(which));
                 self.say(held == asked, which, format!("{held:?}"));
             }
         } else {
-            let (added, dropped) = (set(self.told("/HostConfig/CapAdd")), set(self.told("/HostConfig/CapDrop")));
+            let (added, dropped) =
+                (set(self.inspected("/HostConfig/CapAdd")), set(self.inspected("/HostConfig/CapDrop")));
             self.say(added == asked, "CapAdd", format!("{added:?}"));
             self.say(dropped.contains("ALL"), "CapDrop", format!("{dropped:?}"));
         }
         for (flag, asked) in [("/HostConfig/Privileged", false), ("/HostConfig/ReadonlyRootfs", true)] {
-            let found = self.told(flag).clone();
+            let found = self.inspected(flag).clone();
             self.say(found == asked, flag, found);
         }
-        let options: Vec<String> = list(self.told("/HostConfig/SecurityOpt")).map(text).collect();
+        let options: Vec<String> = list(self.inspected("/HostConfig/SecurityOpt")).map(text).collect();
         let fixed = options.iter().any(|option| {
             matches!(option.as_str(), "no-new-privileges" | "no-new-privileges:true" | "no-new-privileges=true")
         });
@@ -120,28 +122,29 @@ impl Compared<'_> {
             self.say(!loose.iter().any(|word| option.contains(word)), "a security option", option);
         }
         for list_ in ["Devices", "DeviceRequests", "DeviceCgroupRules", "GroupAdd", "VolumesFrom"] {
-            let found = self.told(&format!("/HostConfig/{list_}")).clone();
+            let found = self.inspected(&format!("/HostConfig/{list_}")).clone();
             self.say(is_empty(&found), list_, found);
         }
     }
 
     fn namespaces(&mut self) {
-        let network = text(self.told("/HostConfig/NetworkMode"));
+        let network = text(self.inspected("/HostConfig/NetworkMode"));
         self.say(Some(&network) == self.host.network_mode.as_ref(), "the network", &network);
         for which in ["PidMode", "UTSMode", "UsernsMode"] {
-            let found = text(self.told(&format!("/HostConfig/{which}")));
+            let found = text(self.inspected(&format!("/HostConfig/{which}")));
             let own = matches!(found.as_str(), "" | "private") || (which == "UsernsMode" && found != "host");
             self.say(own, which, &found);
         }
-        let ipc = text(self.told("/HostConfig/IpcMode"));
+        let ipc = text(self.inspected("/HostConfig/IpcMode"));
         // Podman's own word; whoever may ask it to share this one may ask it for anything.
         self.say(ipc == "private" || (self.podman && ipc == "shareable"), "IpcMode", &ipc);
-        let cgroup = text(self.told(if self.podman { "/HostConfig/CgroupMode" } else { "/HostConfig/CgroupnsMode" }));
+        let cgroup =
+            text(self.inspected(if self.podman { "/HostConfig/CgroupMode" } else { "/HostConfig/CgroupnsMode" }));
         // With cgroup version 1 Podman has none to give; `about` says so.
         self.say(cgroup == "private" || (self.podman && self.cgroups < 2), "the cgroup namespace", &cgroup);
-        let ports = self.told("/HostConfig/PortBindings").clone();
+        let ports = self.inspected("/HostConfig/PortBindings").clone();
         self.say(is_empty(&ports), "PortBindings", ports);
-        let published = self.told("/HostConfig/PublishAllPorts").clone();
+        let published = self.inspected("/HostConfig/PublishAllPorts").clone();
         self.say(published != true, "PublishAllPorts", published);
     }
 
@@ -162,9 +165,9 @@ impl Compared<'_> {
                 asked.insert(target.to_owned(), (source.to_owned(), !options.split(',').any(|option| option == "ro")));
             }
         }
-        let told: Vec<Value> = list(self.told("/Mounts")).cloned().collect();
+        let inspected: Vec<Value> = list(self.inspected("/Mounts")).cloned().collect();
         let mut seen: BTreeSet<String> = BTreeSet::new();
-        for mount in &told {
+        for mount in &inspected {
             let (kind, target) = (text(&mount["Type"]), text(&mount["Destination"]));
             if kind == "tmpfs" && covers.contains(&target) {
                 continue; // how large it is stands in HostConfig.Mounts, below
@@ -183,7 +186,7 @@ impl Compared<'_> {
         for target in asked.keys().filter(|target| !seen.contains(*target)) {
             self.differences.push(format!("nothing is bound at {target}"));
         }
-        let mounts = list(self.told("/HostConfig/Mounts")).cloned().collect::<Vec<_>>();
+        let mounts = list(self.inspected("/HostConfig/Mounts")).cloned().collect::<Vec<_>>();
         for target in covers {
             let same = mounts.iter().any(|mount| {
                 let asked = self.host.mounts.iter().flatten().find(|asked| asked.target.as_ref() == Some(&target));
@@ -202,9 +205,9 @@ impl Compared<'_> {
         let options = |text: &str| text.split(',').map(str::to_owned).collect::<BTreeSet<_>>();
         let asked: BTreeMap<&String, BTreeSet<String>> =
             self.host.tmpfs.iter().flatten().map(|(target, text)| (target, options(text))).collect();
-        let told = self.told("/HostConfig/Tmpfs").as_object().cloned().unwrap_or_default();
+        let inspected = self.inspected("/HostConfig/Tmpfs").as_object().cloned().unwrap_or_default();
         for (target, asked) in &asked {
-            let found = options(&told.get(*target).map(text).unwrap_or_default());
+            let found = options(&inspected.get(*target).map(text).unwrap_or_default());
             let mut lacking = asked.difference(&found).filter(|option| *option != "notmpcopyup" && *option != "exec");
             if let Some(option) = lacking.next() {
                 self.differences.push(format!("the file system in memory at {target} is without {option}"));
@@ -212,18 +215,18 @@ impl Compared<'_> {
             let copied = found.contains("tmpcopyup");
             self.say(!copied, &format!("the file system in memory at {target}"), "a copy of the image's");
         }
-        for target in told.keys().filter(|target| !asked.contains_key(target)) {
+        for target in inspected.keys().filter(|target| !asked.contains_key(target)) {
             self.differences.push(format!("there is a file system in memory at {target} that was not asked for"));
         }
     }
 
     fn masks(&mut self) {
-        let told = self.told("/HostConfig/MaskedPaths");
+        let inspected = self.inspected("/HostConfig/MaskedPaths");
         if self.podman {
             // It tells those that were added, as options, and its own list when somebody takes from it.
             let wanted: Vec<&String> =
                 self.host.security_opt.iter().flatten().filter(|option| option.starts_with("mask=")).collect();
-            let kept: Vec<String> = list(self.told("/HostConfig/SecurityOpt")).map(text).collect();
+            let kept: Vec<String> = list(self.inspected("/HostConfig/SecurityOpt")).map(text).collect();
             if !kept.is_empty() && kept.iter().any(|option| option.starts_with("mask=")) {
                 for option in wanted {
                     let kept = kept.contains(option);
@@ -232,13 +235,13 @@ impl Compared<'_> {
             }
             return;
         }
-        let told: BTreeSet<String> = list(told).map(text).collect();
+        let inspected: BTreeSet<String> = list(inspected).map(text).collect();
         // What every version of Docker hides is there at least, and all that was asked for.
         let least = MASKED.iter().filter(|path| !NEW.contains(path)).map(|path| (*path).to_owned());
         for path in least.chain(self.host.masked_paths.iter().flatten().cloned()) {
-            self.say(told.contains(&path), &path, "not hidden");
+            self.say(inspected.contains(&path), &path, "not hidden");
         }
-        let fixed: BTreeSet<String> = list(self.told("/HostConfig/ReadonlyPaths")).map(text).collect();
+        let fixed: BTreeSet<String> = list(self.inspected("/HostConfig/ReadonlyPaths")).map(text).collect();
         for path in ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"] {
             self.say(fixed.contains(path), path, "not read-only");
         }
@@ -252,34 +255,35 @@ impl Compared<'_> {
             ("NanoCpus", self.host.nano_cpus),
         ] {
             let Some(asked) = asked else { continue };
-            let found = self.told(&format!("/HostConfig/{pointer}")).clone();
+            let found = self.inspected(&format!("/HostConfig/{pointer}")).clone();
             let share = || {
-                let part = |name: &str| self.told(&format!("/HostConfig/{name}")).as_i64().unwrap_or(0);
+                let part = |name: &str| self.inspected(&format!("/HostConfig/{name}")).as_i64().unwrap_or(0);
                 let (quota, period) = (part("CpuQuota"), part("CpuPeriod"));
                 pointer == "NanoCpus" && quota > 0 && period > 0 && quota <= asked / 1000 * period / 1_000_000 + 1
             };
             let same = found.as_i64() == Some(asked) || share();
             self.say(same, &format!("the limit {pointer}"), format!("{found} instead of {asked}"));
         }
-        let told: Vec<Value> = list(self.told("/HostConfig/Ulimits")).cloned().collect();
+        let inspected: Vec<Value> = list(self.inspected("/HostConfig/Ulimits")).cloned().collect();
         // Podman without root gives its own limits on; init lowers them, as it does all others, before the program starts.
-        let given = !(self.podman && self.rootless && told.is_empty());
+        let given = !(self.podman && self.rootless && inspected.is_empty());
         for limit in self.host.ulimits.iter().flatten().filter(|_| given) {
             let name = limit.name.clone().unwrap_or_default();
-            let found =
-                told.iter().find(|told| text(&told["Name"]).to_lowercase().trim_start_matches("rlimit_") == name);
+            let found = inspected
+                .iter()
+                .find(|inspected| text(&inspected["Name"]).to_lowercase().trim_start_matches("rlimit_") == name);
             let same = found.is_some_and(|found| found["Hard"].as_i64() == limit.hard);
             self.say(same, &format!("the ulimit {name}"), "not what was asked for");
         }
-        let spared = self.told("/HostConfig/OomKillDisable").clone();
+        let spared = self.inspected("/HostConfig/OomKillDisable").clone();
         self.say(spared != true, "OomKillDisable", spared);
     }
 
     /// Podman hands an image's annotations on to the runtime, which obeys some: crun's keep the groups of its caller, open files
     /// of the host and mount cgroups, runc's set properties of a unit, and hooks of the host are chosen by them.
     fn annotations(&mut self) {
-        let told = self.told("/Config/Annotations").as_object().cloned().unwrap_or_default();
-        for name in told.keys() {
+        let inspected = self.inspected("/Config/Annotations").as_object().cloned().unwrap_or_default();
+        for name in inspected.keys() {
             let harmless =
                 DESCRIPTIONS.iter().any(|begins| name.starts_with(begins)) || PODMANS.contains(&name.as_str());
             if !harmless {
@@ -289,17 +293,17 @@ impl Compared<'_> {
     }
 
     fn rest(&mut self) {
-        let log = text(self.told("/HostConfig/LogConfig/Type"));
+        let log = text(self.inspected("/HostConfig/LogConfig/Type"));
         self.say(log == "none", "the log", &log);
-        let restart = text(self.told("/HostConfig/RestartPolicy/Name"));
+        let restart = text(self.inspected("/HostConfig/RestartPolicy/Name"));
         self.say(matches!(restart.as_str(), "" | "no"), "the restart policy", &restart);
         if self.podman {
             // What init can do depends on it. Podman 3 does not tell.
-            let runtime = text(self.told("/OCIRuntime"));
+            let runtime = text(self.inspected("/OCIRuntime"));
             self.say(runtime.is_empty() || runtime == self.runtime, "the runtime", &runtime);
         }
         for flag in ["AutoRemove", "Init"] {
-            let found = self.told(&format!("/HostConfig/{flag}")).clone();
+            let found = self.inspected(&format!("/HostConfig/{flag}")).clone();
             self.say(found != true, flag, found);
         }
     }

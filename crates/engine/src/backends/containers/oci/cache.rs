@@ -4,9 +4,9 @@
 //! roots/.new-RANDOM  (locked: being made) ──rename──▶ roots/KEY  (shared lock: in use) ──rename──▶ roots/.gone-RANDOM
 //! ```
 //!
-//! A root appears whole or not at all. Whoever uses one holds a shared lock on its `lock`; who would remove it takes it
-//! whole, and leaves it when that fails. Locks end with their process, so a dead one holds nothing. The time of the last use is
-//! that file's. Never touches what has not such a name.
+//! A root appears whole or not at all. A user of one holds a shared lock on its `lock`; removal takes it exclusively,
+//! and leaves the root when that fails. Locks end with their process, so a dead one holds nothing. The time of the last
+//! use is that file's. Never touches what has not such a name.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -156,7 +156,7 @@ impl Cache {
         Err(failed("cannot make", &entry, &"somebody keeps a lock on it"))
     }
 
-    /// Removes what is left of dead makers, and the longest unused roots beyond the bounds.
+    /// Removes what is left of dead creators, and the longest unused roots beyond the bounds.
     ///
     /// What cannot be removed is left for the next time: it is room that is lost, and nothing else.
     pub fn tidy(&self) -> Vec<String> {
@@ -215,7 +215,7 @@ impl Cache {
                 let gone = self.at.join(format!(".gone-{}", cofferdam_audit::random::uuid()));
                 std::fs::rename(&entry, &gone).is_ok() && std::fs::remove_dir_all(&gone).is_ok()
             }
-            // One whose maker or remover died where there was no lock yet, or none any more. A living one is there shortly.
+            // One whose creator or remover died where there was no lock yet, or none any more. A living one is there shortly.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let old =
                     |m: std::fs::Metadata| m.modified().is_ok_and(|t| t.elapsed().is_ok_and(|d| d > self.bounds.grace));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_made_ready_stays_although_nobody_holds_it() {
+    fn what_was_just_prepared_stays_although_it_is_unused() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::new(dir.path(), Bounds { roots: 0, bytes: 0, grace: Duration::from_secs(60) });
         drop(make(&cache, 1, 10));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dead_makers_left_is_removed_and_what_others_put_there_is_not() {
+    fn leftovers_of_dead_processes_go_and_files_of_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::new(dir.path(), bounds(0, 0));
         let roots = dir.path().join("roots");

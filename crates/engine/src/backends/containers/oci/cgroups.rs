@@ -1,7 +1,9 @@
-//! Cgroups that a runtime made for a container and did not remove, because it was killed before it had written down what it made.
+//! Cgroups that a runtime made for a container and did not remove, because it was killed before it had written down
+//! what it made.
 //!
-//! As root runc makes them whatever it is told, one in each hierarchy, below the cgroup that it is started in or beside that one, with
-//! the container's name, which is random. Only directories of that very name are looked at, in those places.
+//! As root runc makes them whatever the configuration says, one in each hierarchy, below the cgroup that it is started
+//! in or beside that one, with the container's name, which is random. Only directories of that very name are looked at,
+//! in those places.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

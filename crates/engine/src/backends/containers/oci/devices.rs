@@ -26,7 +26,7 @@ pub(super) fn none(trees: &[PathBuf]) -> Result<(), Failure> {
     binds.iter().try_for_each(|tree| look(tree, Field::Mounts, None, &[]))
 }
 
-/// None in what is bound but harmless ones, where a maker's binds are not nodev and its list of devices has more than those.
+/// None in what is bound but harmless ones, where a runtime's binds are not nodev and its list of devices has more than those.
 ///
 /// # Errors
 /// As [`none`].

@@ -11,7 +11,7 @@
 //!
 //! The runtime stays in the foreground, so that it ends with its container; it removes what it made. What it did not remove is
 //! removed here. When the owner is gone, init ends, whether it had started the program or not, and so does a runtime from which
-//! init inherits what tells it; gVisor's is killed, and its kernel with it.
+//! init inherits its liveness pipe; gVisor's is killed, and its kernel with it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -37,7 +37,7 @@ use crate::backends::complaint::{Cause, cause};
 use crate::backends::containers::owner;
 use crate::backends::containers::owner::Process;
 use crate::backends::containers::spec::own as own_directory;
-use crate::backends::containers::{Ended, Handed, Made, Net, Shape};
+use crate::backends::containers::{ContainerSpec, Ended, Handed, Net, StartedContainer};
 use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
@@ -240,14 +240,14 @@ pub struct Container {
 /// It cannot be written or started; nothing is left of it.
 pub fn start(
     calls: Calls,
-    shape: &Shape,
+    spec: &ContainerSpec,
     root: Root,
     skeleton: Option<Skeleton>,
     with: &With<'_>,
     handed: &Handed<'_>,
 ) -> Result<Container, Failure> {
     let inherits = calls.installed.runtime.inherits();
-    let started = write(&calls, shape, skeleton.as_ref(), with).and_then(|()| {
+    let started = write(&calls, spec, skeleton.as_ref(), with).and_then(|()| {
         let mut command = vec!["run", "--bundle"];
         let bundle =
             calls.bundle.to_str().ok_or_else(|| Failure::new(Step::Container, "the bundle's path is not UTF-8"))?;
@@ -267,7 +267,7 @@ pub fn start(
             fds.push(alive.0.as_fd());
         }
         let start = Start {
-            // Where init comes by its descriptors through the door, the runtime has none of the run's.
+            // Where init comes by its descriptors through the rendezvous socket, the runtime has none of the run's.
             stdio: if inherits { handed.stdio } else { [null.as_fd(); 3] },
             fds: &fds,
             lifeline: handed.lifeline,
@@ -347,13 +347,13 @@ impl Alive {
     }
 }
 
-fn write(calls: &Calls, shape: &Shape, skeleton: Option<&Skeleton>, with: &With<'_>) -> Result<(), Failure> {
+fn write(calls: &Calls, spec: &ContainerSpec, skeleton: Option<&Skeleton>, with: &With<'_>) -> Result<(), Failure> {
     let fail = |path: &Path, e: &dyn std::fmt::Display| {
         Failure::new(Step::Container, format!("cannot write {}: {e}", path.display()))
     };
     let config =
-        json(shape, with).map_err(|e| Failure::new(Step::Container, format!("cannot write config.json: {e}")))?;
-    let note = Note::new(shape, calls.installed.runtime).text(); // before, so that there is hardly a moment without it
+        json(spec, with).map_err(|e| Failure::new(Step::Container, format!("cannot write config.json: {e}")))?;
+    let note = Note::new(spec, calls.installed.runtime).text(); // before, so that there is hardly a moment without it
     std::fs::DirBuilder::new().mode(0o700).create(&calls.bundle).map_err(|e| fail(&calls.bundle, &e))?;
     let put = |name: &str, contents: &[u8]| -> Result<(), Failure> {
         let path = calls.bundle.join(name);
@@ -397,7 +397,7 @@ impl Container {
     }
 }
 
-impl Made for Container {
+impl StartedContainer for Container {
     fn running(&self) -> Option<&Running> {
         Some(&self.running)
     }
@@ -475,14 +475,14 @@ fn hint(said: &str) -> Option<&'static str> {
     }
 }
 
-/// Calls for a shape's container.
-pub fn calls(installed: &Installed, state: &Path, shape: &Shape, rootless: bool) -> Calls {
+/// Calls for a spec's container.
+pub fn calls(installed: &Installed, state: &Path, spec: &ContainerSpec, rootless: bool) -> Calls {
     Calls {
         installed: installed.clone(),
         rootless,
-        host_network: shape.network == Net::Host,
-        bundle: super::bundles(state).join(&shape.id),
-        id: shape.id.clone(),
+        host_network: spec.network == Net::Host,
+        bundle: super::bundles(state).join(&spec.id),
+        id: spec.id.clone(),
     }
 }
 

@@ -13,9 +13,9 @@ use super::launch::{Alive, Calls, GONE};
 use super::runtimes::{Installed, Runtime};
 use crate::backends::containers::owner;
 use crate::backends::containers::owner::{Here, Left};
-use crate::backends::containers::{Shape, Swept};
+use crate::backends::containers::{ContainerSpec, Swept};
 
-/// How old a directory without an owner must be: its maker writes that first.
+/// How old a directory without an owner must be: its creator writes that first.
 const UNWRITTEN: Duration = Duration::from_secs(600);
 /// After how long what was left before another boot is no longer kept: until then it may be another machine's, in a directory
 /// that both see.
@@ -34,10 +34,10 @@ pub struct Note {
 }
 
 impl Note {
-    /// Of a shape.
-    pub fn new(shape: &Shape, runtime: Runtime) -> Note {
-        let said = shape.labels.iter().find(|(name, _)| name == owner::OWNER).map(|(_, owner)| owner.clone());
-        let host_network = shape.network == crate::backends::containers::Net::Host;
+    /// Of a spec.
+    pub fn new(spec: &ContainerSpec, runtime: Runtime) -> Note {
+        let said = spec.labels.iter().find(|(name, _)| name == owner::OWNER).map(|(_, owner)| owner.clone());
+        let host_network = spec.network == crate::backends::containers::Net::Host;
         Note { owner: said.or_else(owner::me).unwrap_or_default(), runtime, host_network, cgroups: cgroups::own() }
     }
 
@@ -52,7 +52,7 @@ impl Note {
 enum Fate {
     /// It is somebody's, or nothing can be known.
     Kept,
-    /// Its owner is dead: what it left may run, and its maker ends it.
+    /// Its owner is dead: what it left may run, and its runtime ends it.
     Ended,
     /// Nothing of it can run: it was before this boot, or never was whole.
     Files,
@@ -65,7 +65,7 @@ fn fate(note: Option<&Note>, runtime: Runtime, age: Duration, left: impl Fn(&str
         Left::No => Fate::Kept,
         Left::IfEnded if age >= OTHER_BOOT => Fate::Files,
         Left::IfEnded => Fate::Kept,
-        // Its own maker knows how.
+        // Its own runtime knows how.
         Left::Yes if note.runtime != runtime => Fate::Kept,
         Left::Yes => Fate::Ended,
     }

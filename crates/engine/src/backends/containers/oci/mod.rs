@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Rootfs ─ rootfs (directory; made; unpacked: unpack, tree, cache) ─┐
-//! Shape ── spec (config.json, pure) ────────────────────────────────┼─ launch: runtime run ─▶ init
+//! ContainerSpec ── spec (config.json, pure) ────────────────────────┼─ launch: runtime run ─▶ init
 //!          runtimes (which, where, what it can) ────────────────────┘  leftovers: of dead owners
 //! ```
 //!
@@ -30,7 +30,8 @@ use cofferdam_policy::Backend;
 use serde_json::{Value, json};
 
 use super::{
-    About, Arrival, Handed, ImageCommand, Inodes, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept,
+    About, Arrival, ContainerRuntime, ContainerSpec, Handed, ImageCommand, Inodes, Mounted, Progress, Ready, Rootfs,
+    StartedContainer, Swept,
 };
 use crate::failure::Failure;
 use cache::{Bounds, Cache, private};
@@ -82,20 +83,20 @@ impl Oci {
     }
 
     /// What has to be looked at for a runtime that masks by mounts alone; the others are told paths.
-    fn masked(&self, root: &Path, shape: &Shape) -> Result<Vec<(String, bool)>, Failure> {
+    fn masked(&self, root: &Path, spec: &ContainerSpec) -> Result<Vec<(String, bool)>, Failure> {
         match self.installed.runtime {
-            Runtime::Runsc => rootfs::kinds(root, &shape.mounts, &shape.masked),
+            Runtime::Runsc => rootfs::kinds(root, &spec.mounts, &spec.masked),
             Runtime::Crun | Runtime::Runc | Runtime::Youki => Ok(Vec::new()),
         }
     }
 
     /// For gVisor, a root of the run's own; the others make mount points in file systems of theirs alone.
-    fn skeleton(&self, root: &Path, shape: &Shape, covered_tmp: bool) -> Result<Option<Skeleton>, Failure> {
+    fn skeleton(&self, root: &Path, spec: &ContainerSpec, covered_tmp: bool) -> Result<Option<Skeleton>, Failure> {
         if self.installed.runtime != Runtime::Runsc {
             return Ok(None);
         }
-        let mut covered: Vec<&str> = shape.mounts.iter().map(|mount| mount.target()).collect();
-        covered.extend(shape.masked.iter().map(String::as_str));
+        let mut covered: Vec<&str> = spec.mounts.iter().map(|mount| mount.target()).collect();
+        covered.extend(spec.masked.iter().map(String::as_str));
         covered.extend(covered_tmp.then_some("/tmp"));
         Skeleton::of(root, &covered).map(Some)
     }
@@ -112,22 +113,22 @@ impl Oci {
     }
 }
 
-/// A shape with what its root consists of.
-fn shown(shape: &Shape, skeleton: Option<&Skeleton>) -> Shape {
-    let mut shape = shape.clone();
+/// A spec with what its root consists of.
+fn shown(spec: &ContainerSpec, skeleton: Option<&Skeleton>) -> ContainerSpec {
+    let mut spec = spec.clone();
     if let Some(skeleton) = skeleton {
-        shape.mounts.splice(..0, skeleton.mounts.iter().cloned());
+        spec.mounts.splice(..0, skeleton.mounts.iter().cloned());
     }
-    shape
+    spec
 }
 
-impl Maker for Oci {
+impl ContainerRuntime for Oci {
     fn about(&self) -> Result<About, Failure> {
         let runtime = self.installed.runtime;
         Ok(About {
             version: self.installed.version.clone(),
             rootless: self.caller.is_some(),
-            arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
+            arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Rendezvous },
             apart: runtime == Runtime::Runsc,
             compares: runtime == Runtime::Runsc,
             listener: runtime != Runtime::Runsc,
@@ -135,7 +136,7 @@ impl Maker for Oci {
             // In gVisor they are its own kernel's memory, all of which is the run's.
             inodes: if runtime == Runtime::Runsc { Inodes::Charged } else { Inodes::Counted },
             flags: true,
-            detail: runtime.walls().into(),
+            detail: runtime.isolation().into(),
         })
     }
 
@@ -158,17 +159,22 @@ impl Maker for Oci {
         self.roots.command(reference, told)
     }
 
-    fn start(&self, shape: &Shape, _root: &Ready, handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {
+    fn start(
+        &self,
+        spec: &ContainerSpec,
+        _root: &Ready,
+        handed: &Handed<'_>,
+    ) -> Result<Box<dyn StartedContainer>, Failure> {
         // Again, and quick: what was made ready long ago may have been removed since, and is now held.
-        let root = self.roots.ready(&shape.root, &shape.mounts, &|_| {})?;
+        let root = self.roots.ready(&spec.root, &spec.mounts, &|_| {})?;
         private(&bundles(&self.state))?;
-        let calls = launch::calls(&self.installed, &self.state, shape, self.caller.is_some());
-        let masked = self.masked(&root.path, shape)?;
+        let calls = launch::calls(&self.installed, &self.state, spec, self.caller.is_some());
+        let masked = self.masked(&root.path, spec)?;
         let nothing = calls.bundle.join("nothing");
         let path = root.path.clone();
         let mut with = self.with(&path, Some(handed.directory), &masked, &nothing);
-        let skeleton = self.skeleton(&path, shape, with.empty_tmp)?;
-        let (shown, own) = (shown(shape, skeleton.as_ref()), calls.bundle.join(launch::ROOT));
+        let skeleton = self.skeleton(&path, spec, with.empty_tmp)?;
+        let (shown, own) = (shown(spec, skeleton.as_ref()), calls.bundle.join(launch::ROOT));
         if skeleton.is_some() {
             with.root = &own;
         }
@@ -179,29 +185,29 @@ impl Maker for Oci {
         Ok(leftovers::sweep(&self.installed, &bundles(&self.state), self.caller.is_some()))
     }
 
-    fn runs_as(&self, shape: &Shape) -> (u32, u32) {
-        spec::runs_as(shape, self.caller.is_some())
+    fn runs_as(&self, spec: &ContainerSpec) -> (u32, u32) {
+        spec::runs_as(spec, self.caller.is_some())
     }
 
-    fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
+    fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value {
         let root = root.map_or("rootfs", |root| root.reference.as_str());
-        let masked = match self.masked(Path::new(root), shape) {
+        let masked = match self.masked(Path::new(root), spec) {
             Ok(masked) => masked,
             Err(failure) => return json!({ "runtime": self.installed.path, "refused": failure }),
         };
         let mut with = self.with(Path::new(root), None, &masked, Path::new("nothing"));
         // Before it is made ready there is nothing to be shown.
-        let skeleton =
-            match Path::new(root).is_absolute().then(|| self.skeleton(Path::new(root), shape, with.empty_tmp)) {
-                Some(Err(failure)) => return json!({ "runtime": self.installed.path, "refused": failure }),
-                Some(Ok(skeleton)) => skeleton,
-                None => None,
-            };
+        let skeleton = match Path::new(root).is_absolute().then(|| self.skeleton(Path::new(root), spec, with.empty_tmp))
+        {
+            Some(Err(failure)) => return json!({ "runtime": self.installed.path, "refused": failure }),
+            Some(Ok(skeleton)) => skeleton,
+            None => None,
+        };
         if skeleton.is_some() {
             with.root = Path::new(launch::ROOT);
         }
-        let config = spec::json(&shown(shape, skeleton.as_ref()), &with);
-        let options = self.installed.options(self.caller.is_some(), shape.network == super::Net::Host);
+        let config = spec::json(&shown(spec, skeleton.as_ref()), &with);
+        let options = self.installed.options(self.caller.is_some(), spec.network == super::Net::Host);
         json!({
             "runtime": self.installed.path,
             "options": options,

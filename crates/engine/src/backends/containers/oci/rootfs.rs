@@ -39,7 +39,7 @@ pub struct Root {
     _held: Option<Held>,
 }
 
-/// What the runtime mounts besides the shape's.
+/// What the runtime mounts besides the spec's.
 const OWN_MOUNTS: [&str; 2] = ["/proc", "/dev"];
 
 impl Roots {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_an_engine_is_told_with_what_to_give_instead() {
+    fn an_image_without_an_engine_is_refused_with_an_alternative() {
         let state = tempfile::tempdir().unwrap();
         let failure = roots(state.path()).ready(&Rootfs::Image("alpine".into()), &[], &|_| {}).unwrap_err();
         assert!(failure.message.contains("alpine") && failure.hint.unwrap().contains("--root"));

@@ -2,7 +2,7 @@
 //!
 //! | | crun | runc | youki | runsc |
 //! |---|---|---|---|---|
-//! | init's descriptors | inherited | inherited | inherited | through the door |
+//! | init's descriptors | inherited | inherited | inherited | by rendezvous |
 //! | read-only all the way down a bind | `rro` | `rro` | `rro` | always: one server serves it all |
 //! | its cgroups | made none | as root its own, beside the run's | as root its own, beside the run's | made none |
 //! | reports system calls to init | yes | yes | yes | no |
@@ -34,7 +34,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Every one, in the order in which `oci` looks for them; it never takes the last, whose walls are of another kind.
+    /// Every one, in the order in which `oci` looks for them; it never takes the last, whose boundary is of another kind.
     pub const ALL: [Runtime; 4] = [Runtime::Crun, Runtime::Runc, Runtime::Youki, Runtime::Runsc];
 
     /// Its program's name.
@@ -62,8 +62,8 @@ impl Runtime {
         !matches!(self, Runtime::Runsc)
     }
 
-    /// What stands behind its walls, for reasons.
-    pub const fn walls(self) -> &'static str {
+    /// What stands behind its boundary, for reasons.
+    pub const fn isolation(self) -> &'static str {
         match self {
             Runtime::Runsc => {
                 "gVisor's kernel in user space, whose own processes count towards the limits: at least 64 MiB and 64 threads"
@@ -148,7 +148,7 @@ pub fn of(backend: Backend) -> &'static [Runtime] {
 /// Oldest versions that are taken: before it runc has no read-only binds all the way down.
 const OLDEST_RUNC: (u64, u64) = (1, 1);
 /// From this one on runc mounts with the mode that it is told.
-const TOLD_MODES: (u64, u64) = (1, 2);
+const GIVEN_MODES: (u64, u64) = (1, 2);
 /// The oldest that has been tried.
 const OLDEST_CRUN: (u64, u64) = (1, 8);
 /// gVisor counts by days. Before it files of `/tmp` would outlive a run in the root, and `--host-uds` has no `open`.
@@ -238,7 +238,7 @@ impl Installed {
 
     /// Whether it gives a file system in memory the mode of a directory that is there already, whatever it is told.
     pub fn modes_from_below(&self) -> bool {
-        self.runtime == Runtime::Runc && self.numbers() < TOLD_MODES
+        self.runtime == Runtime::Runc && self.numbers() < GIVEN_MODES
     }
 
     /// Options that stand before the command, besides where its state and log are.
@@ -253,7 +253,7 @@ impl Installed {
                 let systrap = self.day().is_none_or(|day| day >= SYSTRAP);
                 options.push(if systrap { "--platform=systrap" } else { "--platform=ptrace" });
                 options.push(if host_network { "--network=host" } else { "--network=none" });
-                // Its process is born in the run's cgroup already. Only the door may be connected to, and nothing listens
+                // Its process is born in the run's cgroup already. Only the rendezvous socket may be connected to, and nothing listens
                 // on any other socket in what is bound but what the policy gave. No file of its own appears in the root.
                 options.extend(["--ignore-cgroups", "--host-uds=open", "--overlay2=none"]);
                 if rootless {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn old_ones_are_told_and_new_ones_taken() {
+    fn old_versions_are_refused_and_new_ones_taken() {
         for (runtime, old, new) in [
             (Runtime::Runc, "1.0.3", "1.1.0-rc.1"),
             (Runtime::Crun, "0.20", "1.14.1"),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_to_do() {
+    fn what_is_missing_is_reported_with_a_hint() {
         let one = Installed::first(&[Runtime::Youki], &Programs::default()).unwrap_err();
         assert_eq!((one.code, one.step.as_str()), (125, "engine"));
         assert!(one.message.starts_with("youki is not installed") && one.hint.unwrap().contains("COFFERDAM_YOUKI"));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_another_one_is_told() {
+    fn a_program_that_is_another_one_is_refused() {
         let programs = Programs::default().with(Runtime::Crun, "/bin/echo".into());
         let failure = Installed::find(Runtime::Crun, &programs).unwrap_err();
         assert!(failure.message.contains("does not say that it is crun"), "{}", failure.message);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn another_root_by_now_is_told() {
+    fn a_root_changed_meanwhile_is_reported() {
         let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::create_dir(root.path().join("bin")).unwrap();
         let skeleton = Skeleton::of(root.path(), &[]).unwrap();

@@ -1,4 +1,4 @@
-//! `config.json`: a shape and a root, in the words of the OCI runtime specification. Pure.
+//! `config.json`: a container spec and a root, in the words of the OCI runtime specification. Pure.
 //!
 //! Everything is said that a runtime would otherwise fill in, so that nothing of a default of the library's or the runtime's
 //! gets in: the golden test shows all of it. There are no hooks, no variables and no `seccomp`: the policy's filter is
@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use super::runtimes::Runtime;
 use crate::backends::containers::spec::MASKED;
-use crate::backends::containers::spec::{Mounted, Net, Shape, inodes, own as own_directory, uncovered};
+use crate::backends::containers::spec::{ContainerSpec, Mounted, Net, inodes, own as own_directory, uncovered};
 
-/// What a specification needs to know besides the shape.
+/// What a specification needs to know besides the spec.
 #[derive(Debug, Clone, Copy)]
 pub struct With<'a> {
     /// Which runtime it is for.
@@ -29,9 +29,9 @@ pub struct With<'a> {
     pub root: &'a Path,
     /// The caller's user and group where it is not root: the one id that its user namespace may map.
     pub caller: Option<(u32, u32)>,
-    /// The run's own directory, bound to its place where the shape's mounts do not say it.
+    /// The run's own directory, bound to its place where the spec's mounts do not say it.
     pub own: Option<&'a Path>,
-    /// Of the shape's masks those that are there, and whether each is a directory; for runtimes that mask by mounts alone.
+    /// Of the spec's masks those that are there, and whether each is a directory; for runtimes that mask by mounts alone.
     pub masked: &'a [(String, bool)],
     /// An empty file that nobody can read, for those.
     pub nothing: &'a Path,
@@ -46,21 +46,21 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 /// the second.
 const GVISORS: [(&str, bool); 2] = [("/dev/fuse", false), ("/dev/net", true)];
 
-/// As whom the program of a shape runs: rootless, user namespaces map the caller alone, as the 0 that runtimes need there.
-pub fn runs_as(shape: &Shape, rootless: bool) -> (u32, u32) {
-    if rootless { (0, 0) } else { shape.user }
+/// As whom the program of a spec runs: rootless, user namespaces map the caller alone, as the 0 that runtimes need there.
+pub fn runs_as(container: &ContainerSpec, rootless: bool) -> (u32, u32) {
+    if rootless { (0, 0) } else { container.user }
 }
 
 /// The specification.
 ///
 /// # Errors
 /// The library refuses a value.
-pub fn spec(shape: &Shape, with: &With<'_>) -> Result<Spec, OciSpecError> {
+pub fn runtime_spec(container: &ContainerSpec, with: &With<'_>) -> Result<Spec, OciSpecError> {
     let mut linux = LinuxBuilder::default()
-        .namespaces(namespaces(shape, with)?)
+        .namespaces(namespaces(container, with)?)
         .rootfs_propagation("private")
         .masked_paths(
-            MASKED.iter().map(|path| (*path).to_owned()).chain(shape.masked.iter().cloned()).collect::<Vec<_>>(),
+            MASKED.iter().map(|path| (*path).to_owned()).chain(container.masked.iter().cloned()).collect::<Vec<_>>(),
         )
         .readonly_paths(READ_ONLY.map(str::to_owned).to_vec())
         .devices(Vec::new())
@@ -81,24 +81,24 @@ pub fn spec(shape: &Shape, with: &With<'_>) -> Result<Spec, OciSpecError> {
         _ => {} // runsc makes its own
     }
     let root = RootBuilder::default().path(with.root).readonly(true).build()?;
-    let mut spec = SpecBuilder::default()
+    let mut runtime_spec = SpecBuilder::default()
         .version("1.0.2")
         .root(root)
-        .hostname(shape.hostname.clone())
-        .mounts(mounts(shape, with)?)
-        .process(process(shape, with)?)
+        .hostname(container.hostname.clone())
+        .mounts(mounts(container, with)?)
+        .process(process(container, with)?)
         .linux(linux)
         .build()?;
-    spec.set_annotations(None);
-    Ok(spec)
+    runtime_spec.set_annotations(None);
+    Ok(runtime_spec)
 }
 
 /// The same as JSON, sets in the order of their names.
 ///
 /// # Errors
-/// As [`spec`].
-pub fn json(shape: &Shape, with: &With<'_>) -> Result<Value, OciSpecError> {
-    let mut value = serde_json::to_value(spec(shape, with)?)?;
+/// As [`runtime_spec`].
+pub fn json(container: &ContainerSpec, with: &With<'_>) -> Result<Value, OciSpecError> {
+    let mut value = serde_json::to_value(runtime_spec(container, with)?)?;
     if let Some(sets) = value.pointer_mut("/process/capabilities").and_then(Value::as_object_mut) {
         for set in sets.values_mut().filter_map(Value::as_array_mut) {
             set.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
@@ -111,10 +111,10 @@ fn only(id: u32) -> Result<LinuxIdMapping, OciSpecError> {
     LinuxIdMappingBuilder::default().container_id(0u32).host_id(id).size(1u32).build()
 }
 
-fn namespaces(shape: &Shape, with: &With<'_>) -> Result<Vec<LinuxNamespace>, OciSpecError> {
+fn namespaces(container: &ContainerSpec, with: &With<'_>) -> Result<Vec<LinuxNamespace>, OciSpecError> {
     use LinuxNamespaceType::{Cgroup, Ipc, Mount, Network, Pid, User, Uts};
     let mut types = vec![Pid, Ipc, Uts, Mount, Cgroup];
-    if shape.network == Net::Own {
+    if container.network == Net::Own {
         types.push(Network);
     }
     if with.caller.is_some() && with.runtime != Runtime::Runsc {
@@ -123,9 +123,9 @@ fn namespaces(shape: &Shape, with: &With<'_>) -> Result<Vec<LinuxNamespace>, Oci
     types.into_iter().map(|typ| LinuxNamespaceBuilder::default().typ(typ).build()).collect()
 }
 
-fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
-    let (uid, gid) = if shape.powers { (0, 0) } else { runs_as(shape, with.caller.is_some()) };
-    let powers: Capabilities = if shape.powers {
+fn process(container: &ContainerSpec, with: &With<'_>) -> Result<Process, OciSpecError> {
+    let (uid, gid) = if container.powers { (0, 0) } else { runs_as(container, with.caller.is_some()) };
+    let powers: Capabilities = if container.powers {
         [
             Capability::NetAdmin,
             Capability::NetBindService,
@@ -139,7 +139,7 @@ fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
         Capabilities::new()
     };
     // Nothing execs with them: init is there already, and its child has dropped them.
-    let apart: Capabilities = match shape.apart {
+    let apart: Capabilities = match container.apart {
         Some(_) => [Capability::Kill, Capability::Setgid, Capability::Setuid, Capability::SysAdmin].into(),
         None => Capabilities::new(),
     };
@@ -155,7 +155,7 @@ fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
     let mut limits = vec![
         // A limit of 1 stops handlers that cores are piped to as well, which 0 does not (core(5)); the program's is the same.
         limit(PosixRlimitType::RlimitCore, 1)?,
-        limit(PosixRlimitType::RlimitNofile, shape.open_files)?,
+        limit(PosixRlimitType::RlimitNofile, container.open_files)?,
     ];
     if with.runtime == Runtime::Runsc {
         // Its kernel begins with none, which nobody inside can raise to what every program gets.
@@ -166,7 +166,7 @@ fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
     let mut process = ProcessBuilder::default()
         .terminal(false)
         .user(UserBuilder::default().uid(uid).gid(gid).build()?)
-        .args(shape.argv.clone())
+        .args(container.argv.clone())
         .env(Vec::new())
         .cwd("/")
         .capabilities(capabilities)
@@ -185,7 +185,7 @@ fn words(options: &[&str]) -> Vec<String> {
     options.iter().map(|option| (*option).to_owned()).collect()
 }
 
-fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
+fn mounts(container: &ContainerSpec, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
     let mut devices = words(&["nosuid", "noexec", "strictatime", "mode=755", "size=65536"]);
     if with.runtime != Runtime::Runsc {
         // Nothing is written there but by the runtime, before it becomes so. gVisor would refuse to write to devices as well; there
@@ -204,8 +204,8 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
         terminals.push("gid=5".into()); // the group of terminals, which a user namespace of one id does not have
     }
     all.push(mount("/dev/pts", "devpts", "devpts", terminals)?);
-    let at = |target: &str| shape.mounts.iter().any(|m| m.target() == target);
-    let inside = own_directory(&shape.id);
+    let at = |target: &str| container.mounts.iter().any(|m| m.target() == target);
+    let inside = own_directory(&container.id);
     if let Some(own) = with.own.filter(|_| !at(&inside)) {
         all.push(bind(with.runtime, own, &inside, false, true, true)?);
     }
@@ -222,7 +222,7 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
             )?);
         }
     }
-    for mounted in &shape.mounts {
+    for mounted in &container.mounts {
         all.push(match mounted {
             Mounted::Bind { source, target, writable, exec, directory } => {
                 bind(with.runtime, source, target, *writable, *exec, *directory)?
@@ -293,8 +293,8 @@ mod tests {
     use super::*;
     use crate::backends::containers::spec::{Bounds, Rootfs};
 
-    fn shape() -> Shape {
-        Shape {
+    fn container() -> ContainerSpec {
+        ContainerSpec {
             id: "cofferdam-0123456789abcdef".into(),
             root: Rootfs::Made(Vec::new()),
             mounts: vec![
@@ -343,25 +343,25 @@ mod tests {
     #[test]
     fn the_whole_of_it_is_this() {
         let expected: Value = serde_json::from_str(include_str!("golden.json")).unwrap();
-        let found = json(&shape(), &with(Runtime::Runc, None)).unwrap();
+        let found = json(&container(), &with(Runtime::Runc, None)).unwrap();
         assert_eq!(found, expected, "{found:#}");
     }
 
     #[test]
     fn who_is_not_root_has_one_id_and_is_0_inside() {
-        let found = json(&shape(), &with(Runtime::Crun, Some((1000, 1001)))).unwrap();
+        let found = json(&container(), &with(Runtime::Crun, Some((1000, 1001)))).unwrap();
         assert_eq!(found["linux"]["uidMappings"], serde_json::json!([{ "containerID": 0, "hostID": 1000, "size": 1 }]));
         assert_eq!(found["linux"]["gidMappings"], serde_json::json!([{ "containerID": 0, "hostID": 1001, "size": 1 }]));
         assert!(found["linux"]["namespaces"].as_array().unwrap().contains(&serde_json::json!({ "type": "user" })));
         assert_eq!(found["process"]["user"]["uid"], 0);
         assert_eq!(found["linux"].get("resources"), None, "who is not root has no cgroups of the runtime's");
         assert!(!found.to_string().contains("gid=5"));
-        assert_eq!((runs_as(&shape(), true), runs_as(&shape(), false)), ((0, 0), (70_000, 70_001)));
+        assert_eq!((runs_as(&container(), true), runs_as(&container(), false)), ((0, 0), (70_000, 70_001)));
     }
 
     #[test]
-    fn powers_are_in_no_set_that_outlives_an_exec_as_somebody_else() {
-        let mut powered = shape();
+    fn powers_are_in_no_set_that_outlives_exec_as_another_user() {
+        let mut powered = container();
         powered.powers = true;
         let found = json(&powered, &with(Runtime::Runc, None)).unwrap();
         let sets = &found["process"]["capabilities"];
@@ -380,19 +380,21 @@ mod tests {
 
     #[test]
     fn the_hosts_network_is_no_namespace() {
-        let mut open = shape();
+        let mut open = container();
         open.network = Net::Host;
-        let types = |shape: &Shape| json(shape, &with(Runtime::Runc, None)).unwrap()["linux"]["namespaces"].to_string();
-        assert!(!types(&open).contains("network") && types(&shape()).contains("network"));
+        let types = |container: &ContainerSpec| {
+            json(container, &with(Runtime::Runc, None)).unwrap()["linux"]["namespaces"].to_string()
+        };
+        assert!(!types(&open).contains("network") && types(&container()).contains("network"));
     }
 
     #[test]
     fn gvisor_masks_by_mounts_and_gets_nothing_that_can_be_written_unasked() {
         let masked =
             [("/work/.env".to_owned(), false), ("/work/.git".to_owned(), true), ("/proc/keys".to_owned(), false)];
-        let mut shape = shape();
-        shape.mounts.remove(1);
-        let found = json(&shape, &With { masked: &masked, ..with(Runtime::Runsc, Some((1000, 1000))) }).unwrap();
+        let mut container = container();
+        container.mounts.remove(1);
+        let found = json(&container, &With { masked: &masked, ..with(Runtime::Runsc, Some((1000, 1000))) }).unwrap();
         let mounts = found["mounts"].as_array().unwrap();
         let at = |target: &str| mounts.iter().rfind(|m| m["destination"] == target);
         assert_eq!(at("/work/.env").unwrap()["source"], "/state/nothing");
@@ -402,8 +404,8 @@ mod tests {
         assert_eq!(at("/dev/fuse").unwrap()["source"], "/state/nothing");
         assert!(at("/dev/net").unwrap()["options"].to_string().contains("mode=0"));
         assert!(!found.to_string().contains("rro") && !found.to_string().contains("uidMappings"), "{found:#}");
-        // The twin: what the shape mounts is not covered.
-        let own = json(&self::shape(), &with(Runtime::Runsc, None)).unwrap();
+        // The twin: what the spec mounts is not covered.
+        let own = json(&self::container(), &with(Runtime::Runsc, None)).unwrap();
         let tmp: Vec<&Value> =
             own["mounts"].as_array().unwrap().iter().filter(|m| m["destination"] == "/tmp").collect();
         assert!(tmp.len() == 1 && tmp[0]["options"].to_string().contains("\"rw\""), "{tmp:?}");
@@ -411,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_init_takes_to_be_another_user_is_in_no_bounding_set() {
-        let apart = Shape { apart: Some((70_001, 70_000)), ..shape() };
+        let apart = ContainerSpec { apart: Some((70_001, 70_000)), ..container() };
         let found = json(&apart, &with(Runtime::Runsc, None)).unwrap();
         assert_eq!(
             found["process"]["user"]["uid"], 70_000,
@@ -426,8 +428,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shape_says_of_the_own_directory_stands() {
-        let mut said = shape();
+    fn what_the_spec_says_of_the_own_directory_stands() {
+        let mut said = container();
         let source = PathBuf::from("/elsewhere");
         said.mounts.push(Mounted::Bind {
             source,

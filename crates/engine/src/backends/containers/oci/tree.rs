@@ -1,4 +1,4 @@
-//! A directory tree of ours that is to be somebody's root: what is made in it stays in it, whatever links are there.
+//! A directory tree of ours that is to become a container's root: what is made in it stays in it, whatever links are there.
 //!
 //! Paths are resolved by the kernel with the tree as their root, so that a link of its own leads where it would lead inside.
 //! Never follows a link out, never changes what is there already.

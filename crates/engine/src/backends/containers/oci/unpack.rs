@@ -1,9 +1,9 @@
-//! Tarballs, unpacked into a root of ours: what somebody else put into them stays inside it and gets no power from it.
+//! Tarballs, unpacked into a root of ours: their untrusted contents stay inside it and get no power from it.
 //!
-//! Every entry is made by descriptor, below its directory, which is reached without following any link. Refused: absolute paths
-//! and `..`, an entry that goes through a link or a file, a hard link to what is no file of the tarball's, more than the bounds. Left
-//! out: devices, FIFOs, sockets, whiteouts of layers, extended attributes, owners, setuid and setgid bits. Owners say nothing here: no
-//! one inside can write the root.
+//! Every entry is made by descriptor, below its directory, which is reached without following any link. Refused:
+//! absolute paths and `..`, an entry that goes through a link or a file, a hard link to what is no file of the
+//! tarball's, more than the bounds. Left out: devices, FIFOs, sockets, whiteouts of layers, extended attributes,
+//! owners, setuid and setgid bits. Owners say nothing here: no one inside can write the root.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;

@@ -1,8 +1,8 @@
-//! One run: root made ready, container started, init let in, watched, told.
+//! One run: root made ready, container started, init connected, supervised, outcome built.
 //!
 //! ```text
-//! plan ─▶ prepare the root ─▶ directory, ends, door ─▶ maker.start ─▶ init comes ─▶ its plan, by letter
-//!           └─ pulls, tells                                              └─▶ supervise ─▶ end, figures ─▶ outcome
+//! plan ─▶ prepare the root ─▶ directory, ends, rendezvous ─▶ runtime.start ─▶ init comes ─▶ its plan, by control message
+//!           └─ pulls, reports                                            └─▶ supervise ─▶ end, figures ─▶ outcome
 //! ```
 
 use std::collections::BTreeSet;
@@ -16,11 +16,11 @@ use cofferdam_confine::{InitPlan, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::about::KERNEL_THREADS;
-use super::super::rendezvous::{Door, Ours, ends};
+use super::super::rendezvous::{Ours, Rendezvous, ends};
 use super::super::spec::Parts;
-use super::super::{Arrival, Ended, Handed, Made, Ready};
+use super::super::{Arrival, Ended, Handed, Ready, StartedContainer};
 use super::super::{owner, spec, usage};
-use super::{Contained, Looked, ReadyRoot, Tell};
+use super::{Contained, Looked, ProgressCallback, ReadyRoot};
 use crate::backends::enforcement::{By, container_tmpfs, enforcement};
 use crate::backends::layout::Layout;
 use crate::failure::{Failure, Step};
@@ -30,7 +30,7 @@ use crate::plan::mount_table::View;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
 use crate::run::outcome_builder;
-use crate::run::outcome_builder::{Finished, Told};
+use crate::run::outcome_builder::{Finished, RunContext};
 use crate::run::streams::{Sink, Source};
 use crate::run::supervise;
 use crate::run::supervise::{End, Outer, Run};
@@ -40,8 +40,8 @@ impl Contained {
     pub fn run(&self, mut io: Io) -> Outcome {
         let begun = Instant::now();
         let outcome = match self.attempt(&mut io) {
-            Ok((finished, recipe)) => {
-                let of = Told { policy: &self.policy, recipe: &recipe, reports: self.about.listener };
+            Ok((finished, init_plan)) => {
+                let of = RunContext { policy: &self.policy, init_plan: &init_plan, reports: self.about.listener };
                 outcome_builder::outcome(&of, self.blank(), finished, begun)
             }
             Err(failure) => self.blank().refused(failure, begun),
@@ -56,10 +56,10 @@ impl Contained {
         if let Some(made) = root.as_ref().filter(|made| made.of == parts.root && made.mounts == parts.mounts) {
             return Ok(made.ready.clone());
         }
-        let nobody: Tell = Arc::new(|_| {});
-        let tell = self.tell.as_ref().unwrap_or(&nobody);
+        let ignored: ProgressCallback = Arc::new(|_| {});
+        let on_progress = self.on_progress.as_ref().unwrap_or(&ignored);
         let wanted = parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new()));
-        let ready = self.maker.prepare(&wanted, &parts.mounts, &|progress| tell(progress))?;
+        let ready = self.runtime.prepare(&wanted, &parts.mounts, &|progress| on_progress(progress))?;
         *root = Some(ReadyRoot { of: parts.root.clone(), mounts: parts.mounts.clone(), ready: ready.clone() });
         Ok(ready)
     }
@@ -106,14 +106,14 @@ impl Contained {
         let id =
             owner::fresh_name().map_err(|e| Failure::new(Step::Container, format!("cannot make up a name: {e}")))?;
         let directory = self.place.run(&id)?;
-        let shape = self.shape(&parts, id, directory.path());
+        let spec = self.spec(&parts, id, directory.path());
         let checked = self.checked(&parts)?;
-        // Where init cannot compare, the maker does, before there is a program.
+        // Where init cannot compare, the runtime does, before there is a program.
         let (by_init, by_maker) = if self.about.listener { (checked, Vec::new()) } else { (Vec::new(), checked) };
-        let mut recipe = self.recipe(&parts, &shape, std::mem::take(&mut io.arguments), by_init);
+        let mut init_plan = self.init_plan(&parts, &spec, std::mem::take(&mut io.arguments), by_init);
         let (ours, theirs) = ends(self.user)?;
-        let door = match self.about.arrival {
-            Arrival::Door => Some(Door::open(directory.path())?),
+        let rendezvous = match self.about.arrival {
+            Arrival::Rendezvous => Some(Rendezvous::open(directory.path())?),
             Arrival::Inherited => None,
         };
         let limits = [(resource::CORE, 0, rlimit(resource::CORE).1)];
@@ -121,22 +121,24 @@ impl Contained {
             stdio: theirs.stdio(),
             init: theirs.init(),
             lifeline: theirs.lifeline.as_fd(),
-            cgroup: own.as_ref().filter(|_| door.is_some()),
+            cgroup: own.as_ref().filter(|_| rendezvous.is_some()),
             rlimits: &limits,
             directory: directory.path(),
         };
-        let made = match self.maker.start(&shape, &root, &handed) {
+        let made = match self.runtime.start(&spec, &root, &handed) {
             // Somebody has removed it since: once more, and another one that is gone is told.
             Err(failure) if failure.step == Step::Image => {
                 *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                self.maker.start(&shape, &self.ready(&parts)?, &handed)?
+                self.runtime.start(&spec, &self.ready(&parts)?, &handed)?
             }
             started => started?,
         };
-        let joins = own.as_ref().filter(|_| door.is_none());
-        let arrived = match door {
-            // Who came may be a helper of the maker's. Where its process is ours, that one has them all below it, and is waited for.
-            Some(door) => door.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy)),
+        let joins = own.as_ref().filter(|_| rendezvous.is_none());
+        let arrived = match rendezvous {
+            // Who came may be a helper of the runtime's. Where its process is ours, that one has them all below it, and is waited for.
+            Some(rendezvous) => {
+                rendezvous.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy))
+            }
             None => made.running().map(copy).unwrap_or_else(|| Err(Failure::new(Step::Container, "nothing runs"))),
         };
         drop(theirs); // init's alone from here on, so that its end is seen
@@ -148,12 +150,12 @@ impl Contained {
                 Some(cgroup) => cgroup.join_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?,
                 None => Vec::new(),
             };
-            recipe.joins = (0, extra.len() as u16);
-            let block = memfd::plan(&recipe.encode());
+            init_plan.joins = (0, extra.len() as u16);
+            let block = memfd::plan(&init_plan.encode());
             let block = block.map_err(|e| Failure::new(Step::Spawn, format!("cannot write the plan: {e}")))?;
             let extra: Vec<_> = extra.iter().map(AsFd::as_fd).collect();
-            // An inherited init may have failed by then; what its maker says of it is the better word.
-            if let Err(e) = control::plan(ours.letters.as_fd(), block.as_fd(), &extra) {
+            // An inherited init may have failed by then; what its runtime says of it is the better word.
+            if let Err(e) = control::plan(ours.control.as_fd(), block.as_fd(), &extra) {
                 return Err(made
                     .gave_up()
                     .unwrap_or_else(|| Failure::new(Step::Spawn, format!("cannot hand the plan over: {e}"))));
@@ -183,16 +185,16 @@ impl Contained {
         let mut finished = usage::figures(report, enforcement, own);
         finished.problems.extend(ended.problems);
         finished.network = network;
-        Ok((finished, recipe))
+        Ok((finished, init_plan))
     }
 
     /// Looks once, beside the first run, for what dead owners left.
     fn sweep(&self) -> Option<std::thread::JoinHandle<()>> {
         let mut thread = None;
         self.swept.call_once(|| {
-            let (maker, place) = (Arc::clone(&self.maker), self.place.clone());
+            let (runtime, place) = (Arc::clone(&self.runtime), self.place.clone());
             let sweep = move || {
-                match maker.sweep() {
+                match runtime.sweep() {
                     Ok(swept) => {
                         for name in &swept.removed {
                             tracing::info!(container = name, "removed: its owner is gone");
@@ -221,17 +223,17 @@ impl Contained {
         running: Running,
         ours: Ours,
         cgroup: Option<&Cgroup>,
-        made: &dyn Made,
+        made: &dyn StartedContainer,
         view: &View,
         io: &mut Io,
     ) -> Result<(supervise::Report, Option<Network>), Failure> {
         let l = &self.policy.limits;
-        let Ours { stdio: [to, out, err], lifeline, status, events, letters } = ours;
+        let Ours { stdio: [to, out, err], lifeline, status, events, control } = ours;
         let inits = made.running().is_none().then_some(running.pid);
         let egress: Option<Egress> = match &self.way {
-            Some(way) => Some(way.attach(&self.policy.network, letters, inits.unwrap_or(-1))?),
+            Some(way) => Some(way.attach(&self.policy.network, control, inits.unwrap_or(-1))?),
             None => {
-                drop(letters);
+                drop(control);
                 None
             }
         };
@@ -276,7 +278,7 @@ impl Contained {
         paths.iter().cloned().collect()
     }
 
-    /// What the maker knows better.
+    /// What the runtime knows better.
     fn judge(&self, report: &mut supervise::Report, ended: &Ended) -> Result<(), Failure> {
         let starved = ended.oom_killed == Some(true);
         if starved && matches!(report.end, End::Wait(_) | End::Lost) {
@@ -301,7 +303,7 @@ impl Contained {
 }
 
 /// Ends a container whose run came to nothing. The failure stays the one that is told; what could not be undone is added.
-fn given_up(made: Box<dyn Made>, failure: Failure) -> Failure {
+fn given_up(made: Box<dyn StartedContainer>, failure: Failure) -> Failure {
     let killed = made.kill().err().map(|e| e.message);
     besides(failure, killed.into_iter().chain(made.end().problems))
 }
@@ -315,7 +317,7 @@ fn besides(mut failure: Failure, problems: impl IntoIterator<Item = String>) -> 
 
 /// What ends a container.
 struct Around<'a> {
-    made: &'a dyn Made,
+    made: &'a dyn StartedContainer,
     /// A kernel of its own counts its own time.
     own_clock: bool,
 }
@@ -347,10 +349,10 @@ mod tests {
 
     use super::*;
 
-    /// A container that its maker cannot kill.
+    /// A container that its runtime cannot kill.
     struct Stubborn(Arc<AtomicU32>);
 
-    impl Made for Stubborn {
+    impl StartedContainer for Stubborn {
         fn running(&self) -> Option<&Running> {
             None
         }
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_first_is_told_and_the_container_is_ended_also_where_it_cannot_be_killed() {
+    fn the_first_failure_is_reported_and_the_container_always_ended() {
         let ends = Arc::new(AtomicU32::new(0));
         let first = Failure::new(Step::policy("network"), "no gateway").hint("do this");
         let told = given_up(Box::new(Stubborn(Arc::clone(&ends))), first);

@@ -31,8 +31,8 @@ fn tmpfs(target: &str, writable: bool) -> Mounted {
     Mounted::Tmpfs { target: target.into(), bytes: 1 << 20, mode: 0o1777, exec: false, writable }
 }
 
-fn shape() -> Shape {
-    Shape {
+fn spec() -> ContainerSpec {
+    ContainerSpec {
         id: "cofferdam-0123456789abcdef".into(),
         root: Rootfs::Image("tools:1".into()),
         mounts: vec![bind("/srv/data", "/data", false), bind("/srv/out", "/out", true), tmpfs("/tmp", true)],
@@ -72,7 +72,7 @@ fn sorted(value: &Value) -> Value {
 #[test]
 fn what_is_asked_for_is_what_was_agreed() {
     for (name, flavour) in [("docker", Flavour::Docker), ("podman", Flavour::Podman)] {
-        let asked = body(&shape(), &root(), &what(flavour)).unwrap();
+        let asked = body(&spec(), &root(), &what(flavour)).unwrap();
         let asked = sorted(&serde_json::to_value(asked).unwrap());
         let text = format!("{}\n", serde_json::to_string_pretty(&asked).unwrap());
         let file: PathBuf =
@@ -88,10 +88,10 @@ fn what_is_asked_for_is_what_was_agreed() {
 #[test]
 fn powers_are_the_gateways_and_no_others() {
     for flavour in [Flavour::Docker, Flavour::Podman] {
-        let without = body(&shape(), &root(), &what(flavour)).unwrap();
+        let without = body(&spec(), &root(), &what(flavour)).unwrap();
         assert_eq!(without.user.as_deref(), Some("1000:1001"));
         assert_eq!(without.host_config.unwrap().cap_add, None);
-        let with = body(&Shape { powers: true, ..shape() }, &root(), &what(flavour)).unwrap();
+        let with = body(&ContainerSpec { powers: true, ..spec() }, &root(), &what(flavour)).unwrap();
         assert_eq!(with.user.as_deref(), Some("0:0"));
         let host = with.host_config.unwrap();
         assert_eq!(host.cap_add, Some(POWERS.map(str::to_owned).to_vec()));
@@ -102,21 +102,21 @@ fn powers_are_the_gateways_and_no_others() {
 #[test]
 fn a_rootless_engine_runs_the_program_as_the_caller_only_where_it_writes_for_it() {
     let rootless = |mapped| What { rootless: true, mapped: Some(mapped), ..what(Flavour::Podman) };
-    let writes = shape();
-    let reads = Shape { mounts: vec![bind("/srv/data", "/data", false), tmpfs("/tmp", true)], ..shape() };
+    let writes = spec();
+    let reads = ContainerSpec { mounts: vec![bind("/srv/data", "/data", false), tmpfs("/tmp", true)], ..spec() };
     assert_eq!(user(&writes, &what(Flavour::Podman)), (1000, 1001), "rootful");
     assert_eq!(user(&writes, &rootless(65536)), (0, 0), "the directory is the caller's");
     assert_eq!(user(&reads, &rootless(65536)), (1000, 1001));
     assert_eq!(user(&reads, &rootless(1)), (0, 0), "there is no other");
     assert_eq!(user(&reads, &rootless(500)), (1, 1));
-    let high = Shape { user: (100_000, 100_000), ..reads };
+    let high = ContainerSpec { user: (100_000, 100_000), ..reads };
     assert_eq!(user(&high, &rootless(65536)), (65534, 65534));
-    assert_eq!(user(&Shape { user: (0, 0), ..high }, &rootless(65536)), (65534, 65534));
+    assert_eq!(user(&ContainerSpec { user: (0, 0), ..high }, &rootless(65536)), (65534, 65534));
 }
 
 #[test]
 fn paths_that_the_interface_cannot_say_are_refused_and_never_cut() {
-    let with = |mount: Mounted| Shape { mounts: vec![mount], ..shape() };
+    let with = |mount: Mounted| ContainerSpec { mounts: vec![mount], ..spec() };
     for mount in [bind("/srv/a:/etc", "/a", false), bind("/srv", "/a:rw", false), tmpfs("/a:exec", true)] {
         let failure = body(&with(mount.clone()), &root(), &what(Flavour::Podman)).unwrap_err();
         assert!(failure.message.contains("separates fields"), "{failure:?}");
@@ -125,7 +125,7 @@ fn paths_that_the_interface_cannot_say_are_refused_and_never_cut() {
         let said = serde_json::to_value(asked.host_config).unwrap().to_string();
         assert!(said.contains(mount.target()), "{said}");
     }
-    let masked = Shape { masked: vec!["/a:/b".into()], ..shape() };
+    let masked = ContainerSpec { masked: vec!["/a:/b".into()], ..spec() };
     assert!(body(&masked, &root(), &what(Flavour::Podman)).is_err());
     let not_text = PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/srv/\xff"));
     let mount = Mounted::Bind { source: not_text, target: "/a".into(), writable: false, exec: false, directory: true };
@@ -139,14 +139,14 @@ fn paths_that_the_interface_cannot_say_are_refused_and_never_cut() {
 fn volumes_are_covered_once_and_not_where_the_policy_mounts() {
     let volumes = ["/data/", "//x/./y", "/tmp", "/x/y", "/"].map(str::to_owned).to_vec();
     let root = Ready { volumes, ..root() };
-    assert_eq!(covered(&shape(), &root, &what(Flavour::Docker)), ["/x/y"]);
-    assert_eq!(covered(&shape(), &root, &what(Flavour::Podman)), ["/x/y", "/run", "/var/tmp", "/sys/fs/cgroup"]);
+    assert_eq!(covered(&spec(), &root, &what(Flavour::Docker)), ["/x/y"]);
+    assert_eq!(covered(&spec(), &root, &what(Flavour::Podman)), ["/x/y", "/run", "/var/tmp", "/sys/fs/cgroup"]);
 }
 
 #[test]
 fn no_file_system_in_memory_is_without_a_limit() {
     let mount = Mounted::Tmpfs { target: "/t".into(), bytes: 0, mode: 0o755, exec: true, writable: true };
-    let asked = body(&Shape { mounts: vec![mount], ..shape() }, &root(), &what(Flavour::Docker)).unwrap();
+    let asked = body(&ContainerSpec { mounts: vec![mount], ..spec() }, &root(), &what(Flavour::Docker)).unwrap();
     let tmpfs = asked.host_config.unwrap().tmpfs.unwrap();
     assert!(tmpfs["/t"].contains("size=4096"), "{tmpfs:?}");
 }
@@ -154,7 +154,7 @@ fn no_file_system_in_memory_is_without_a_limit() {
 #[test]
 fn what_is_read_only_is_so_below_as_well_or_is_not_there() {
     let options = |api| {
-        let asked = body(&shape(), &root(), &What { api, ..what(Flavour::Docker) }).unwrap();
+        let asked = body(&spec(), &root(), &What { api, ..what(Flavour::Docker) }).unwrap();
         let mounts = asked.host_config.unwrap().mounts.unwrap();
         let of = |target: &str| {
             let mount = mounts.iter().find(|mount| mount.target.as_deref() == Some(target)).unwrap();

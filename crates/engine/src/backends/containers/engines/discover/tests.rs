@@ -117,7 +117,7 @@ fn the_current_context_counts_where_no_variable_does() {
 }
 
 #[test]
-fn the_usual_places_are_tried_in_turn_and_all_are_told() {
+fn the_usual_places_are_tried_in_turn_and_all_are_named() {
     let own = &[("XDG_RUNTIME_DIR", "/run/user/1000")];
     assert_eq!(find(Flavour::Docker, &Host::with(own, &[DOCKER])).unwrap(), socket(DOCKER));
     let rootless = "/run/user/1000/docker.sock";
@@ -154,7 +154,7 @@ fn an_engine_in_another_users_directory_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn a_socket_that_may_not_be_used_is_told_as_that() {
+fn a_socket_without_permission_is_reported_as_that() {
     let mut host = Host::default();
     host.sockets.insert(DOCKER.into(), Some(io::ErrorKind::PermissionDenied));
     let failure = find(Flavour::Docker, &host).unwrap_err();

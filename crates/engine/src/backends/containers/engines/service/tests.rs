@@ -186,7 +186,7 @@ fn a_program_that_cannot_serve_says_why() {
 }
 
 #[test]
-fn what_a_link_in_somebody_elses_directory_leads_to_is_no_service() {
+fn the_target_of_a_link_in_a_foreign_directory_is_no_service() {
     let work = tempfile::tempdir().unwrap();
     let service = Service::below(work.path(), Path::new("/no/podman")).unwrap();
     let other = work.path().join("other.sock");

@@ -1,4 +1,4 @@
-//! What an engine tells is compared with what was asked for: each thing that matters, with each engine's own words.
+//! What an engine reports is compared with what was asked for: each thing that matters, with each engine's own words.
 
 use serde_json::json;
 
@@ -94,7 +94,7 @@ fn every_weaker_container_is_found_out() {
     for Pair { kind, engine, .. } in pairs() {
         let about = engine.about().expect("about");
         let Known { client, what, .. } = engine.known().expect("known");
-        let asked = bounded(shape(root.clone(), &work.path().join(format!("{kind:?}")), "true"), &about);
+        let asked = bounded(spec(root.clone(), &work.path().join(format!("{kind:?}")), "true"), &about);
         let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("a root");
         let body = create::body(&asked, &ready, what).expect("it can be said");
         let options = CreateContainerOptions { name: Some(asked.id.clone()), ..CreateContainerOptions::default() };

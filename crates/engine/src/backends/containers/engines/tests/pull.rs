@@ -38,7 +38,7 @@ fn an_image_is_pulled_with_progress_and_then_is_there() {
         assert_eq!(engine.prepare(&root, &[], &quiet).expect("there").reference, ready.reference);
         assert_eq!(registry.asked(), asked, "{kind:?}");
         let out = work.path().join(format!("{kind:?}"));
-        run(&engine, &shape(root, &out, "echo pulled > /out/said"));
+        run(&engine, &spec(root, &out, "echo pulled > /out/said"));
         assert_eq!(said(&out, "said"), "pulled\n", "{kind:?}");
         // By digest as well, and not what the registry does not have.
         let found = engine.prepare(&Rootfs::Image(registry.by_digest()), &[], &quiet).expect("there");

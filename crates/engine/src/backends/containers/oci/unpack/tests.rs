@@ -11,12 +11,12 @@ use crate::failure::Failure;
 
 /// A tarball in the making. Headers are written by hand, since the library refuses to write what is tried here.
 #[derive(Default)]
-struct Made {
+struct Archive {
     bytes: Vec<u8>,
 }
 
-impl Made {
-    fn entry(mut self, kind: EntryType, path: &str, says: &str, mode: u32, data: &[u8]) -> Made {
+impl Archive {
+    fn entry(mut self, kind: EntryType, path: &str, says: &str, mode: u32, data: &[u8]) -> Archive {
         let mut header = tar::Header::new_gnu();
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         header.as_old_mut().linkname[..says.len()].copy_from_slice(says.as_bytes());
@@ -32,19 +32,19 @@ impl Made {
         self
     }
 
-    fn file(self, path: &str, data: &str) -> Made {
+    fn file(self, path: &str, data: &str) -> Archive {
         self.entry(EntryType::Regular, path, "", 0o644, data.as_bytes())
     }
 
-    fn directory(self, path: &str) -> Made {
+    fn directory(self, path: &str) -> Archive {
         self.entry(EntryType::Directory, path, "", 0o755, b"")
     }
 
-    fn link(self, path: &str, says: &str) -> Made {
+    fn link(self, path: &str, says: &str) -> Archive {
         self.entry(EntryType::Symlink, path, says, 0o777, b"")
     }
 
-    fn hard(self, path: &str, says: &str) -> Made {
+    fn hard(self, path: &str, says: &str) -> Archive {
         self.entry(EntryType::Link, path, says, 0o644, b"")
     }
 
@@ -62,15 +62,15 @@ impl Made {
     }
 }
 
-fn made() -> Made {
-    Made::default()
+fn archive() -> Archive {
+    Archive::default()
 }
 
 const SMALL: Limits = Limits { bytes: 1 << 20, entries: 100, headers: 1 << 16 };
 
 #[test]
 fn an_ordinary_root_is_what_it_was() {
-    let (dir, bytes) = made()
+    let (dir, bytes) = archive()
         .directory("./")
         .directory("./usr/bin/")
         .entry(EntryType::Regular, "./usr/bin/tool", "", 0o755, b"#!/bin/sh\n")
@@ -100,13 +100,13 @@ fn nothing_gets_out_by_its_path() {
     for path in ["/etc/x", "../x", "a/../../x", "..", "a/.."] {
         for kind in [EntryType::Regular, EntryType::Directory, EntryType::Symlink] {
             let says = if kind == EntryType::Symlink { "x" } else { "" };
-            let refused = made().file("usr/file", "").entry(kind, path, says, 0o644, b"").unpack(SMALL).unwrap_err();
+            let refused = archive().file("usr/file", "").entry(kind, path, says, 0o644, b"").unpack(SMALL).unwrap_err();
             assert!(refused.contains("absolute") || refused.contains("upwards"), "{path}: {refused}");
             assert!(refused.contains("hint:"));
         }
     }
     // The twin: dots that lead nowhere.
-    assert!(made().file("./usr/./file", "").file("..a/b..", "").unpack(SMALL).is_ok());
+    assert!(archive().file("./usr/./file", "").file("..a/b..", "").unpack(SMALL).is_ok());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn nothing_goes_through_a_link() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("victim"), "kept").unwrap();
     let out = outside.path().to_str().unwrap();
-    let tries = |first: Made| {
+    let tries = |first: Archive| {
         [
             first.again().file("way/victim", "changed"),
             first.again().directory("way/made/"),
@@ -125,10 +125,10 @@ fn nothing_goes_through_a_link() {
         ]
     };
     for first in [
-        made().link("way", out),
-        made().link("up", "..").link("way", "up/../../../../../../../../../.."),
-        made().link("way", "."),
-        made().file("way", "a file"),
+        archive().link("way", out),
+        archive().link("up", "..").link("way", "up/../../../../../../../../../.."),
+        archive().link("way", "."),
+        archive().file("way", "a file"),
     ] {
         for attempt in tries(first) {
             let refused = attempt.unpack(SMALL).unwrap_err();
@@ -139,13 +139,14 @@ fn nothing_goes_through_a_link() {
     assert_eq!(std::fs::read_to_string(outside.path().join("victim")).unwrap(), "kept");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
     // The twin: the same names where the first is a directory.
-    let (dir, _) = made().directory("way/").file("way/victim", "own").hard("hard", "way/victim").unpack(SMALL).unwrap();
+    let (dir, _) =
+        archive().directory("way/").file("way/victim", "own").hard("hard", "way/victim").unpack(SMALL).unwrap();
     assert_eq!(std::fs::read_to_string(dir.path().join("hard")).unwrap(), "own");
 }
 
-impl Made {
-    fn again(&self) -> Made {
-        Made { bytes: self.bytes.clone() }
+impl Archive {
+    fn again(&self) -> Archive {
+        Archive { bytes: self.bytes.clone() }
     }
 }
 
@@ -154,12 +155,12 @@ fn a_link_in_the_place_of_a_file_is_replaced_and_not_written_through() {
     let outside = tempfile::tempdir().unwrap();
     let victim = outside.path().join("victim");
     std::fs::write(&victim, "kept").unwrap();
-    let (dir, _) = made().link("file", victim.to_str().unwrap()).file("file", "own").unpack(SMALL).unwrap();
+    let (dir, _) = archive().link("file", victim.to_str().unwrap()).file("file", "own").unpack(SMALL).unwrap();
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
     assert!(std::fs::symlink_metadata(dir.path().join("file")).unwrap().is_file());
     // A directory of that name cannot be what the link leads to, either: neither made nor given other permissions.
     let before = std::fs::metadata(outside.path()).unwrap().permissions().mode();
-    let as_directory = made().link("file", outside.path().to_str().unwrap());
+    let as_directory = archive().link("file", outside.path().to_str().unwrap());
     let refused = as_directory.entry(EntryType::Directory, "file", "", 0o777, b"").unpack(SMALL).unwrap_err();
     assert!(refused.contains("goes through"), "{refused}");
     assert_eq!(std::fs::metadata(outside.path()).unwrap().permissions().mode(), before);
@@ -176,14 +177,14 @@ fn hard_links_lead_to_files_of_the_tarball_alone() {
         (".", "to a directory"),
     ] {
         let refused =
-            made().directory("usr/").link("link", "/etc/passwd").hard("hard", says).unpack(SMALL).unwrap_err();
+            archive().directory("usr/").link("link", "/etc/passwd").hard("hard", says).unpack(SMALL).unwrap_err();
         assert!(refused.contains(why), "{says}: {refused}");
     }
 }
 
 #[test]
 fn devices_and_powers_do_not_come_along() {
-    let (dir, _) = made()
+    let (dir, _) = archive()
         .file("etc/real", "")
         .entry(EntryType::Char, "dev/mem", "", 0o666, b"")
         .entry(EntryType::Block, "dev/sda", "", 0o666, b"")
@@ -208,19 +209,19 @@ fn devices_and_powers_do_not_come_along() {
 }
 
 #[test]
-fn more_than_the_bounds_is_told_and_not_written() {
+fn more_than_the_bounds_is_refused_and_not_written() {
     let large = "x".repeat(4000);
     let refused =
-        made().file("usr/a", &large).file("usr/b", &large).unpack(Limits { bytes: 7000, ..SMALL }).unwrap_err();
+        archive().file("usr/a", &large).file("usr/b", &large).unpack(Limits { bytes: 7000, ..SMALL }).unwrap_err();
     assert!(refused.contains("usr/b") && refused.contains("7000"), "{refused}");
-    assert!(made().file("usr/a", &large).unpack(Limits { bytes: 7000, ..SMALL }).is_ok());
-    let many = (0..101).fold(made(), |tar, n| tar.file(&format!("usr/{n}"), ""));
+    assert!(archive().file("usr/a", &large).unpack(Limits { bytes: 7000, ..SMALL }).is_ok());
+    let many = (0..101).fold(archive(), |tar, n| tar.file(&format!("usr/{n}"), ""));
     let refused = many.unpack(SMALL).unwrap_err();
     assert!(refused.contains("more than 100 entries"), "{refused}");
     let long = format!("{}x", "d/".repeat(40));
-    assert!(made().file(&long, "").unpack(SMALL).is_ok());
+    assert!(archive().file(&long, "").unpack(SMALL).is_ok());
     // What the header says is believed only as far as there is room.
-    let mut lies = made().file("usr/lies", "");
+    let mut lies = archive().file("usr/lies", "");
     let mut header = tar::Header::from_byte_slice(&lies.bytes[..512]).clone();
     header.set_size(1 << 40);
     header.set_cksum();
@@ -230,10 +231,10 @@ fn more_than_the_bounds_is_told_and_not_written() {
 }
 
 #[test]
-fn names_that_would_fill_the_memory_are_told() {
+fn names_that_would_fill_the_memory_are_refused() {
     let name = "n".repeat(3000);
     let long =
-        |name: &str| made().entry(EntryType::GNULongName, "././@LongLink", "", 0o644, name.as_bytes()).file("x", "");
+        |name: &str| archive().entry(EntryType::GNULongName, "././@LongLink", "", 0o644, name.as_bytes()).file("x", "");
     let (dir, _) = long(&format!("usr/{}", "n".repeat(200))).unpack(SMALL).unwrap();
     assert!(dir.path().join("usr").join("n".repeat(200)).exists());
     let refused = long(&name).unpack(Limits { headers: 2048, ..SMALL }).unwrap_err();
@@ -243,8 +244,8 @@ fn names_that_would_fill_the_memory_are_told() {
 }
 
 #[test]
-fn what_is_cut_off_or_no_tarball_is_told() {
-    let mut cut = made().file("usr/file", &"x".repeat(2000));
+fn a_truncated_or_invalid_tarball_is_refused() {
+    let mut cut = archive().file("usr/file", &"x".repeat(2000));
     cut.bytes.truncate(512 + 700);
     let dir = tempfile::tempdir().unwrap();
     let refused = unpack(Box::new(cut.bytes.as_slice()), dir.path(), SMALL, "it.tar").unwrap_err();
@@ -255,15 +256,15 @@ fn what_is_cut_off_or_no_tarball_is_told() {
     let refused =
         unpack(Box::new(&b"no tarball, only some words ".repeat(40)[..]), dir.path(), SMALL, "it.tar").unwrap_err();
     assert!(refused.message.contains("cannot be unpacked"), "{refused:?}");
-    let refused = made().unpack(SMALL).unwrap_err();
+    let refused = archive().unpack(SMALL).unwrap_err();
     assert!(refused.contains("holds no files"), "{refused}");
 }
 
 #[test]
-fn an_archive_of_layers_is_told_from_a_root() {
-    let refused = made().file("manifest.json", "[]").file("abc/layer.tar", "").unpack(SMALL).unwrap_err();
+fn an_archive_of_layers_is_distinguished_from_a_root() {
+    let refused = archive().file("manifest.json", "[]").file("abc/layer.tar", "").unpack(SMALL).unwrap_err();
     assert!(refused.contains("layers") && refused.contains("docker export"), "{refused}");
-    assert!(made().file("manifest.json", "[]").file("etc/passwd", "").unpack(SMALL).is_ok());
+    assert!(archive().file("manifest.json", "[]").file("etc/passwd", "").unpack(SMALL).is_ok());
 }
 
 fn written(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -276,7 +277,7 @@ fn written(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 fn a_tarball_is_unpacked_once_for_what_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::new(&dir.path().join("state"), Bounds::default());
-    let bytes = made().file("etc/name", "one").whole();
+    let bytes = archive().file("etc/name", "one").whole();
     let path = written(dir.path(), "root.tar", &bytes);
     let told = Cell::new(0);
     let tell = |_: Progress| told.set(told.get() + 1);
@@ -288,18 +289,18 @@ fn a_tarball_is_unpacked_once_for_what_is_in_it() {
     let copy = tarball(&cache, &written(dir.path(), "copy.tar", &bytes), &|_| {}).unwrap();
     assert_eq!(copy.rootfs, first.rootfs);
     // The same file with other contents is another root.
-    let path = written(dir.path(), "root.tar", &made().file("etc/name", "two").whole());
+    let path = written(dir.path(), "root.tar", &archive().file("etc/name", "two").whole());
     let changed = tarball(&cache, &path, &|_| {}).unwrap();
     assert_eq!(std::fs::read_to_string(changed.rootfs.join("etc/name")).unwrap(), "two");
     assert_eq!(std::fs::read_to_string(first.rootfs.join("etc/name")).unwrap(), "one");
 }
 
 #[test]
-fn compressed_ones_are_read_or_told() {
+fn compressed_tarballs_are_read_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::new(&dir.path().join("state"), Bounds::default());
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(&made().file("etc/name", "packed").whole()).unwrap();
+    packed.write_all(&archive().file("etc/name", "packed").whole()).unwrap();
     let path = written(dir.path(), "root.tar.gz", &packed.finish().unwrap());
     let held = tarball(&cache, &path, &|_| {}).unwrap();
     assert_eq!(std::fs::read_to_string(held.rootfs.join("etc/name")).unwrap(), "packed");
@@ -329,7 +330,7 @@ fn an_image_of_an_engine_is_unpacked_once() {
     }
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::new(dir.path(), Bounds::default());
-    let store = Store(made().file("etc/name", "image").whole());
+    let store = Store(archive().file("etc/name", "image").whole());
     let id = store.id("", &|_| {}).unwrap();
     let held = image(&cache, &store, &id, "alpine:3", &|_| {}).unwrap();
     assert_eq!(std::fs::read_to_string(held.rootfs.join("etc/name")).unwrap(), "image");
@@ -360,7 +361,7 @@ fn many_runs_at_once_remember_and_forget_without_getting_into_each_others_way() 
 }
 
 #[test]
-fn who_names_a_fifo_is_told_and_nobody_is_waited_for() {
+fn a_fifo_is_refused_without_waiting_for_a_writer() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("root.tar");
     rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();

@@ -1,4 +1,4 @@
-//! What one run asks for: of the maker the shape of a container, of init a recipe. Nothing is made or started here; the
+//! What one run asks for: of the container runtime a container spec, of init its plan. Nothing is made or started here; the
 //! sources of binds are looked at, so that init can compare them with what it finds.
 
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use cofferdam_policy::{ArgCondition, ArgOp, Mount, NetworkMode, Policy, SeccompL
 
 use super::super::Arrival;
 use super::super::owner;
-use super::super::rendezvous::Door;
-use super::super::spec::{self, Bounds, Mounted, Parts, Shape};
+use super::super::rendezvous::Rendezvous;
+use super::super::spec::{self, Bounds, ContainerSpec, Mounted, Parts};
 use super::Contained;
 use crate::failure::{self, Failure};
 use crate::plan::egress::EgressPlan;
@@ -21,7 +21,7 @@ use crate::plan::egress::EgressPlan;
 const OPEN_FILES: u64 = 4096;
 
 impl Contained {
-    pub(super) fn shape(&self, parts: &Parts, id: String, directory: &Path) -> Shape {
+    pub(super) fn spec(&self, parts: &Parts, id: String, directory: &Path) -> ContainerSpec {
         let l = &self.policy.limits;
         let mut mounts = parts.mounts.clone();
         let own = spec::own(&id);
@@ -38,11 +38,11 @@ impl Contained {
             pids: Some(l.processes + 1), // init
         };
         let mut argv = vec![format!("{own}/init")];
-        if self.about.arrival == Arrival::Door {
-            argv.push(format!("{own}/{}", Door::NAME));
+        if self.about.arrival == Arrival::Rendezvous {
+            argv.push(format!("{own}/{}", Rendezvous::NAME));
         }
         let labels = [(owner::RUN, Some(id.clone())), (owner::OWNER, owner::me())];
-        let mut shape = Shape {
+        let mut spec = ContainerSpec {
             root: parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new())),
             mounts,
             masked: parts.masked.clone(),
@@ -57,30 +57,30 @@ impl Contained {
             argv,
             id,
         };
-        shape.apart = self.about.apart.then(|| beside(self.maker.runs_as(&shape)));
-        shape
+        spec.apart = self.about.apart.then(|| beside(self.runtime.runs_as(&spec)));
+        spec
     }
 
     /// `checked` is what init has to find, where it can.
-    pub(super) fn recipe(
+    pub(super) fn init_plan(
         &self,
         parts: &Parts,
-        shape: &Shape,
+        spec: &ContainerSpec,
         arguments: Vec<String>,
         checked: Vec<PathRule>,
     ) -> InitPlan {
         let policy = &self.policy;
-        let runs_as = self.maker.runs_as(shape);
+        let runs_as = self.runtime.runs_as(spec);
         let mut flags = flag::CONTAINER | if self.about.limits { flag::LINGER } else { 0 };
         flags |= match policy.network.mode {
             NetworkMode::None => flag::NO_NETWORK,
             NetworkMode::Loopback => flag::ONLY_LOOPBACK,
             NetworkMode::Allowlist | NetworkMode::Host => 0,
         };
-        if shape.powers && runs_as != (0, 0) {
+        if spec.powers && runs_as != (0, 0) {
             flags |= flag::DROP_IDS;
         }
-        if shape.apart.is_some() {
+        if spec.apart.is_some() {
             flags |= flag::SEPARATE_USER;
         }
         let mut rlimits = crate::plan::rlimits::rlimits(policy, 1);
@@ -92,10 +92,10 @@ impl Contained {
             crate::plan::rlimits::leave_processes_to_the_cgroup(&mut rlimits);
         }
         let mounts = parts.made.iter().map(|(path, mode)| Step::Mkdir { name: path.clone(), mode: *mode });
-        let mut recipe = InitPlan {
-            ids_in: shape.apart.unwrap_or(runs_as),
+        let mut init_plan = InitPlan {
+            ids_in: spec.apart.unwrap_or(runs_as),
             ids_out: runs_as,
-            hostname: shape.hostname.clone(),
+            hostname: spec.hostname.clone(),
             rlimits,
             mounts: mounts.collect(),
             checked,
@@ -103,15 +103,15 @@ impl Contained {
             wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
             ..InitPlan::default()
         };
-        crate::plan::payload::fill(&mut recipe, policy, flags, &self.filter);
+        crate::plan::payload::fill(&mut init_plan, policy, flags, &self.filter);
         if self.way.is_some() {
-            recipe.envp.extend(crate::plan::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
+            init_plan.envp.extend(crate::plan::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
-        recipe.argv.extend(arguments);
-        recipe
+        init_plan.argv.extend(arguments);
+        init_plan
     }
 
-    /// What is to be found at the targets of binds: looked at before the maker is told the names.
+    /// What is to be found at the targets of binds: looked at before the runtime is told the names.
     ///
     /// # Errors
     /// A source is not what it was when the policy was planned.
