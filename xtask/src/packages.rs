@@ -39,6 +39,8 @@ pub const TEST: &[Need] = &[
     Need { what: "node", package: "nodejs", why: "`eval node`" },
     Need { what: "npm", package: "npm", why: "real work behind the walls of a command" },
     Need { what: "git", package: "git", why: "a program inside the jail" },
+    Need { what: "hg", package: "mercurial", why: "repositories that a run leaves" },
+    Need { what: "svnadmin", package: "subversion", why: "repositories that a run leaves" },
     Need { what: "sqlite3", package: "sqlite3", why: "a program inside the jail" },
     Need { what: "tar", package: "tar", why: "a program inside the jail" },
     Need { what: "script", package: "bsdutils", why: "a terminal for programs inside the jail" },

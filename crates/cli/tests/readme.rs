@@ -86,6 +86,10 @@ fn the_documented_commands_work() {
         return;
     }
     for recipe in ["pipe", "build", "review", "eval", "limits", "json"] {
+        // An ordinary user without a cgroup is told so instead; the page says it.
+        if recipe == "limits" && !has("cgroup memory") {
+            continue;
+        }
         let name = format!("recipe-{recipe}");
         assert!(tour(&name).len() >= 2, "{name}");
         holds(&[&name]);
