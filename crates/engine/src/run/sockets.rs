@@ -122,14 +122,12 @@ fn unlisted(sockstat: &str, protocols: &str) -> Option<u64> {
     Some(used.saturating_sub(listed?))
 }
 
-/// The most that one socket receives and sends, bytes: buffers hold twice what is asked for, and what takes a packet.
+/// The most that one socket in no list holds, bytes: what it received, for its way out is closed. A buffer holds twice what
+/// is asked for.
 fn most_of_one() -> u64 {
-    let last =
-        |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.split_whitespace().last()?.parse().ok() };
+    let last = |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.split_whitespace().last()?.parse().ok() };
     let of = |name: &str| last(&format!("/proc/sys/net/{name}")).unwrap_or(16 << 20);
-    let received = of("core/rmem_max").max(of("ipv4/tcp_rmem"));
-    let sent = of("core/wmem_max").max(of("ipv4/tcp_wmem"));
-    received.saturating_add(sent).saturating_mul(2)
+    of("core/rmem_max").saturating_mul(2).max(of("ipv4/tcp_rmem"))
 }
 
 /// What the sockets of this process's own network namespace hold, bytes: those of the host's programs, as a rule, and of the
