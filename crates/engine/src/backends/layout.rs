@@ -1,6 +1,6 @@
 //! The sandbox's file system as a list of mounts that any mount-making tool can be given: what is shown where and what may be
 //! written. Here the list, and the mounts that the policy names; the root views stand in `root`, and what deny and protected
-//! paths need in `hold`.
+//! paths need in `protect`.
 //!
 //! Pure but for the facts asked for. The jail has a plan of its own, with more to hold with (guards, layers, owner maps);
 //! what cannot be held by mounts alone is listed in [`Layout::unheld_deny`] and [`Layout::unheld_protected`], and the field
