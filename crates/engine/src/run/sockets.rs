@@ -125,7 +125,8 @@ fn unlisted(sockstat: &str, protocols: &str) -> Option<u64> {
 /// The most that one socket in no list holds, bytes: what it received, for its way out is closed. A buffer holds twice what
 /// is asked for.
 fn most_of_one() -> u64 {
-    let last = |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.split_whitespace().last()?.parse().ok() };
+    let last =
+        |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.split_whitespace().last()?.parse().ok() };
     let of = |name: &str| last(&format!("/proc/sys/net/{name}")).unwrap_or(16 << 20);
     of("core/rmem_max").saturating_mul(2).max(of("ipv4/tcp_rmem"))
 }
