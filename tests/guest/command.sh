@@ -35,8 +35,10 @@ expect() {
     esac
 }
 
-# All limits named, and so required in full: a place that cannot hold one of them refuses.
-run() { expect "$1" "$2" $as "$cofferdam" run --json --memory 64m --pids 16 --cpu-time 2 --cpus 0.5 --timeout 30 -- /attack $3; }
+# All limits named, and so required in full: a place that cannot hold one of them refuses. An emulated processor may take
+# seconds of CPU time to touch 64 MiB, so that only the CPU bomb is given few of them.
+cpu_time=60
+run() { expect "$1" "$2" $as "$cofferdam" run --json --memory 64m --pids 16 --cpu-time $cpu_time --cpus 0.5 --timeout 180 -- /attack $3; }
 
 limits() {
     run "twin: 8 MiB" 'ESCAPED' "memory 8"
@@ -45,11 +47,13 @@ limits() {
     run "twin: 4 processes" 'ESCAPED' "fork-bomb 4"
     run "fork bomb: 200 processes" 'BLOCKED' "fork-bomb 200"
     # Smaller than the suite's row, whose replies take an emulated processor minutes.
-    queued() { expect "$1" "$2" $as "$cofferdam" run --json --memory 16m --timeout 60 -- /attack netlink-queue "$3"; }
+    queued() { expect "$1" "$2" $as "$cofferdam" run --json --memory 16m --timeout 180 -- /attack netlink-queue "$3"; }
     queued "replies of netlink: 32 MiB, which no cgroup counts" '"limit": "limits.memory_mb"' 32
     queued "twin: 2 MiB" 'ESCAPED' 2
+    cpu_time=2
     run "CPU bomb: 20 s, signals ignored" '"limit": "limits.cpu_seconds"' "cpu 20000"
     run "twin: 50 ms of CPU" 'ESCAPED' "cpu 50"
+    cpu_time=60
     if ls -d "$root"/cofferdam-[0-9]* "$root"/*/cofferdam-[0-9]* 2>/dev/null; then echo "FAILED: cgroups are left"; failed=1; fi
 }
 
