@@ -183,5 +183,46 @@ fn boot(name: &str, spec: &GuestSpec) -> Result {
     step(&format!("guest: {name}, {} s", begun.elapsed().as_secs()));
     let (code, text) = result?;
     eprint!("{text}");
-    if code == 0 { Ok(()) } else { Err(format!("guest: {name}: ended with {code}")) }
+    if code == 0 { Ok(()) } else { Err(format!("guest: {name}: ended with {code}{}", failures(&text))) }
+}
+
+/// What a guest's output says of its failures, for the closing lines of the whole task: a guest's script writes `FAILED:`,
+/// and a test runner explains its failures between `failures:` and its summary. Without either, the last lines.
+fn failures(output: &str) -> String {
+    const MOST: usize = 60;
+    let mut explained = false;
+    let said: Vec<&str> = output
+        .lines()
+        .filter(|line| {
+            explained = (explained || *line == "failures:") && !line.starts_with("test result:");
+            explained || line.contains("FAILED") || line.contains("panicked at")
+        })
+        .collect();
+    let all: Vec<&str> = output.lines().collect();
+    let shown = if said.is_empty() { &all[all.len().saturating_sub(MOST)..] } else { &said[..said.len().min(MOST)] };
+    shown.iter().map(|line| format!("\n    {line}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failures;
+
+    #[test]
+    fn a_guest_that_fails_says_which_check_failed() {
+        let output = "ok: one\nFAILED: two: no 3 in: 4\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b ----\nno pid\n\n\
+                      test result: FAILED. 1 passed; 1 failed\nroot: 2 held\n";
+        let shown = failures(output);
+        assert_eq!(
+            shown.split("\n    ").filter(|line| !line.is_empty()).collect::<Vec<_>>(),
+            [
+                "FAILED: two: no 3 in: 4",
+                "test b ... FAILED",
+                "failures:",
+                "---- b ----",
+                "no pid",
+                "test result: FAILED. 1 passed; 1 failed"
+            ]
+        );
+        assert_eq!(failures("one\ntwo\n"), "\n    one\n    two");
+    }
 }
