@@ -314,7 +314,7 @@ impl Engine {
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
         let policy = &*crate::plan::host_sockets::denied(policy)?;
-        crate::plan::real_sources::acceptable(policy)?;
+        backends::real_sources::acceptable(policy)?;
         state::acceptable(policy)?;
         state::claim(policy);
         if policy.backend.is_container() {

@@ -11,6 +11,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::enforcement::{By, enforcement};
+use crate::backends::real_sources;
 use crate::failure::{Failure, Step};
 use crate::outcome::Enforcement;
 use crate::plan::Plan;
@@ -93,6 +94,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
         return Err(Failure::new(Step::policy("audit.trace"), why).hint(hint).into());
     }
+    let policy = &*real_sources::pinned(policy)?;
     let abi = kernel::abi();
     let mut view = View::default();
     view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });

@@ -17,6 +17,7 @@ pub(crate) mod jail;
 pub(crate) mod landlock;
 pub mod layout;
 pub(crate) mod native;
+pub(crate) mod real_sources;
 
 pub use containers as container;
 pub use enforcement::{Purpose, answers};
