@@ -36,6 +36,7 @@ pub use engine::{Engine, Expected, sweep};
 pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;
+pub use plan::state::destination_fault;
 pub use plan::support::{Mechanism, Support};
 pub use plan::{executables, interpreter, settings, shebang, support};
 pub use pool::Early;
