@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why, Workspace};
 use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output};
+use cofferdam_policy::text;
 
 use super::call::{Call, CallOutcome, SessionStatus};
 use super::progress::StreamedOutput;
@@ -85,7 +86,7 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
         over: answer.ended.as_ref().map(|ended| ended.why.to_string()),
     };
     let mut outcome = outcome(answer);
-    outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();
+    outcome.artifacts = files.files.iter().map(|file| text::one_line(&file.name)).collect();
     Ok(CallOutcome { outcome, files, session: Some(status) })
 }
 

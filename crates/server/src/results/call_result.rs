@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cofferdam_engine::{Ending, Outcome};
+use cofferdam_policy::text;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::json;
 
@@ -179,7 +180,7 @@ pub fn content_block(file: WorkspaceFile, uri: String, store: &BlobStore) -> Con
             ContentBlock::resource(ResourceContents::text(text, uri).with_mime_type(mime))
         }
         MediaType::Other(mime) => {
-            let name = file.name.rsplit('/').next().unwrap_or(&file.name).to_owned();
+            let name = text::one_line(file.name.rsplit('/').next().unwrap_or(&file.name));
             let description =
                 format!("kept for {} minutes, to be read by this address", blobs::LIFETIME.as_secs() / 60);
             let link = Resource::new(uri.clone(), name)
@@ -328,6 +329,21 @@ mod tests {
             if links > 1 {
                 assert_eq!(whole("text/plain").unwrap().bytes, text.as_bytes());
             }
+        }
+    }
+
+    #[test]
+    fn characters_that_steer_are_escaped_in_names_of_links() {
+        for (name, shown) in [
+            ("d/a\u{202e}gnp.bin", "a\\u{202e}gnp.bin"),
+            ("a\u{e0041}\u{200b}.bin", "a\\u{e0041}\\u{200b}.bin"),
+            ("\u{e9}\u{5e9}.bin", "\u{e9}\u{5e9}.bin"),
+        ] {
+            let media_type = MediaType::Other("application/octet-stream");
+            let file = WorkspaceFile { name: name.into(), media_type, bytes: vec![0] };
+            let uri = blobs::output_uri("id", name);
+            let block = serde_json::to_value(content_block(file, uri, &BlobStore::default())).unwrap();
+            assert_eq!((block["type"].as_str(), block["name"].as_str()), (Some("resource_link"), Some(shown)));
         }
     }
 
