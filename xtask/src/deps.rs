@@ -480,6 +480,11 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_this_workspace_hold_to_their_levels() {
+        assert_eq!(check_imports(&Workspace::read().unwrap()), Ok(Vec::new()));
+    }
+
+    #[test]
     fn the_compiler_is_out_of_reach_of_the_engine_and_the_command() {
         // Through any path of allowed layers.
         let allowed = |name: &str| LAYERS.iter().find(|(layer, _)| *layer == name).map_or(&[][..], |(_, on)| on);

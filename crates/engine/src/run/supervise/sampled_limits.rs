@@ -1,8 +1,8 @@
 //! The limits that the supervisor enforces by sampling, since the kernel enforces them in part or not at all: CPU time,
 //! memory and what sockets buffer.
 //!
-//! Wall time is enforced by init (`confine/init/supervise.rs`). Only where init does not do it does the supervisor end the
-//! run, some time later.
+//! Init enforces the wall time (`confine/init/supervise.rs`); only where it does not does the supervisor end the run, a moment
+//! later.
 
 use std::time::{Duration, Instant};
 
