@@ -20,7 +20,7 @@ pub const LONGEST: usize = 28;
 const MESSAGES: u64 = 1024;
 
 mod calls {
-    use crate::seccomp::table::native_or_absent as number;
+    use crate::seccomp::calls::native_or_absent as number;
 
     pub const CONNECT: i32 = number("connect");
     pub const SENDTO: i32 = number("sendto");

@@ -19,11 +19,8 @@ pub mod layout;
 pub(crate) mod native;
 pub(crate) mod real_sources;
 
-pub use containers as container;
 pub use enforcement::{Purpose, answers};
 pub use external::export::{Exported, Format, export};
 pub use external::run::Ready;
 pub use external::tool::{Installed, Tool, Tools};
 pub use external::{bubblewrap, export, nsjail, seatbelt};
-
-pub use crate::plan::facts;

@@ -13,7 +13,7 @@ use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
 use cofferdam_engine::audited_run::About;
-use cofferdam_engine::backends::container::ImageCommand;
+use cofferdam_engine::backends::containers::ImageCommand;
 use cofferdam_policy::{Backend, Field, FileIdentity, Policy, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};

@@ -38,7 +38,6 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Step};
 pub(crate) use about::{About, Arrival, Inodes};
-pub use documented as enforcement;
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
 /// What creates containers: an engine by its interface, or an OCI runtime by its program.
