@@ -109,10 +109,19 @@ fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
 }
 
 /// The protected name that a path is, or lies in, where a directory above it is a work tree whose repository makes it one,
-/// such as the directory that `core.hooksPath` names.
+/// such as the directory that `core.hooksPath` names. Where anything of a repository's own directory is protected, all of it
+/// is: what is a name of it can lie deeper than the path.
 fn named_by_a_repository(policy: &Policy, path: &str) -> Option<String> {
     let relative: Vec<&str> =
         policy.filesystem.protected.iter().map(String::as_str).filter(|name| !name.starts_with('/')).collect();
+    let of_repositories = [".git", ".hg", ".svn", ".jj", ".bzr"];
+    let own = path.split('/').find(|part| {
+        of_repositories.contains(part)
+            && relative.iter().any(|name| is_within(&format!("/{name}"), &format!("/{part}")))
+    });
+    if let Some(own) = own {
+        return Some(own.to_owned());
+    }
     let mut above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
     above.find_map(|top| {
         let names = protected_names::protected(&relative, top, &Disk);
@@ -186,7 +195,7 @@ mod tests {
     fn a_writable_link_to_what_a_repository_names_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let dir = fs::canonicalize(dir.path()).unwrap();
-        for made in ["tools/hooks", "tools/other", ".git", "conf", "apart/.bare/hooks"] {
+        for made in ["tools/hooks", "tools/other", ".git/objects", "conf", "apart/.github"] {
             fs::create_dir_all(dir.join(made)).unwrap();
         }
         fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();

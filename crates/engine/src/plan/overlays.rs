@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_are_not_here_show_nothing_and_relative_ones_are_not_told() {
+    fn absent_layers_show_nothing_and_relative_ones_are_unknown() {
         let gone = overlays("lowerdir=/gone/a:/gone/b,upperdir=/gone/u,workdir=/gone/w");
         assert_eq!((gone.of("/m/x"), gone.untold("/m/x")), (Vec::new(), None));
         let relative = overlays("lowerdir=l/a:l/b,upperdir=/u");
