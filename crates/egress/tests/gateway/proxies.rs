@@ -200,6 +200,7 @@ fn the_api_is_reached_at_its_address_only() {
     let event = inside.event(Kind::ApiRequest);
     assert_eq!((event.method.as_deref(), event.status), (Some("GET"), Some(200)));
     // A client that takes no notice of NO_PROXY asks the proxy for it; for another port it gets nothing.
+    let inside = world.inside(&with);
     let ask_proxy = |url: &str, host: &str| {
         let request = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         ask(inside.connect((Ipv4Addr::LOCALHOST, 3128)), &request)
