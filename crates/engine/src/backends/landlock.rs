@@ -167,11 +167,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         }
         let writable = *how == Access::ReadWrite;
         let rights = if writable { access::READ_NO_EXEC | access::WRITE } else { access::READ };
-        // Init opens the path, and compares.
-        rules.push(PathRule {
-            identity: crate::plan::source_identity::expected(policy, source),
-            ..rule(source, rights, false)
-        });
+        // Init opens the path, and compares. A source that is not there, init reports.
+        let identity = crate::plan::source_identity::expected(policy, source);
+        if identity.is_none() && std::path::Path::new(source).exists() {
+            return Err(crate::plan::source_identity::appeared(source, &field).into());
+        }
+        rules.push(PathRule { identity, ..rule(source, rights, false) });
         view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
     }
     exposed(&rules)?;

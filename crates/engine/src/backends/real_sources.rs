@@ -64,6 +64,8 @@ fn find(policy: &Policy) -> Vec<Found<'_>> {
     let mounts = policy.filesystem.mounts.iter().enumerate();
     let found = mounts.filter_map(|(index, mount)| {
         let source = mount.source()?;
+        // An automount point is mounted by a look at it, and not by O_PATH.
+        let _metadata = fs::metadata(source).ok()?;
         // Opened once: the path and the identity are those of one file, whatever is renamed meanwhile.
         let file = rustix::fs::open(source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
@@ -83,11 +85,13 @@ fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
         return Err(Failure::new(Step::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
     }
     // A denied path may itself be reached by a link, so each is followed; there are hundreds, and most do not exist.
+    let denied: Vec<(&String, Option<String>)> = match sources {
+        [] => Vec::new(),
+        _ => policy.filesystem.deny.iter().map(|path| (path, real(path))).collect(),
+    };
     if let Some((of, denied)) = sources.iter().find_map(|of| {
-        let denied = policy.filesystem.deny.iter().find(|path| {
-            let below = |path: &str| of.leads_to != path && is_within(&of.leads_to, path);
-            below(path) || real(path).is_some_and(|path| below(&path))
-        })?;
+        let below = |path: &str| of.leads_to != path && is_within(&of.leads_to, path);
+        let (denied, _) = denied.iter().find(|(path, real)| below(path) || real.as_deref().is_some_and(below))?;
         Some((of, denied))
     }) {
         let Found { index, source, leads_to, .. } = of;
@@ -124,6 +128,11 @@ fn named_by_a_repository(policy: &Policy, path: &str) -> Option<String> {
     }
     let mut above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
     above.find_map(|top| {
+        if relative.iter().any(|name| is_within(&format!("/{name}"), "/.git"))
+            && protected_names::is_git_directory(top, &Disk)
+        {
+            return Some(top.to_owned());
+        }
         let names = protected_names::protected(&relative, top, &Disk);
         let below = path.strip_prefix(top)?.trim_start_matches('/');
         names.into_iter().find(|name| is_within(&format!("/{below}"), &format!("/{name}")))
@@ -195,7 +204,16 @@ mod tests {
     fn a_writable_link_to_what_a_repository_names_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let dir = fs::canonicalize(dir.path()).unwrap();
-        for made in ["tools/hooks", "tools/other", ".git/objects", "conf", "apart/.github"] {
+        for made in [
+            "tools/hooks",
+            "tools/other",
+            ".git/objects",
+            "conf",
+            "apart/.github",
+            "bare/worktrees",
+            "bare/objects",
+            "bare/refs",
+        ] {
             fs::create_dir_all(dir.join(made)).unwrap();
         }
         fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
@@ -203,10 +221,17 @@ mod tests {
             .unwrap();
         fs::write(dir.join("conf/gc"), "").unwrap();
         fs::write(dir.join("conf/gd"), "").unwrap();
+        fs::write(dir.join("bare/HEAD"), "ref: refs/heads/main\n").unwrap();
         let listed = [".git/hooks", ".git/config", ".git"];
-        for (link, to, refused) in
-            [("a", "tools/hooks", true), ("b", "tools/other", false), ("c", "conf/gc", true), ("d", "conf/gd", false)]
-        {
+        for (link, to, refused) in [
+            ("a", "tools/hooks", true),
+            ("b", "tools/other", false),
+            ("c", "conf/gc", true),
+            ("d", "conf/gd", false),
+            ("e", ".git/objects", true),
+            ("f", "apart/.github", false),
+            ("g", "bare/worktrees", true),
+        ] {
             symlink(to, dir.join(link)).unwrap();
             let by_link = acceptable(&policy(&dir.join(link), "read_write", &[], &listed));
             assert_eq!(by_link.is_err(), refused, "{to}: {by_link:?}");
@@ -229,6 +254,14 @@ mod tests {
         symlink("other", dir.join("data")).unwrap();
         let replaced = crate::plan::source_identity::compare_all(&judged).unwrap_err();
         assert!(replaced.message.contains("was replaced"), "{replaced:?}");
+        // What was not there to be judged is refused when it is there.
+        let absent = policy(&dir.join("new"), "read_write", &[], &[]);
+        let judged_absent = pinned(&absent).unwrap().into_owned();
+        crate::plan::source_identity::compare_all(&judged_absent).unwrap();
+        symlink("other", dir.join("new")).unwrap();
+        let appeared = crate::plan::source_identity::compare_all(&judged_absent).unwrap_err();
+        assert!(appeared.message.contains("came into being"), "{appeared:?}");
+        crate::plan::source_identity::compare_all(&pinned(&absent).unwrap()).unwrap();
         // Looked at again, it is another directory, and that one is pinned.
         crate::plan::source_identity::compare_all(&pinned(&given).unwrap()).unwrap();
         assert!(crate::plan::source_identity::compare_all(&pinned(&judged).unwrap()).is_err(), "a caller's pin stays");

@@ -73,8 +73,10 @@ impl Twins {
 
     /// The other places at which this path itself shows.
     pub fn itself(&self, path: &str) -> Vec<String> {
-        let mut found: Vec<String> =
-            self.pairs.iter().filter_map(|pair| Some(join(&pair.to, below(path, &pair.from)?))).collect();
+        // A mount that lies within what it shows is not there again: a bind mount of `/` at `/mnt` shows no `/mnt/mnt/etc`.
+        let again = |pair: &&Pair| below(&pair.to, &pair.from).is_some() && below(path, &pair.to).is_some();
+        let pairs = self.pairs.iter().filter(|pair| !again(pair));
+        let mut found: Vec<String> = pairs.filter_map(|pair| Some(join(&pair.to, below(path, &pair.from)?))).collect();
         found.retain(|twin| twin != path);
         found
     }

@@ -45,6 +45,10 @@ impl Overlays {
         for Overlay { point, layers, work, .. } in &self.0 {
             let before = found.len();
             for layer in layers {
+                // An overlay that lies within its own layer is not there again.
+                if is_within(point, layer) && is_within(path, point) {
+                    continue;
+                }
                 if let Some(rest) = below(path, layer) {
                     found.push(join(point, rest));
                 } else if is_within(layer, path) {
