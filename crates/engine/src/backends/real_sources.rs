@@ -4,6 +4,7 @@
 //! Reads paths of the host. Mounts nothing: backends open what they mount, and compare it with the file that was judged here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
@@ -13,11 +14,15 @@ use cofferdam_policy::{FileIdentity, Policy};
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step};
+use crate::plan::mount_table::below;
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
 
 /// `PROC_SUPER_MAGIC` of linux/magic.h.
 const PROC: i64 = 0x9fa0;
+
+/// The directories in which version control keeps repositories, by their usual names.
+const REPOSITORY_DIRECTORIES: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".bzr"];
 
 /// A mount source as it was found.
 struct Found<'a> {
@@ -60,10 +65,16 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
     judge(policy, &find(policy))
 }
 
+/// Each source once, however many mounts show it: what is judged of one is pinned for all. A source that cannot be looked at is
+/// left out and so has no pin, and `source_identity` refuses what stands there later.
 fn find(policy: &Policy) -> Vec<Found<'_>> {
-    let mounts = policy.filesystem.mounts.iter().enumerate();
-    let found = mounts.filter_map(|(index, mount)| {
-        let source = mount.source()?;
+    let mut mounts: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
+    for (index, mount) in policy.filesystem.mounts.iter().enumerate() {
+        let Some(source) = mount.source() else { continue };
+        let (_, writable) = mounts.entry(source).or_insert((index, false));
+        *writable |= mount.is_writable();
+    }
+    let found = mounts.into_iter().filter_map(|(source, (index, writable))| {
         // An automount point is mounted by a look at it, and not by O_PATH.
         let _metadata = fs::metadata(source).ok()?;
         // Opened once: the path and the identity are those of one file, whatever is renamed meanwhile.
@@ -73,12 +84,15 @@ fn find(policy: &Policy) -> Vec<Found<'_>> {
         let leads_to = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         let leads_to = leads_to.into_os_string().into_string().ok()?;
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
-        Some(Found { index, source, leads_to, identity, on_proc, writable: mount.is_writable() })
+        Some(Found { index, source, leads_to, identity, on_proc, writable })
     });
-    found.collect()
+    let mut found: Vec<Found<'_>> = found.collect();
+    found.sort_by_key(|of| of.index);
+    found
 }
 
 fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
+    // A denied path that is not there, or that this user cannot reach, is where no source leads.
     let real = |path: &str| fs::canonicalize(path).ok()?.into_os_string().into_string().ok();
     if let Some(of) = sources.iter().find(|of| of.on_proc || is_within(&of.leads_to, "/proc")) {
         let message = format!("{} leads to {}, and the host's /proc cannot be given", of.source, of.leads_to);
@@ -118,24 +132,18 @@ fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
 fn named_by_a_repository(policy: &Policy, path: &str) -> Option<String> {
     let relative: Vec<&str> =
         policy.filesystem.protected.iter().map(String::as_str).filter(|name| !name.starts_with('/')).collect();
-    let of_repositories = [".git", ".hg", ".svn", ".jj", ".bzr"];
-    let own = path.split('/').find(|part| {
-        of_repositories.contains(part)
-            && relative.iter().any(|name| is_within(&format!("/{name}"), &format!("/{part}")))
-    });
+    let protects_in = |own: &str| relative.iter().any(|name| below(name, own).is_some());
+    let own = path.split('/').find(|part| REPOSITORY_DIRECTORIES.contains(part) && protects_in(part));
     if let Some(own) = own {
         return Some(own.to_owned());
     }
     let mut above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
     above.find_map(|top| {
-        if relative.iter().any(|name| is_within(&format!("/{name}"), "/.git"))
-            && protected_names::is_git_directory(top, &Disk)
-        {
+        if protects_in(".git") && protected_names::is_git_directory(top, &Disk) {
             return Some(top.to_owned());
         }
-        let names = protected_names::protected(&relative, top, &Disk);
-        let below = path.strip_prefix(top)?.trim_start_matches('/');
-        names.into_iter().find(|name| is_within(&format!("/{below}"), &format!("/{name}")))
+        let rest = below(path, top)?;
+        protected_names::protected(&relative, top, &Disk).into_iter().find(|name| below(rest, name).is_some())
     })
 }
 
@@ -242,6 +250,20 @@ mod tests {
     }
 
     #[test]
+    fn a_source_of_two_mounts_is_judged_once_as_the_writable_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir_all(dir.join(".git/hooks")).unwrap();
+        symlink(".git/hooks", dir.join("link")).unwrap();
+        let mut twice = policy(&dir.join("link"), "read_only", &[], &[".git/hooks"]);
+        assert_eq!((find(&twice).len(), acceptable(&twice)), (1, Ok(())));
+        let writable = policy(&dir.join("link"), "read_write", &[], &[".git/hooks"]);
+        twice.filesystem.mounts.extend(writable.filesystem.mounts);
+        assert_eq!(find(&twice).len(), 1);
+        assert!(acceptable(&twice).unwrap_err().message.contains(".git/hooks is protected"));
+    }
+
+    #[test]
     fn a_source_is_pinned_to_the_file_that_was_judged() {
         let dir = tempfile::tempdir().unwrap();
         let dir = fs::canonicalize(dir.path()).unwrap();
@@ -260,7 +282,7 @@ mod tests {
         crate::plan::source_identity::compare_all(&judged_absent).unwrap();
         symlink("other", dir.join("new")).unwrap();
         let appeared = crate::plan::source_identity::compare_all(&judged_absent).unwrap_err();
-        assert!(appeared.message.contains("came into being"), "{appeared:?}");
+        assert!(appeared.message.contains("appeared"), "{appeared:?}");
         crate::plan::source_identity::compare_all(&pinned(&absent).unwrap()).unwrap();
         // Looked at again, it is another directory, and that one is pinned.
         crate::plan::source_identity::compare_all(&pinned(&given).unwrap()).unwrap();

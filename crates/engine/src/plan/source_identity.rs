@@ -15,8 +15,8 @@ pub(crate) fn expected(policy: &Policy, source: &str) -> Option<(u64, u64)> {
     Some((crate::plan::executables::device(device), inode))
 }
 
-/// Refuses what was found at the source of a mount where another file was judged, or nothing was there to be judged: what
-/// comes into the place meanwhile is nobody's decision.
+/// Refuses what was found at the source of a mount where another file was judged, or nothing was there to be judged:
+/// what appears in its place meanwhile was never decided on.
 ///
 /// # Errors
 /// It is another file.
@@ -36,7 +36,7 @@ pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &S
 pub(crate) fn appeared(source: &str, step: &Step) -> Failure {
     Failure::new(
         step,
-        format!("the mount source {source} came into being, or became readable, while the run was being planned"),
+        format!("the mount source {source} appeared, or became readable, while the run was being planned"),
     )
     .hint("run it again, and do not let untrusted code write the directory that the source is in")
 }
@@ -72,7 +72,7 @@ mod tests {
             r#"{{"version": 1, "command": {{"argv": ["/bin/true"]}}, "filesystem": {{"mounts": [{{"type": "bind", "source": "{path}", "target": "/in"}}]}}}}"#
         );
         let mut policy = Policy::decode(text.as_bytes()).unwrap();
-        assert!(compare_all(&policy).unwrap_err().message.contains("came into being"), "nothing was judged");
+        assert!(compare_all(&policy).unwrap_err().message.contains("appeared"), "nothing was judged");
         let meta = std::fs::metadata(&source).unwrap();
         let identity = FileIdentity { device: meta.dev(), inode: meta.ino() };
         policy.filesystem.identities.insert(path.clone(), identity);
