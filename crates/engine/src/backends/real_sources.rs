@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use cofferdam_policy::paths::is_within;
@@ -77,12 +77,9 @@ fn find(policy: &Policy) -> Vec<Found<'_>> {
     let found = mounts.into_iter().filter_map(|(source, (index, writable))| {
         // An automount point is mounted by a look at it, and not by O_PATH.
         let _metadata = fs::metadata(source).ok()?;
-        // Opened once: the path and the identity are those of one file, whatever is renamed meanwhile.
-        let file = rustix::fs::open(source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let (file, leads_to) = follow(source)?;
         let stat = rustix::fs::fstat(&file).ok()?;
         let on_proc = rustix::fs::fstatfs(&file).is_ok_and(|of| of.f_type == PROC);
-        let leads_to = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-        let leads_to = leads_to.into_os_string().into_string().ok()?;
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
         Some(Found { index, source, leads_to, identity, on_proc, writable })
     });
@@ -91,14 +88,25 @@ fn find(policy: &Policy) -> Vec<Found<'_>> {
     found
 }
 
+/// Opens what a path leads to, with its path without links: both are of one file, whatever is renamed meanwhile. `None` where
+/// nothing is there, this user cannot reach it, or its path is no text.
+fn follow(path: &str) -> Option<(OwnedFd, String)> {
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let leads_to = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    Some((file, leads_to.into_os_string().into_string().ok()?))
+}
+
 fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
-    // A denied path that is not there, or that this user cannot reach, is where no source leads.
-    let real = |path: &str| fs::canonicalize(path).ok()?.into_os_string().into_string().ok();
     if let Some(of) = sources.iter().find(|of| of.on_proc || is_within(&of.leads_to, "/proc")) {
         let message = format!("{} leads to {}, and the host's /proc cannot be given", of.source, of.leads_to);
         return Err(Failure::new(Step::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
     }
     // A denied path may itself be reached by a link, so each is followed; there are hundreds, and most do not exist.
+    // No source leads to one that is not there, or that this user cannot reach. Looking costs less than opening in vain.
+    let real = |path: &String| {
+        rustix::fs::lstat(path).ok()?;
+        Some(follow(path)?.1)
+    };
     let denied: Vec<(&String, Option<String>)> = match sources {
         [] => Vec::new(),
         _ => policy.filesystem.deny.iter().map(|path| (path, real(path))).collect(),
