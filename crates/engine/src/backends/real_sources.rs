@@ -14,7 +14,7 @@ use cofferdam_policy::{FileIdentity, Policy};
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step};
-use crate::plan::mount_table::below;
+use crate::plan::mount_table::{below, join};
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
 
@@ -151,7 +151,8 @@ fn named_by_a_repository(policy: &Policy, path: &str) -> Option<String> {
             return Some(top.to_owned());
         }
         let rest = below(path, top)?;
-        protected_names::protected(&relative, top, &Disk).into_iter().find(|name| below(rest, name).is_some())
+        let names = protected_names::protected(&relative, top, &Disk);
+        names.into_iter().find(|name| below(rest, name).is_some()).map(|name| join(top, &name))
     })
 }
 

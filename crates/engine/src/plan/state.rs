@@ -250,7 +250,11 @@ fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place
         true => "Cofferdam keeps for itself: no sandbox sees it",
         false => "decides what later sandboxes may do: no sandbox writes it",
     };
-    Some((place, format!("{path} lies in {}, which {why}", place.path)))
+    let fault = match place.path == path {
+        true => format!("{path} is what {why}"),
+        false => format!("{path} lies in {}, which {why}", place.path),
+    };
+    Some((place, fault))
 }
 
 /// Why the files that a program wrote may not be put into this directory, which need not be there yet: it is, lies in, or
@@ -326,8 +330,9 @@ mod tests {
     #[test]
     fn files_of_a_run_are_put_outside_of_the_places() {
         let places = places_with(&[("HOME", "/no/home"), ("COFFERDAM_AUDIT", "audit")], false);
+        let itself = fault_of_destination(&places, "/no/home/.config/cofferdam");
+        assert!(itself.is_some_and(|fault| fault.starts_with("/no/home/.config/cofferdam is what decides")));
         for directory in [
-            "/no/home/.config/cofferdam",
             "/no/home/.config/cofferdam/profiles/kept",
             "/no/home/.cache/cofferdam/kept",
             "/no/home/.local/share/cofferdam/skills/kept",
