@@ -62,6 +62,11 @@ impl Runtime {
         !matches!(self, Runtime::Runsc)
     }
 
+    /// Whether it makes a session keyring for each container unless it is told not to.
+    pub const fn makes_keyrings(self) -> bool {
+        matches!(self, Runtime::Crun | Runtime::Runc)
+    }
+
     /// What stands behind its boundary, for reasons.
     pub const fn isolation(self) -> &'static str {
         match self {
