@@ -246,7 +246,7 @@ pub fn start(
     let inherits = calls.installed.runtime.inherits();
     let started = write(&calls, spec, skeleton.as_ref(), with).and_then(|()| {
         let mut command = vec!["run"];
-        if calls.installed.runtime.makes_keyrings() {
+        if calls.installed.runtime.creates_keyrings() {
             // It is started with an empty session keyring already, and a second one counts against the caller's quota of keys:
             // 200 by default, of which a quick series of runs needs all, because the kernel frees them late.
             command.push("--no-new-keyring");

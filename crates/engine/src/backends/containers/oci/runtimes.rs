@@ -62,8 +62,8 @@ impl Runtime {
         !matches!(self, Runtime::Runsc)
     }
 
-    /// Whether it makes a session keyring for each container unless it is told not to.
-    pub const fn makes_keyrings(self) -> bool {
+    /// Whether it creates a session keyring for each container unless `--no-new-keyring` is given.
+    pub const fn creates_keyrings(self) -> bool {
         matches!(self, Runtime::Crun | Runtime::Runc)
     }
 
