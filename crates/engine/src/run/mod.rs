@@ -3,6 +3,7 @@
 //! Knows no backend: each hands over the ends of what it has started.
 
 pub(crate) mod channel;
+pub(crate) mod directory_memory;
 pub mod evidence;
 pub(crate) mod gateway;
 pub(crate) mod outcome_builder;
