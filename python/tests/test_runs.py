@@ -244,6 +244,33 @@ def test_a_forked_process_runs_what_was_prepared_before() -> None:
     assert prepared.run().stdout == "x\n", "and the one before the fork still does"
 
 
+def test_a_forked_process_cannot_wait_for_a_run_of_its_parent() -> None:
+    with cofferdam.start(policy(), ["cat"], stdin=subprocess.PIPE) as run:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                run.wait(20)
+            except RuntimeError as error:
+                os._exit(0 if "another process" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert run.usage() is not None, "and it goes on in the process that started it"
+
+
+def test_changes_are_kept_only_outside_of_cofferdams_own_directories(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    mount = {"kind": "bind", "source": str(source), "target": "/data", "access": "copy_on_write"}
+    prepared = cofferdam.prepare(policy(filesystem={"mounts": [mount]}), ["sh", "-c", "echo 1 > /data/f"])
+    own = Path.home() / ".config" / "cofferdam" / "profiles" / "x"
+    with pytest.raises(cofferdam.CofferdamError, match="keep_changes.*\n?.*hint"):
+        prepared.run(keep_changes=own)
+    assert not own.exists()
+    assert prepared.run(keep_changes=tmp_path / "kept").exit_code == 0
+    assert (tmp_path / "kept" / "f").read_text() == "1\n"
+
+
 def test_prepared_policy_can_be_inspected() -> None:
     prepared = cofferdam.prepare(policy(), ["true"])
     assert prepared.backend in ("jail", "landlock") and prepared.backend_reason
@@ -275,3 +302,5 @@ def test_runs_are_recorded_only_in_a_named_trail(
     (tmp_path / "file").write_text("")
     with pytest.raises(cofferdam.CofferdamError, match="cannot be recorded"):
         cofferdam.run(policy(), ["true"], audit_trail=tmp_path / "file")
+    with pytest.raises(ValueError, match="audit_trail: an empty path"):
+        cofferdam.run(policy(), ["true"], audit_trail="")
