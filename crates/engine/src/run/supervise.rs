@@ -23,6 +23,7 @@ use crate::run::channel::Channel;
 use crate::run::directory_memory::Directories;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Watch;
+use crate::run::lifeline::Lifeline;
 use crate::run::socket_memory::Sockets;
 use crate::run::streams::{Sink, Source, buffer};
 
@@ -37,7 +38,7 @@ pub struct Run<'a> {
     /// Event records.
     pub events: OwnedFd,
     /// Closing it ends the run.
-    pub lifeline: Option<OwnedFd>,
+    pub lifeline: Option<Lifeline>,
     /// Init's end is the end of every process: it is the first of a pid namespace.
     pub own_pids: bool,
     /// The wall limit, which init holds; the supervisor steps in when init cannot.

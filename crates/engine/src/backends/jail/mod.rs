@@ -29,6 +29,7 @@ pub use root::{Ids, terminal_device};
 use crate::failure::{Failure, Step};
 use crate::plan::Plan;
 use crate::plan::seccomp_filter::Filters;
+use crate::run::lifeline::Lifeline;
 
 /// The owner's ends of a run that has been started.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub struct Started {
     /// Event records.
     pub events: OwnedFd,
     /// Closing it ends the run.
-    pub lifeline: OwnedFd,
+    pub lifeline: Lifeline,
     /// Standard input, output and error: our ends.
     pub stdio: [OwnedFd; 3],
 }
@@ -94,6 +95,7 @@ pub fn start(
         network,
     };
     let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
+    let lifeline = Lifeline::new(lifeline);
     let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
     let handed = send_plan(&control, init_plan, extra).and_then(|()| release(init_plan, started.running.pid, &control));
     match handed {
