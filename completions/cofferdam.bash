@@ -188,7 +188,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__doctor)
-            opts="-h --json --help"
+            opts="-v -h --json --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -298,6 +298,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -s f -l follo
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l json -d 'Print JSON: one object, or one record a line'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s v -l verbose -d 'Print every mechanism with its evidence, and why each backend falls short of each field'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "run" -d 'Run a program in a sandbox'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'

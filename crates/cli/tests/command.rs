@@ -366,7 +366,7 @@ fn check_reports_every_error_of_every_file() {
 
 #[test]
 fn doctor_reports_available_and_missing_mechanisms() {
-    let text = String::from_utf8(output(&["doctor"]).stdout).unwrap();
+    let text = String::from_utf8(output(&["doctor", "--verbose"]).stdout).unwrap();
     for part in ["MECHANISM", "AVAILABLE", "EVIDENCE", "gives:", "jail", "landlock"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -495,10 +495,25 @@ fn interactive_shell_has_its_own_pty_and_ours_is_restored() {
     assert_eq!(after.output_modes, before.output_modes);
 }
 
+#[test]
+fn doctor_fits_on_one_screen() {
+    let out = cofferdam().arg("doctor").env("HOME", "/nonexistent").output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.lines().count() <= 24, "{text}");
+    for part in ["fields of the default policy in full", "Other backends", "cofferdam doctor --verbose"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let mut lines: Vec<&str> = text.lines().filter(|line| line.len() > 40).collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "{text}");
+}
+
 /// For a user without access to cgroups of version 1, several mechanisms lack the same.
 #[test]
 fn doctor_says_each_reason_and_each_remedy_once() {
-    let out = cofferdam().arg("doctor").env("HOME", "/nonexistent").output().unwrap();
+    let out = cofferdam().args(["doctor", "--verbose"]).env("HOME", "/nonexistent").output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let remedies: Vec<&str> =
         text.lines().map(str::trim).filter(|line| line.starts_with("enable:") || line.starts_with("hint:")).collect();

@@ -117,7 +117,11 @@ fn link_at_a_mount_target_does_not_lead_out_of_the_root() {
 fn a_volume_of_the_whole_host_does_not_show_its_processes() {
     let script = "ls /host/proc; ls /proc/self/status /host/etc/passwd";
     let own = "/host/etc/passwd\n/proc/self/status\n";
-    for root in [&[][..], &["--root", "minimal"], &["--root", "minimal", "--backend", "bubblewrap", "--best-effort=filesystem,limits"]] {
+    for root in [
+        &[][..],
+        &["--root", "minimal"],
+        &["--root", "minimal", "--backend", "bubblewrap", "--best-effort=filesystem,limits"],
+    ] {
         if root.contains(&"bubblewrap") && !common::needs_bubblewrap() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! `cofferdam doctor`: reports what this host can enforce, the evidence for it, and the commands that would provide the rest.
+//! `cofferdam doctor`: reports on one screen what this host can enforce, and the commands that would provide the rest.
 //!
 //! Exit code: 0 when a backend can run here, 1 when none can. Changes nothing.
 
@@ -7,16 +7,19 @@ use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_engine::backends::containers::{Found, found};
-use cofferdam_engine::{Applied, Engine, Mechanism, Strength, Support};
+use cofferdam_engine::{Engine, Mechanism, Strength, Support};
 use cofferdam_policy::Policy;
 use serde::Serialize;
 
 use crate::call::defaults::run_defaults;
 use crate::caller::Caller;
+use crate::commands::doctor::details::{by_reason, in_full, shortened};
 use crate::failure::is_root;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
 use crate::refusal::Refusal;
+
+mod details;
 
 /// The arguments of `doctor`.
 pub fn command(command: Command) -> Command {
@@ -24,6 +27,13 @@ pub fn command(command: Command) -> Command {
         .about("Show what this host can enforce, and how to get the rest")
         .after_help("Exit code: 0 when a backend can hold the default policy in full or in part, 1 when none can run.")
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON object"))
+        .arg(
+            Arg::new("verbose")
+                .long("verbose")
+                .short('v')
+                .action(ArgAction::SetTrue)
+                .help("Print every mechanism with its evidence, and why each backend falls short of each field"),
+        )
 }
 
 /// The output of `--json`.
@@ -54,129 +64,133 @@ pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
         let support: BTreeMap<&str, &Vec<Support>> = support.iter().map(|(name, s)| (*name, s)).collect();
         print_json(&Report { usable, mechanisms: &mechanisms, containers: &found(), support })?;
     } else {
-        let mut text = table(&mechanisms);
-        text.push_str(&runtimes(&found()));
-        let mut seen = Seen::new();
-        for (command, backends) in &support {
-            write!(text, "\nThe default policy of `{command}`:\n").expect("a String takes every write");
-            backends.iter().for_each(|backend| text.push_str(&summary(backend, command, &mechanisms, &mut seen)));
-        }
+        let text = match matches.get_flag("verbose") {
+            true => details::text(&mechanisms, &found(), &support),
+            false => overview(&mechanisms, &support),
+        };
         print(&printable(&text))?;
     }
     Ok(if usable { 0 } else { 1 })
 }
 
-fn table(mechanisms: &[Mechanism]) -> String {
-    let width = mechanisms.iter().map(|m| m.name.len()).max().unwrap_or(0).max("MECHANISM".len());
-    let mut text = format!("{:<width$}  AVAILABLE  EVIDENCE\n", "MECHANISM");
-    let mut seen = Seen::new();
-    for mechanism in mechanisms {
-        let available = if mechanism.available { "yes" } else { "no" };
-        let blank = " ".repeat(width + 13);
-        text.push_str(&format!("{:<width$}  {available:<9}  {}\n", mechanism.name, mechanism.evidence));
-        text.push_str(&format!("{blank}gives: {}\n", mechanism.gives));
-        if let Some(command) = &mechanism.enable {
-            let command = once(&mut seen, command, mechanism.name);
-            text.push_str(&format!("{blank}enable: {command}\n"));
-        }
-    }
-    text
-}
-
-/// A reason with the evidence of a mechanism, and the command that enables it, replaced by the mechanism's name: the table
-/// of mechanisms has both.
-fn shortened(reason: &str, mechanisms: &[Mechanism]) -> String {
-    let mut text = reason.to_owned();
-    for mechanism in mechanisms {
-        let Some(enable) = &mechanism.enable else { continue };
-        text = text.replace(&format!("{}; {enable}", mechanism.evidence), &format!("see {}", mechanism.name));
-    }
-    text
-}
-
-/// The container runtimes of this host; empty where there is none.
-fn runtimes(found: &[Found]) -> String {
+/// What works, what does not, and what to do about it: one screen.
+fn overview(mechanisms: &[Mechanism], support: &[(&str, Vec<Support>); 2]) -> String {
+    let [(_, of_run), (_, of_eval)] = support;
     let mut text = String::new();
-    for runtime in found {
-        let head = if text.is_empty() { "\nWhat makes containers:\n" } else { "" };
-        let Found { backend, version, place, detail, .. } = runtime;
-        write!(text, "{head}  {backend}: version {version}, {}\n    {detail}\n", place.display())
-            .expect("a String takes every write");
-    }
-    text
-}
-
-/// The reasons that are printed already, each with the command and backend that it was printed for.
-type Seen = BTreeMap<String, String>;
-
-/// A reason, or a reference to the place where it is printed already.
-fn once(seen: &mut Seen, reason: &str, of: &str) -> String {
-    match seen.get(reason) {
-        Some(before) => format!("as for {before}"),
-        None => {
-            seen.insert(reason.to_owned(), of.to_owned());
-            reason.to_owned()
-        }
-    }
-}
-
-fn summary(support: &Support, command: &str, mechanisms: &[Mechanism], seen: &mut Seen) -> String {
-    let mut text = format!("  {}: ", support.backend);
-    let of = format!("`{command}`, {}", support.backend);
-    if let Some(failure) = &support.unavailable {
-        // Where only the root view of the policy is wrong, this host lacks nothing.
-        let what = if is_root(failure) { "not with this root" } else { "cannot run" };
-        let hint = failure.hint.as_ref().map_or_else(String::new, |hint| format!("\n    hint: {hint}"));
-        let why = once(seen, &format!("{}{hint}", failure.message), &of);
-        text.push_str(&format!("{what}: {why}\n"));
-        return text;
-    }
-    let with = |strength| support.fields.iter().filter(move |(_, a)| a.strength == strength);
-    let full = with(Strength::Full).count();
-    text.push_str(&format!("{full} of {} fields in full\n", support.fields.len()));
-    for (word, strength) in [("partial", Strength::Partial), ("none", Strength::None)] {
-        // Fields with the same reason share a line, in their order.
-        let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
-        for (field, Applied { reason, .. }) in with(strength) {
-            match groups.iter_mut().find(|(why, _)| why == reason) {
-                Some((_, fields)) => fields.push(field.to_string()),
-                None => groups.push((reason, vec![field.to_string()])),
+    let mut say = |line: String| writeln!(text, "{line}").expect("a String takes every write");
+    // The order in which `auto` takes them.
+    let chosen =
+        ["jail", "landlock"].iter().find_map(|name| of_run.iter().find(|of| of.backend == *name && can_run(of)));
+    match chosen {
+        Some(of) => {
+            say(format!(
+                "Sandboxes here are made by the {} backend, which holds {} of {} fields of the default policy in full.",
+                of.backend,
+                in_full(of),
+                of.fields.len()
+            ));
+            for (word, strength) in [("in part", Strength::Partial), ("not held", Strength::None)] {
+                for (reason, fields) in by_reason(of, strength) {
+                    say(format!("  {word}: {}: {}", fields.join(", "), shortened(reason, mechanisms)));
+                }
             }
         }
-        for (reason, fields) in groups {
-            let reason = once(seen, &shortened(reason, mechanisms), &of);
-            text.push_str(&format!("    {word} {}: {reason}\n", fields.join(", ")));
+        None => say("No backend can make the default sandbox here.".to_owned()),
+    }
+    let todo = remedies(mechanisms);
+    let jail = of_run.iter().find(|of| of.backend == "jail").and_then(|of| of.unavailable.as_ref());
+    if jail.is_some() || !todo.is_empty() {
+        say("\nTo do:".to_owned());
+    }
+    if let Some(failure) = jail {
+        say(format!("  for the jail: {}", failure.hint.as_deref().unwrap_or(&failure.message)));
+        say(format!("    now: {}", failure.message));
+    }
+    for (enable, missing) in todo {
+        say(format!("  {enable}"));
+        let gives: Vec<&str> = missing.iter().map(|mechanism| mechanism.gives).collect();
+        say(format!("    gives: {}", gives.join("; ")));
+    }
+    let others = |of: &&Support| chosen.is_none_or(|chosen| chosen.backend != of.backend);
+    let there = |name: &str| [of_run, of_eval].iter().any(|all| all.iter().any(|of| of.backend == name && can_run(of)));
+    say(format!("\n{:<14} {:<20} eval", "Other backends", "run"));
+    for of in of_run.iter().filter(others).filter(|of| there(of.backend)) {
+        let held = |of: Option<&Support>| match of {
+            Some(of) if can_run(of) => format!("{} of {}", in_full(of), of.fields.len()),
+            Some(Support { unavailable: Some(failure), .. }) if is_root(failure) => "with another root".to_owned(),
+            _ => "no".to_owned(),
+        };
+        let for_eval = of_eval.iter().find(|other| other.backend == of.backend);
+        say(format!("  {:<12} {:<20} {}", of.backend, held(Some(of)), held(for_eval)));
+    }
+    let absent: Vec<&str> = of_run.iter().filter(others).map(|of| of.backend).filter(|name| !there(name)).collect();
+    if !absent.is_empty() {
+        say(format!("  not usable here: {}", absent.join(", ")));
+    }
+    say("\nEvery mechanism and reason: cofferdam doctor --verbose".to_owned());
+    text
+}
+
+fn can_run(of: &Support) -> bool {
+    of.unavailable.is_none()
+}
+
+/// What enables the mechanisms that are missing, and which these are: each remedy once.
+fn remedies(mechanisms: &[Mechanism]) -> Vec<(&str, Vec<&Mechanism>)> {
+    let mut found: Vec<(&str, Vec<&Mechanism>)> = Vec::new();
+    for mechanism in mechanisms.iter().filter(|mechanism| !mechanism.available) {
+        let enable = mechanism.enable.as_deref().unwrap_or(mechanism.evidence.as_str());
+        match found.iter_mut().find(|(remedy, _)| *remedy == enable) {
+            Some((_, of)) => of.push(mechanism),
+            None => found.push((enable, vec![mechanism])),
         }
     }
-    text
+    found
 }
 
 #[cfg(test)]
 mod tests {
+    use cofferdam_engine::Applied;
     use cofferdam_policy::Field;
 
     use super::*;
 
-    #[test]
-    fn reason_is_printed_once() {
+    fn support(backend: &'static str) -> Support {
         let applied = |strength, reason: &str| Applied { strength, reason: reason.into() };
-        let support = |backend| Support {
-            backend,
-            unavailable: None,
-            fields: [
-                (Field::Memory, applied(Strength::Partial, "no cgroup")),
-                (Field::Processes, applied(Strength::Partial, "no cgroup")),
-                (Field::CpuTime, applied(Strength::None, "sampled")),
-                (Field::WallTime, applied(Strength::Full, "clock")),
-            ]
-            .into(),
-        };
-        let mut seen = Seen::new();
-        let first = summary(&support("jail"), "run", &[], &mut seen);
-        let names = format!("{}, {}", Field::Memory, Field::Processes);
-        assert!(first.contains(&format!("    partial {names}: no cgroup\n")), "{first}");
-        let second = summary(&support("landlock"), "run", &[], &mut seen);
-        assert!(second.contains(&format!("    partial {names}: as for `run`, jail\n")), "{second}");
-        assert_eq!(format!("{first}{second}").matches("no cgroup").count(), 1);
+        let partial = applied(Strength::Partial, "sampled; not writable; run as root");
+        let fields = [
+            (Field::Memory, partial.clone()),
+            (Field::CpuTime, partial),
+            (Field::WallTime, applied(Strength::Full, "clock")),
+        ];
+        Support { backend, unavailable: None, fields: fields.into() }
+    }
+
+    fn mechanism(name: &'static str, available: bool) -> Mechanism {
+        let enable = (!available).then(|| "run as root".to_owned());
+        Mechanism { name, available, evidence: "not writable".into(), gives: name, enable }
+    }
+
+    #[test]
+    fn a_remedy_is_named_once_with_all_that_it_gives() {
+        let mechanisms =
+            [mechanism("cgroup memory", false), mechanism("landlock", true), mechanism("cgroup pids", false)];
+        let both = [("run", vec![support("jail"), support("landlock")]), ("eval", vec![support("jail")])];
+        let text = overview(&mechanisms, &both);
+        assert!(text.starts_with("Sandboxes here are made by the jail backend, which holds 1 of 3 fields"), "{text}");
+        let fields = format!("  in part: {}, {}: sampled; see cgroup memory\n", Field::Memory, Field::CpuTime);
+        assert!(text.contains(&fields), "{text}");
+        assert!(text.contains("\n  run as root\n    gives: cgroup memory; cgroup pids\n"), "{text}");
+        assert_eq!(text.matches("run as root").count(), 1, "{text}");
+        assert!(text.contains("  landlock     1 of 3               no\n"), "{text}");
+    }
+
+    #[test]
+    fn without_a_jail_it_says_first_how_to_get_it() {
+        let failure = cofferdam_engine::Failure::new(cofferdam_engine::Step::Spawn, "no namespaces").hint("sysctl x=1");
+        let jail = Support { unavailable: Some(failure), ..support("jail") };
+        let text = overview(&[mechanism("landlock", true)], &[("run", vec![jail.clone()]), ("eval", vec![jail])]);
+        assert!(text.starts_with("No backend can make the default sandbox here.\n"), "{text}");
+        assert!(text.contains("\nTo do:\n  for the jail: sysctl x=1\n    now: no namespaces\n"), "{text}");
     }
 }

@@ -323,7 +323,7 @@ fn the_plan_names_the_image(world: &World) {
 fn doctor(world: &World) {
     let doctor_output = |json: bool| {
         let mut command = world.cofferdam();
-        command.arg("doctor").args(json.then_some("--json"));
+        command.args(["doctor", if json { "--json" } else { "--verbose" }]);
         command.output().unwrap().stdout
     };
     let report: serde_json::Value = serde_json::from_slice(&doctor_output(true)).unwrap();

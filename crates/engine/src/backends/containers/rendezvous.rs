@@ -96,7 +96,8 @@ pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
     let (status, status_theirs) = records(SocketFlags::empty())?;
     let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
     let (control, control_theirs) = control::socket().map_err(failed)?;
-    let ours = Ours { stdio: [in_ours, out_ours, err_ours], lifeline: Lifeline::new(lifeline), status, events, control };
+    let ours =
+        Ours { stdio: [in_ours, out_ours, err_ours], lifeline: Lifeline::new(lifeline), status, events, control };
     let theirs = Theirs {
         stdio: [in_theirs, out_theirs, err_theirs],
         nothing,
