@@ -2,7 +2,7 @@
 
 use cofferdam_config::environments::credentials;
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Backend, Mount, Policy, PolicyError, PolicyErrors, Root};
+use cofferdam_policy::{Access, BackendName, Mount, Policy, PolicyError, PolicyErrors, Root};
 
 use crate::caller::Caller;
 
@@ -43,7 +43,7 @@ pub fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
     let copied = |mount: &&Mount| matches!(mount, Mount::Bind { access: Access::CopyOnWrite, .. });
     let least = FILES_FOR_SETUP + policy.filesystem.mounts.iter().filter(copied).count() as u64;
     let given = policy.limits.open_files;
-    if given >= least || !matches!(policy.backend, Backend::Auto | Backend::Jail | Backend::Landlock) {
+    if given >= least || !matches!(policy.backend, BackendName::Auto | BackendName::Jail | BackendName::Landlock) {
         return Ok(());
     }
     Err(PolicyErrors(vec![PolicyError {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Backend, Field, Mount, Policy, Root, text};
+use cofferdam_policy::{BackendName, Field, Mount, Policy, Root, text};
 
 use crate::failure::Failure;
 
@@ -25,7 +25,7 @@ const REPLACED: [&str; 6] = ["/run", "/var/run", "/tmp", "/var/tmp", "/dev", "/p
 pub fn denied(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
     let host = policy.filesystem.root == Root::Host && policy.process.unix_sockets;
     // Landlock takes no path out of a directory that can be read.
-    if !host || policy.backend == Backend::Landlock {
+    if !host || policy.backend == BackendName::Landlock {
         return Ok(Cow::Borrowed(policy));
     }
     let refuse = |message: String| {
