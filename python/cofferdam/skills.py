@@ -164,6 +164,12 @@ class NclDrivenSandbox:
         if not files.is_dir():
             _warn_about_local_files(files, config)
             return
+        # A collection of skills may come from a repository, and a link in it is not its owner's word on what to show.
+        if not files.resolve().is_relative_to(self.skills_dir.resolve()):
+            raise ValueError(
+                f"{files} is a link that leads out of {self.skills_dir}, which is not followed\n"
+                "hint: copy the directory there, or name it in `readonly_mounts`"
+            )
         mounts = config.get("readonly_mounts", [])
         target = config.get("working_dir", _WORKING_DIR)
         if isinstance(mounts, list):

@@ -425,6 +425,27 @@ def test_link_in_the_store_is_an_error(sandbox: NclDrivenSandbox, tmp_path: Path
     assert sandbox.execute_sync("skill", ["cat"], "in").stdout == "in"
 
 
+def test_a_skill_that_is_a_link_to_elsewhere_shows_nothing(sandbox: NclDrivenSandbox, tmp_path: Path) -> None:
+    config = {"network_policy": "deny", "cmd": ["cat", "note"]}
+    for directory in (tmp_path / "private", sandbox.skills_dir / "real"):
+        directory.mkdir(parents=True)
+        (directory / "note").write_text("text")
+    (sandbox.skills_dir / "evil").symlink_to(tmp_path / "private")
+    (sandbox.skills_dir / "alias").symlink_to("real")
+    with pytest.raises(ValueError, match="leads out of"):
+        sandbox.export_profile("evil", config)
+    for skill in ("real", "alias"):
+        sandbox.export_profile(skill, config)
+        assert sandbox.execute_sync(skill, []).stdout == "text"
+
+
+def test_a_message_about_an_id_has_no_control_characters(sandbox: NclDrivenSandbox) -> None:
+    with pytest.raises(ValueError) as raised:
+        sandbox.export_profile("\x1b[31mX\u202e", {"cmd": ["cat"]})
+    assert "\x1b" not in str(raised.value) and "\u202e" not in str(raised.value)
+    assert "[31mX" in str(raised.value)
+
+
 def test_an_nsjail_json_alone_runs_python_as_python3(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("old", {"network_policy": "deny", "cmd": ["python", "-c", "print(42)"]})
     (sandbox.profile_dir / "old/policy.json").unlink()

@@ -1,8 +1,10 @@
-//! `cargo xtask deps`: holds the dependencies to deny.toml, and the crates to their layers.
+//! `cargo xtask deps`: holds the dependencies to deny.toml, the crates to their layers, and the files of each crate to
+//! imports without large circles.
 //!
 //! deny.toml is the one list, in cargo-deny's own format, so that `cargo deny check` reads the same file; this task
 //! reads the parts of it that need no network: licences, banned crates, duplicate versions, sources. What cargo-deny
-//! has no words for, the direction between this workspace's crates, stands in [`LAYERS`]. Advisories are cargo-deny's.
+//! has no words for, the direction between this workspace's crates, stands in [`LAYERS`], and the direction inside the
+//! engine in [`ENGINE_LEVELS`]; `imports` reads which file imports which. Advisories are cargo-deny's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +12,7 @@ use serde_json::Value;
 use toml::Table;
 
 use crate::Result;
+use crate::imports::Graph;
 use crate::shell::{cargo, output};
 use crate::workspace::Workspace;
 
@@ -58,12 +61,26 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam", "cofferdam-test-containers"]),
 ];
 
+/// The levels of the engine's files and folders, the highest first. Each imports from its own level and from those below.
+pub const ENGINE_LEVELS: &[&[&str]] = &[
+    &["lib", "doctor", "session"],
+    &["audited_run", "engine"],
+    &["prepared"],
+    &["pool", "python_name"],
+    &["backends"],
+    &["run", "repository", "task"],
+    &["plan", "io", "init_error"],
+    &["outcome", "monitor"],
+    &["failure", "proctree", "descriptors"],
+];
+
 /// The entry of the task table.
 pub fn run(arguments: &[String]) -> Result {
     if !arguments.is_empty() {
         return Err(format!("unknown arguments {arguments:?}; none is accepted"));
     }
-    let root = Workspace::read()?.root;
+    let workspace = Workspace::read()?;
+    let root = &workspace.root;
     let text =
         std::fs::read_to_string(root.join("deny.toml")).map_err(|error| format!("cannot read deny.toml: {error}"))?;
     let rules = Rules::parse(&text)?;
@@ -77,8 +94,9 @@ pub fn run(arguments: &[String]) -> Result {
     let packages = packages(&metadata)?;
     let mut complaints = rules.check(&packages);
     complaints.extend(check_layers(&packages));
+    complaints.extend(check_imports(&workspace)?);
     if complaints.is_empty() {
-        eprintln!("{} packages hold to deny.toml and to the layers", packages.len());
+        eprintln!("{} packages hold to deny.toml, and the workspace to its layers", packages.len());
         return Ok(());
     }
     for complaint in &complaints {
@@ -243,6 +261,28 @@ fn check_layers(packages: &[Package]) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// Complaints about the imports between the files of each crate.
+fn check_imports(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for package in &workspace.packages {
+        // Init is a program of its own, which the build of its crate compiles.
+        for source in ["src", "init"].map(|name| package.directory.join(name)) {
+            if !workspace.root.join(&source).is_dir() {
+                continue;
+            }
+            let graph = Graph::read(&workspace.root.join(&source))?;
+            for circle in graph.circles() {
+                complaints.push(format!("{}: these files import each other: {}", source.display(), circle.join(", ")));
+            }
+            if package.name == "cofferdam-engine" {
+                let upward = graph.upward(ENGINE_LEVELS);
+                complaints.extend(upward.into_iter().map(|it| format!("{}: {it}", source.display())));
+            }
+        }
+    }
+    Ok(complaints)
 }
 
 /// An entry such as `{ crate = "name", reason = "…" }`.
@@ -437,6 +477,11 @@ mod tests {
         let found = check_layers(&[policy, own("cofferdam-confine", &["cofferdam-policy"])]);
         assert_eq!(found, ["cofferdam-confine must not depend on cofferdam-policy"]);
         assert!(check_layers(&[own("stray", &[])])[0].contains("stands in no layer"));
+    }
+
+    #[test]
+    fn the_files_of_this_workspace_hold_to_their_levels() {
+        assert_eq!(check_imports(&Workspace::read().unwrap()), Ok(Vec::new()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod generate;
 #[allow(dead_code, reason = "guests use part of it")]
 mod guest;
 mod guests;
+mod imports;
 mod lint;
 mod mcp;
 mod packages;
@@ -55,7 +56,7 @@ const TASKS: &[Task] = &[
     Task { name: "lint", usage: "lint                 formatting and clippy, warnings denied", run: lint::run_from },
     Task {
         name: "deps",
-        usage: "deps                 hold the dependencies to deny.toml and the crates to their layers",
+        usage: "deps                 hold the dependencies to deny.toml, and crates and their files to their layers",
         run: deps::run,
     },
     Task {

@@ -73,11 +73,6 @@ const HOME_MADE_ALLOWED: &[(&str, &str, &str)] = &[
     ("", "wall_time", "time by the clock on the wall, as in time(1)"),
     ("", "wall limit", "the limit of wall time"),
     ("", "wall time", "time by the clock on the wall, as in time(1)"),
-    ("crates/audit/", "Keeper", "holds the slot of a run's end record: to be renamed with that crate"),
-    ("crates/audit/src/known_trails.rs", "being told", "to be renamed with that crate"),
-    ("crates/audit/src/trail/abandoned_tests.rs", "nobody", "to be renamed with that crate"),
-    ("crates/confine/src/datagram.rs", "tell_destination", "the egress tests use it: to be renamed with them"),
-    ("crates/engine/src/repository/", "that_mercurial_is_told_of", "to be renamed with that folder"),
 ];
 
 fn root() -> PathBuf {

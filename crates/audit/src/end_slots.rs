@@ -56,20 +56,20 @@ enum Kept {
 
 /// The owner of a slot: a process id and its PID namespace; 0 if that is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Keeper(pub(super) u64);
+pub(super) struct SlotOwner(pub(super) u64);
 
-impl Keeper {
-    const NONE: Keeper = Keeper(0);
+impl SlotOwner {
+    const NONE: SlotOwner = SlotOwner(0);
 
-    pub(super) fn of(owner: &Owner) -> Keeper {
-        Keeper(u64::from(owner.namespace) << 32 | u64::from(owner.pid))
+    pub(super) fn of(owner: &Owner) -> SlotOwner {
+        SlotOwner(u64::from(owner.namespace) << 32 | u64::from(owner.pid))
     }
 
     fn pid(self) -> u32 {
         self.0 as u32
     }
 
-    fn is_elsewhere(self, me: Keeper) -> bool {
+    fn is_elsewhere(self, me: SlotOwner) -> bool {
         let (theirs, mine) = (self.0 >> 32, me.0 >> 32);
         theirs != 0 && mine != 0 && theirs != mine
     }
@@ -94,10 +94,10 @@ pub fn abandoned(started: u64, why: &str, owner: &serde_json::Value) -> Entry {
 impl Held<'_> {
     /// Bytes reserved for the ends of running runs.
     pub(super) fn reserved(&self) -> Result<u64, AuditError> {
-        Ok(self.slots()?.iter().filter(|s| s.0 != Keeper::NONE).count() as u64 * END_ROOM)
+        Ok(self.slots()?.iter().filter(|s| s.0 != SlotOwner::NONE).count() as u64 * END_ROOM)
     }
 
-    fn slots(&self) -> Result<Vec<(Keeper, u64)>, AuditError> {
+    fn slots(&self) -> Result<Vec<(SlotOwner, u64)>, AuditError> {
         let mut table = vec![0u8; SLOTS * SLOT];
         let mut got = 0;
         while got < table.len() {
@@ -109,12 +109,12 @@ impl Held<'_> {
             }
         }
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        Ok(table.chunks_exact(SLOT).map(|s| (Keeper(number(&s[..8])), number(&s[8..]))).collect())
+        Ok(table.chunks_exact(SLOT).map(|s| (SlotOwner(number(&s[..8])), number(&s[8..]))).collect())
     }
 
-    pub(super) fn set_slot(&self, slot: usize, (keeper, start): (Keeper, u64)) -> Result<(), AuditError> {
+    pub(super) fn set_slot(&self, slot: usize, (holder, start): (SlotOwner, u64)) -> Result<(), AuditError> {
         let mut bytes = [0u8; SLOT];
-        bytes[..8].copy_from_slice(&keeper.0.to_le_bytes());
+        bytes[..8].copy_from_slice(&holder.0.to_le_bytes());
         bytes[8..].copy_from_slice(&start.to_le_bytes());
         self.store
             .lock
@@ -123,14 +123,14 @@ impl Held<'_> {
     }
 
     /// Who is there, of those in the table. Looks no further than it must: most are this process, or one that is seen.
-    fn kept(&self, slot: usize, (keeper, start): (Keeper, u64), me: &Owner) -> Kept {
-        let mine = Keeper::of(me);
-        if keeper == Keeper::NONE {
+    fn kept(&self, slot: usize, (holder, start): (SlotOwner, u64), me: &Owner) -> Kept {
+        let mine = SlotOwner::of(me);
+        if holder == SlotOwner::NONE {
             return Kept::Free;
         }
-        let is_elsewhere = keeper.is_elsewhere(mine);
+        let is_elsewhere = holder.is_elsewhere(mine);
         if !is_elsewhere
-            && (start == 0 || (keeper, start) == (mine, me.started) || owner::started(keeper.pid()) == Some(start))
+            && (start == 0 || (holder, start) == (mine, me.started) || owner::started(holder.pid()) == Some(start))
         {
             return Kept::Taken;
         }
@@ -152,7 +152,7 @@ impl Held<'_> {
     /// The table cannot be read. An end that cannot be written is left for the next writer.
     pub fn close_gone(&mut self, now: &str) -> Result<(), AuditError> {
         let slots = self.slots()?;
-        if slots.iter().all(|kept| kept.0 == Keeper::NONE) {
+        if slots.iter().all(|kept| kept.0 == SlotOwner::NONE) {
             return Ok(());
         }
         let me = Owner::me();
@@ -224,7 +224,7 @@ impl Held<'_> {
         };
         self.make_room(self.state.end + (taken + 1) * END_ROOM)?;
         self.remember()?;
-        self.set_slot(reserved.slot.0, (Keeper::of(me), me.started))?;
+        self.set_slot(reserved.slot.0, (SlotOwner::of(me), me.started))?;
         Ok(reserved)
     }
 
@@ -254,7 +254,7 @@ impl Held<'_> {
     /// # Errors
     /// The lock file cannot be written.
     pub fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
-        self.set_slot(slot.0, (Keeper::NONE, 0))
+        self.set_slot(slot.0, (SlotOwner::NONE, 0))
     }
 }
 
@@ -276,16 +276,16 @@ mod tests {
         // A process that is not here: gone where it would be ours, perhaps alive where it is another namespace's.
         let (gone, namespace) = (u64::from(u32::MAX - 1), u64::from(me.namespace));
         assert!(namespace != 0);
-        held.set_slot(0, (Keeper((namespace ^ 1) << 32 | gone), 7)).unwrap();
-        held.set_slot(1, (Keeper(namespace << 32 | gone), 7)).unwrap();
+        held.set_slot(0, (SlotOwner((namespace ^ 1) << 32 | gone), 7)).unwrap();
+        held.set_slot(1, (SlotOwner(namespace << 32 | gone), 7)).unwrap();
         let reserved = held.reserve(&me, "r", "t").unwrap();
         assert_eq!(reserved.slot, Slot(1));
         assert_eq!(held.reserved().unwrap(), 2 * END_ROOM);
         // Where none is left, runs go on all the same; but not in the place of one that is under way.
         drop(reserved);
-        (0..SLOTS).for_each(|i| held.set_slot(i, (Keeper((namespace ^ 1) << 32 | gone), 7)).unwrap());
+        (0..SLOTS).for_each(|i| held.set_slot(i, (SlotOwner((namespace ^ 1) << 32 | gone), 7)).unwrap());
         let first = held.reserve(&me, "r", "t").unwrap();
-        held.set_slot(first.slot.0, (Keeper((namespace ^ 1) << 32 | gone), 7)).unwrap();
+        held.set_slot(first.slot.0, (SlotOwner((namespace ^ 1) << 32 | gone), 7)).unwrap();
         assert_ne!(held.reserve(&me, "r", "t").unwrap().slot, first.slot);
     }
 }

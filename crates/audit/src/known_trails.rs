@@ -1,5 +1,5 @@
 //! Remembers the directories of audit trails that runs of this user have opened, so that later runs hide them without
-//! being told their paths.
+//! having to be given their paths.
 //!
 //! ```text
 //! STATE/trails/DEVICE-INODE-DIGEST -> PATH     one symbolic link for each trail; DIGEST is of PATH

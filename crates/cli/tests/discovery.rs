@@ -148,6 +148,30 @@ fn the_systems_interpreter_needs_nothing_more() {
 }
 
 #[test]
+fn entries_of_path_in_any_spelling_lead_to_what_a_policy_takes() {
+    let versions = "/home/u/.pyenv/versions/3.11.7";
+    let expected = is(&format!("{versions}/bin/python3"), &[versions]);
+    for path in [
+        format!("{versions}/bin"),
+        format!("/{versions}/bin/"),
+        "/home//u/./.pyenv/versions/3.11.7//bin/.".to_owned(),
+        // Entries without a program: none, relative, not there, with a line feed, a file, and one longer than any path.
+        format!(":bin:./bin:/no:/no\nwhere:/usr/bin/python3:/{}:{versions}/bin:", "n/".repeat(3000)),
+    ] {
+        assert_eq!(found(&pyenv(), &caller(&path, &[]), "python"), expected, "{path}");
+    }
+    // A root of versions in such a spelling.
+    let spelled = [("PYENV_ROOT", "//home/u/./.pyenv/")];
+    assert_eq!(found(&pyenv(), &caller(PYENV_PATH, &spelled), "python"), expected);
+    // One that names no place in a policy is passed over, as the entry that leads to it.
+    for root in ["/home/u/x/../.pyenv", "home/u/.pyenv"] {
+        let tree = pyenv().text(&format!("{root}/version"), "3.11.7\n");
+        let tree = tree.program(&format!("{root}/versions/3.11.7/bin/python3"));
+        assert_eq!(found(&tree, &caller(PYENV_PATH, &[("PYENV_ROOT", root)]), "python"), is("/usr/bin/python3", &[]));
+    }
+}
+
+#[test]
 fn a_pyenv_shim_leads_to_the_global_version() {
     let expected = is("/home/u/.pyenv/versions/3.11.7/bin/python3", &["/home/u/.pyenv/versions/3.11.7"]);
     assert_eq!(found(&pyenv(), &caller(PYENV_PATH, &[]), "python"), expected);

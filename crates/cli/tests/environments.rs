@@ -603,6 +603,11 @@ fn foreign_names_and_descriptions_stay_on_one_escaped_line() {
         assert!(text.contains("\\nfake") && text.contains("\\u{202e}") && text.contains("\\u{e0041}end"), "{text}");
     }
     assert!(out(&["environment", "list"]).contains("it’s “é” – …"), "what people write stays");
+    let listed = out(&["environment", "list", "--json"]);
+    assert!(!listed.chars().any(|c| c != '\n' && cofferdam_policy::text::steers(c)), "{listed:?}");
+    assert!(listed.contains("\\u202e") && listed.contains("it’s “é” – …"), "{listed}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
+    assert!(rows.iter().any(|row| row["description"] == FORGED), "JSON keeps its value: {listed}");
     let said = scene.expect(&["eval", "e\nv\u{202e}", "true"], 125, "");
     assert!(said.contains("no environment is called `e\\nv\\u{202e}`"), "{said}");
 }

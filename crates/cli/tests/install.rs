@@ -151,6 +151,19 @@ fn a_link_of_ones_own_is_followed_and_stays_a_link() {
 }
 
 #[test]
+fn a_link_in_the_place_of_a_backup_is_neither_followed_nor_replaced() {
+    let home = Home::new();
+    std::fs::write(home.path(".claude.json"), "{\r\n}\r\n").unwrap();
+    symlink("elsewhere", home.path(".claude.json.backup-1")).unwrap();
+    home.done("claude-code", &["-y"]);
+    assert_eq!(std::fs::read_link(home.path(".claude.json.backup-1")).unwrap(), PathBuf::from("elsewhere"));
+    assert!(!home.path("elsewhere").exists());
+    assert_eq!(home.text(".claude.json.backup-2"), "{\r\n}\r\n");
+    let new = home.text(".claude.json");
+    assert!(new.lines().count() > 3 && !new.replace("\r\n", "").contains('\n'), "{new:?}");
+}
+
+#[test]
 fn uneditable_config_is_left_unchanged() {
     let home = Home::new();
     let file = home.path(".claude.json");

@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use cofferdam_engine::backends::facts::{Facts, Table};
 use cofferdam_engine::backends::{Format, export};
+use cofferdam_engine::facts::{Facts, Table};
 use cofferdam_engine::{Engine, Strength};
 use cofferdam_policy::{Field, Policy};
 use cofferdam_profiles::protocol::{self, Encoding, Wanted};

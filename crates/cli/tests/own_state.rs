@@ -221,6 +221,35 @@ fn files_that_control_later_sandboxes_are_not_writable() {
 }
 
 #[test]
+fn changes_are_not_put_where_cofferdam_obeys_or_records() {
+    let root = open_directory();
+    let home = root.path();
+    let volume = format!("{0}:{0}:cow", home.join("work").display());
+    std::fs::create_dir(home.join("work")).unwrap();
+    std::os::unix::fs::symlink(".config", home.join("link")).unwrap();
+    std::fs::create_dir(home.join(".config")).unwrap();
+    let script = "echo x >work/new";
+    for directory in [
+        ".config/cofferdam",
+        "link/cofferdam/profiles",
+        ".cache/cofferdam/kept",
+        ".local/share/cofferdam/skills/kept",
+        ".local/state/cofferdam/audit",
+        "audit/kept",
+        ".local",
+    ] {
+        let options =
+            ["--audit-trail", "./audit", "--keep-changes", directory, "-v", &volume, "--", "sh", "-c", script];
+        let ran = run(home, &options);
+        assert!(ran.status.code() == Some(125) && said(&ran).contains("cannot keep changes in"), "{}", said(&ran));
+        assert!(!home.join(directory).exists(), "{directory}");
+    }
+    let ran = run(home, &["--keep-changes", ".config/other", "-v", &volume, "--", "sh", "-c", script]);
+    assert_eq!(ran.status.code(), Some(0), "the control: {}", said(&ran));
+    assert!(home.join(".config/other/new").exists(), "the control");
+}
+
+#[test]
 fn a_backend_that_cannot_keep_the_trail_away_starts_nothing() {
     if !needs("landlock") {
         return;

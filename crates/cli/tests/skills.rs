@@ -566,6 +566,10 @@ fn mistakes_get_hints_that_work() {
         (&["run", "none"], "cofferdam skill list"),
         (&["sign", "."], "--key FILE"),
         (&["list", "--", "x"], "behind --"),
+        (&["revoke", "--", "a", "x"], "behind --"),
+        (&["run", "--", "-a"], "no skill -a is registered"),
+        (&["run", "--", "-a", "--", "x"], "no skill -a is registered"),
+        (&["run", "-a"], "unexpected argument"),
         (&["run", "--json", "--result", "x"], "--result"),
     ] {
         let output = bench.skill(arguments);

@@ -74,7 +74,7 @@ impl ExecutionResult {
 }
 
 /// A failure with its hint, in one text.
-pub fn in_words(failure: &cofferdam_engine::outcome::Failure) -> String {
+pub fn in_words(failure: &cofferdam_engine::Failure) -> String {
     match &failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
         None => failure.message.clone(),

@@ -11,11 +11,11 @@ use super::config::{self, Form, Loaded};
 use super::execution::{ExecutionResult, SandboxExecutor, in_words};
 use super::legacy::NsJailJsonConfig;
 use super::task::{Came, Handle, Task};
+use cofferdam_engine::Failure;
 use cofferdam_engine::Prepared;
 use cofferdam_engine::backends::Tools;
 use cofferdam_engine::engine::Engine;
 use cofferdam_engine::monitor::Monitor;
-use cofferdam_engine::outcome::Failure;
 use cofferdam_engine::{Cancel, Input, Io, Output};
 
 pub use super::skill_config::{MountConfig, SandboxConfig};

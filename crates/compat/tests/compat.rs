@@ -11,8 +11,8 @@ use cofferdam_compat::{
     Call, ExecutionResult, JailExecutor, NsJailExecutor, ResourceUsage, SandboxExecutor, SeatbeltExecutor,
     detect_platform, is_nsjail_available, is_seatbelt_available,
 };
-use cofferdam_engine::backends::facts::Here;
 use cofferdam_engine::backends::{Format, export};
+use cofferdam_engine::facts::Here;
 use cofferdam_engine::{Ending, Monitor};
 use cofferdam_policy::Policy;
 

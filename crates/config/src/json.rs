@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 ///
 /// # Errors
 /// It is not JSON, is nested deeper than serde_json reads, or has a key twice.
-pub(crate) fn parse(text: &[u8], quote: fn(&str) -> String) -> serde_json::Result<Value> {
+pub fn parse(text: &[u8], quote: fn(&str) -> String) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Strict { quote }.deserialize(&mut deserializer)?;
     deserializer.end()?;

@@ -20,7 +20,7 @@
 pub mod clients;
 pub mod environments;
 mod guard;
-mod json;
+pub mod json;
 pub mod running;
 pub mod serve;
 #[cfg(feature = "skills")]

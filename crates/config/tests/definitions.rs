@@ -9,7 +9,7 @@ use cofferdam_config::environments::{
     CodeInput, Environment, EnvironmentSpec, Environments, Found, Kind, Overrides, Rank, Surroundings, WORKSPACE,
     build_environment, parse, spec,
 };
-use cofferdam_policy::{BackendName, Field, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
 
 /// A home and a system directory of the test's own.
@@ -501,6 +501,63 @@ fn other_nix_store_is_accepted_and_a_home_is_not() {
     let mut policy = Policy::base();
     found.apply(&mut policy, None, |_| None);
     assert_eq!(policy.command.variables["COFFERDAM_ENVIRONMENT"], "a");
+}
+
+#[test]
+fn the_projects_place_is_covered_by_no_other_mount() {
+    let mut made = Fixture::new();
+    let at = made.artifact("a", "a").to_str().unwrap().to_owned();
+    std::fs::create_dir_all(made.path("p")).unwrap();
+    let source = std::fs::canonicalize(made.path("p")).unwrap().to_str().unwrap().to_owned();
+    made.set("PROJECT_DIR", &source);
+    made.write("home/.config/cofferdam/config.toml", &format!("[environments.a]\nsandbox = \"{at}\"\n"));
+    let applied = |made: &Fixture, mut policy: Policy| {
+        let all = made.load();
+        spec(find(&all, "a"), None).unwrap().apply(&mut policy, all.project.as_ref(), |_| None);
+        policy.command.argv = vec!["x".into()];
+        policy
+    };
+    // The artifact's own tmpfs has it.
+    made.set("PROJECT_MOUNT", WORKSPACE);
+    let refused = applied(&made, Policy::base()).validate().unwrap_err().to_string();
+    assert!(
+        refused.contains("\"/workspace\": ")
+            && refused.contains(&format!("(of \"{source}\")"))
+            && refused.contains("(a tmpfs)"),
+        "{refused}"
+    );
+    // One of the policy that the definition starts from has it, such as a profile's.
+    made.set("PROJECT_MOUNT", "/srv/p");
+    let with_mount = |target: &str| {
+        let mut policy = Policy::base();
+        policy.filesystem.mounts.push(Mount::Tmpfs { target: target.into(), size_mb: 1, exec: false });
+        policy
+    };
+    assert!(applied(&made, with_mount("/srv/p")).validate().is_err());
+    // Beside it, around it and inside it both are seen.
+    let targets = |policy: &Policy| -> Vec<String> {
+        policy
+            .filesystem
+            .mounts
+            .iter()
+            .map(|mount| mount.target().to_owned())
+            .filter(|t| t.starts_with("/srv"))
+            .collect()
+    };
+    for (other, expected) in
+        [("/srv/q", ["/srv/q", "/srv/p"]), ("/srv", ["/srv", "/srv/p"]), ("/srv/p/in", ["/srv/p", "/srv/p/in"])]
+    {
+        let policy = applied(&made, with_mount(other));
+        assert_eq!(policy.validate(), Ok(()), "{other}");
+        assert_eq!(targets(&policy), expected);
+    }
+    // A profile that shows the project there itself may.
+    let mut own = Policy::base();
+    let (source, target) = (source, "/srv/p".to_owned());
+    own.filesystem.mounts.push(Mount::Bind { source, target, access: Access::ReadOnly, exec: true, optional: false });
+    let policy = applied(&made, own);
+    assert_eq!(policy.validate(), Ok(()));
+    assert_eq!(targets(&policy), ["/srv/p"]);
 }
 
 #[test]

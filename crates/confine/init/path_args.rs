@@ -2,7 +2,7 @@
 //!
 //! Owns no memory of a program: it says only where to look. A call that is not listed here has no path as far as events go.
 
-use crate::seccomp::table::native_or_absent;
+use crate::seccomp::calls::native_or_absent;
 
 /// Calls with a path in register 0.
 const FIRST: [i32; 28] = numbers([

@@ -82,7 +82,7 @@ enum Operation {
 const SUN_PATH: usize = 2;
 
 mod calls {
-    use crate::seccomp::table::native_or_absent as number;
+    use crate::seccomp::calls::native_or_absent as number;
 
     pub const BIND: i32 = number("bind");
     pub const OPEN: i32 = number("open");

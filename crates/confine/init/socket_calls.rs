@@ -4,6 +4,8 @@
 //! have changed by the time the kernel looks, so it is reported as read and decides nothing but whether a run under
 //! `TERMINATE` ends.
 
+use core::net::IpAddr;
+
 use crate::listener::Notification;
 use crate::plan::Plan;
 use crate::reach::{self, Network, Purpose};
@@ -18,7 +20,7 @@ pub const LONGEST: usize = 28;
 const MESSAGES: u64 = 1024;
 
 mod calls {
-    use crate::seccomp::table::native_or_absent as number;
+    use crate::seccomp::calls::native_or_absent as number;
 
     pub const CONNECT: i32 = number("connect");
     pub const SENDTO: i32 = number("sendto");
@@ -120,8 +122,12 @@ fn judge(
     let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
     // Only now, since most calls on sockets are not about the network.
     let socket = match borrow(r.pid, r.args[0] as i32) {
-        // Who may not look at the socket has read the address all the same.
-        Err(errno::EPERM) if network == Network::Nothing => return Ok(Some(a)),
+        // Who may not look at the socket, as in Docker's containers, has read the address all the same. What is not known is
+        // taken for a stream.
+        Err(errno::EPERM) if network == Network::Nothing => {
+            a.by_libc = probes(r, address.ip());
+            return Ok(Some(a));
+        }
         socket => socket?,
     };
     let (kind, protocol) = (kind(socket), option(socket, SO_PROTOCOL));
@@ -138,11 +144,15 @@ fn judge(
         _ if tcp => Purpose::Connect,
         _ => Purpose::Reach,
     };
-    // Runtimes bind a socket to loopback to see what the host can do. Where there is no network, who asks a resolver wants one.
+    // Where there is no network, who asks a resolver wants one.
     let asks = network == Network::Nothing && address.port() == reach::RESOLVER;
-    let probes = r.nr == calls::BIND && (address.ip().is_loopback() || address.ip().is_unspecified());
-    a.by_libc = connects && !stream && !asks || probes;
+    a.by_libc = connects && !stream && !asks || probes(r, address.ip());
     Ok(reach::refused(network, purpose, address).then_some(a))
+}
+
+/// Whether a call binds a socket to loopback, as runtimes do to see what the host can do.
+fn probes(r: &Notification, ip: IpAddr) -> bool {
+    r.nr == calls::BIND && (ip.is_loopback() || ip.is_unspecified())
 }
 
 /// `SOCK_*` of a socket of IPv4 or IPv6; none for anything else.

@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use crate::seccomp::table::native;
+use crate::seccomp::calls::native;
 
 const CLONE: usize = native("clone");
 const CLONE3: usize = native("clone3");

@@ -102,7 +102,7 @@ pub fn answer(socket: BorrowedFd<'_>, received: &Received, bytes: &[u8]) -> io::
 ///
 /// # Errors
 /// setsockopt(2).
-pub fn tell_destination(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+pub fn receive_destinations(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     let on: libc::c_int = 1;
     let (level, option) =
         if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
@@ -121,7 +121,7 @@ mod tests {
 
     fn asks(bound: &str, ipv6: bool, asked: &str) {
         let server = UdpSocket::bind(bound).unwrap();
-        tell_destination(server.as_fd(), ipv6).unwrap();
+        receive_destinations(server.as_fd(), ipv6).unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to: std::net::SocketAddr = (asked.parse::<IpAddr>().unwrap(), server.local_addr().unwrap().port()).into();
         client.send_to(b"which?", to).unwrap();

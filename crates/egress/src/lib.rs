@@ -44,4 +44,4 @@ pub use decide::{
     synthetic_addresses as names,
 };
 pub use report::{event, ledger};
-pub use sockets::sock_diag as process;
+pub use sockets::socket_owner;

@@ -29,7 +29,7 @@ use crate::limits::{DescriptorBudget, Direction, LimitValues, Limits, TokenBucke
 use crate::report::event::{Event, Kind, Via};
 use crate::report::reporter::Reporter;
 use crate::settings::{Job, Settings, Traffic};
-use crate::sockets::sock_diag::Inspector;
+use crate::sockets::socket_owner::Inspector;
 
 /// Connections accepted each second; the rest wait in the kernel's backlog. This bounds the work that one sandbox can
 /// cause.

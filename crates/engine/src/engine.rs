@@ -150,7 +150,7 @@ impl Engine {
 /// The policy as it is enforced, where its paths are ones that may be shown at all.
 fn acceptable(policy: &Policy) -> Result<std::borrow::Cow<'_, Policy>, Failure> {
     let policy = crate::plan::host_sockets::denied(policy)?;
-    crate::plan::real_sources::acceptable(&policy)?;
+    backends::real_sources::acceptable(&policy)?;
     state::acceptable(&policy)?;
     state::claim(&policy);
     Ok(policy)

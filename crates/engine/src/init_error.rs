@@ -1,10 +1,12 @@
 //! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
 
-use cofferdam_confine::init_plan::{InitPlan, Source, Step};
+use cofferdam_confine::init_plan::{InitPlan, Source, Step as MountStep};
 use cofferdam_confine::wire::step::{self, Point};
 
-use crate::outcome::Failure;
+use cofferdam_policy::Field;
 use cofferdam_policy::text::escape;
+
+use crate::failure::{Failure, Step};
 
 fn errno(n: i32) -> String {
     let text = std::io::Error::from_raw_os_error(n).to_string();
@@ -21,20 +23,20 @@ fn mount(init_plan: &InitPlan, index: usize) -> String {
         Source::Prepared(i) => format!("prepared mount {i}"),
     };
     match init_plan.mounts.get(index) {
-        Some(Step::RootHost { .. }) => "the host's root".into(),
-        Some(Step::RootScratch) => "the sandbox's own root".into(),
-        Some(Step::RootDirectory { source: s, .. }) => format!("{} as the root", source(s)),
-        Some(Step::Bind { source: s, target, .. }) => format!("{} on {target}", source(s)),
-        Some(Step::Overlay { source: s, target, .. }) => format!("copy-on-write of {} on {target}", source(s)),
-        Some(Step::Whiteout { target, .. }) => format!("the layer that hides names in {target}"),
-        Some(Step::Device { name, .. }) => format!("the device /dev/{name}"),
-        Some(Step::Scratch { name, target, .. }) => format!("scratch {name} on {target}"),
-        Some(Step::Tmpfs { target, .. }) => format!("tmpfs on {target}"),
-        Some(Step::Proc { target, .. }) => format!("proc on {target}"),
-        Some(Step::Devpts { target }) => format!("devpts on {target}"),
-        Some(Step::Mask { target, .. }) => format!("the mask of {target}"),
-        Some(Step::SelfBind { target, .. }) => format!("the bind of {target} onto itself"),
-        Some(Step::Mkdir { name, .. } | Step::Symlink { name, .. } | Step::File { name, .. }) => {
+        Some(MountStep::RootHost { .. }) => "the host's root".into(),
+        Some(MountStep::RootScratch) => "the sandbox's own root".into(),
+        Some(MountStep::RootDirectory { source: s, .. }) => format!("{} as the root", source(s)),
+        Some(MountStep::Bind { source: s, target, .. }) => format!("{} on {target}", source(s)),
+        Some(MountStep::Overlay { source: s, target, .. }) => format!("copy-on-write of {} on {target}", source(s)),
+        Some(MountStep::Whiteout { target, .. }) => format!("the layer that hides names in {target}"),
+        Some(MountStep::Device { name, .. }) => format!("the device /dev/{name}"),
+        Some(MountStep::Scratch { name, target, .. }) => format!("scratch {name} on {target}"),
+        Some(MountStep::Tmpfs { target, .. }) => format!("tmpfs on {target}"),
+        Some(MountStep::Proc { target, .. }) => format!("proc on {target}"),
+        Some(MountStep::Devpts { target }) => format!("devpts on {target}"),
+        Some(MountStep::Mask { target, .. }) => format!("the mask of {target}"),
+        Some(MountStep::SelfBind { target, .. }) => format!("the bind of {target} onto itself"),
+        Some(MountStep::Mkdir { name, .. } | MountStep::Symlink { name, .. } | MountStep::File { name, .. }) => {
             format!("scratch entry {name}")
         }
         None => "an unknown mount".into(),
@@ -57,45 +59,46 @@ fn other_ids(point: Point) -> Option<&'static str> {
 /// A failed step as the caller sees it.
 pub fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
     let index = point.index as usize;
-    let make =
-        |step: &str, message: String, hint: Option<String>| Failure { code: 125, step: step.into(), message, hint };
+    let make = |step: Step, message: String, hint: Option<String>| Failure { code: 125, step, message, hint };
     let e = errno(code);
     match point.step {
         step::EXEC => exec(init_plan, index, code),
         step::CWD => make(
-            "command.cwd",
+            Step::policy("command.cwd"),
             format!("cannot enter the working directory {} inside the sandbox: {e}", init_plan.cwd),
             Some("name one that exists inside with -w, or mount it with -v".into()),
         ),
         step::SOURCE => {
-            make("mount", format!("cannot use the source of {}: {e}", mount(init_plan, index)), source_hint(code))
+            make(Step::Mount, format!("cannot use the source of {}: {e}", mount(init_plan, index)), source_hint(code))
         }
-        step::MOUNT => {
-            make("mount", format!("cannot mount {}: {e}", mount(init_plan, index)), mount_hint(init_plan, index, code))
-        }
-        step::SCRATCH => make("mount", format!("cannot make the scratch file system (part {index}): {e}"), None),
-        step::PRIVATE => make("mount", format!("cannot make the mounts private: {e}"), None),
-        step::PIVOT => make("pivot", format!("cannot change the root (part {index}): {e}"), None),
+        step::MOUNT => make(
+            Step::Mount,
+            format!("cannot mount {}: {e}", mount(init_plan, index)),
+            mount_hint(init_plan, index, code),
+        ),
+        step::SCRATCH => make(Step::Mount, format!("cannot make the scratch file system (part {index}): {e}"), None),
+        step::PRIVATE => make(Step::Mount, format!("cannot make the mounts private: {e}"), None),
+        step::PIVOT => make(Step::Pivot, format!("cannot change the root (part {index}): {e}"), None),
         step::IDS => match other_ids(point) {
             Some(who) => make(
-                "ids",
+                Step::Ids,
                 format!("the container was started {who} than was asked for ({e})"),
                 Some(
                     "an image whose /etc/passwd or /etc/group has numbers for names does that: use another image"
                         .into(),
                 ),
             ),
-            None => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+            None => make(Step::Ids, format!("cannot set the sandbox's ids (part {index}): {e}"), None),
         },
-        step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
+        step::LOOPBACK => make(Step::Field(Field::Network), format!("cannot bring loopback up: {e}"), None),
         step::CAPTURE => {
             let what = init_plan.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));
-            make("network.mode", format!("cannot {what}: {e}"), capture_hint(code))
+            make(Step::Field(Field::Network), format!("cannot {what}: {e}"), capture_hint(code))
         }
-        step::HOSTNAME => make("process.hostname", format!("cannot set the host name: {e}"), None),
-        step::TERMINAL => make("terminal", format!("cannot make a terminal (part {index}): {e}"), None),
+        step::HOSTNAME => make(Step::Field(Field::Hostname), format!("cannot set the host name: {e}"), None),
+        step::TERMINAL => make(Step::Terminal, format!("cannot make a terminal (part {index}): {e}"), None),
         step::GUARD => make(
-            "filesystem.protected",
+            Step::Field(Field::Protected),
             format!(
                 "cannot guard the names in {}: {e}",
                 init_plan.guards.get(index).map_or("a directory", |g| g.parent.as_str())
@@ -103,10 +106,10 @@ pub fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
             None,
         ),
         step::RLIMIT => {
-            make("limits", format!("cannot set process limit {:?}: {e}", init_plan.rlimits.get(index)), None)
+            make(Step::Limits, format!("cannot set process limit {:?}: {e}", init_plan.rlimits.get(index)), None)
         }
         step::LANDRULE if init_plan.landlock.is_none() => make(
-            "filesystem.mounts",
+            Step::Field(Field::Mounts),
             format!(
                 "{} is not what was looked at when the run was prepared: {e}",
                 init_plan.checked.get(index).map_or("a mount", |r| r.path.as_str())
@@ -114,16 +117,16 @@ pub fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
             Some("its source was replaced meanwhile: run it again".into()),
         ),
         step::LANDRULE if code == ESTALE => make(
-            "landlock",
+            Step::Landlock,
             format!(
                 "{} was replaced after it was checked, and is another file now",
                 init_plan.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("a program", |r| r.path.as_str())
             ),
             Some("run it again".into()),
         ),
-        step::LANDLOCK => make("landlock", format!("cannot apply Landlock for the ruleset: {e}"), None),
+        step::LANDLOCK => make(Step::Landlock, format!("cannot apply Landlock for the ruleset: {e}"), None),
         step::LANDRULE => make(
-            "landlock",
+            Step::Landlock,
             format!(
                 "cannot apply Landlock for {}: {e}",
                 init_plan.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("the ruleset", |r| r.path.as_str())
@@ -133,23 +136,19 @@ pub fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
         step::SECCOMP => {
             // The filter's listener is one more descriptor, made under the program's own limit.
             let hint = (code == 24).then(|| "raise --open-files: setup itself needs 16".to_owned());
-            make("process.seccomp", format!("cannot install the system call filter: {e}"), hint)
+            make(Step::Field(Field::Seccomp), format!("cannot install the system call filter: {e}"), hint)
         }
-        step::CAPS => make("capabilities", format!("cannot drop capabilities (part {index}): {e}"), None),
-        step::FORK => make("spawn", format!("cannot create the program's process: {e}"), None),
-        other => make("init", format!("init failed in step {other}, part {index}: {e}"), None),
+        step::CAPS => make(Step::Capabilities, format!("cannot drop capabilities (part {index}): {e}"), None),
+        step::FORK => make(Step::Spawn, format!("cannot create the program's process: {e}"), None),
+        other => make(Step::Init, format!("init failed in step {other}, part {index}: {e}"), None),
     }
 }
 
 fn exec(init_plan: &InitPlan, index: usize, code: i32) -> Failure {
     let name = escape(init_plan.argv.first().map_or("", String::as_str).as_bytes());
     let path = init_plan.programs.get(index).map_or(name.as_str(), String::as_str);
-    let make = |code, message, hint: Option<&str>| Failure {
-        code,
-        step: "exec".into(),
-        message,
-        hint: hint.map(str::to_owned),
-    };
+    let make =
+        |code, message, hint: Option<&str>| Failure { code, step: Step::Exec, message, hint: hint.map(str::to_owned) };
     match code {
         2 if init_plan.programs.len() > 1 => {
             let hint = "name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v";
@@ -194,21 +193,21 @@ fn capture_hint(code: i32) -> Option<String> {
 
 fn mount_hint(init_plan: &InitPlan, index: usize, code: i32) -> Option<String> {
     match (init_plan.mounts.get(index), code) {
-        (Some(Step::Overlay { .. }), 22) => {
+        (Some(MountStep::Overlay { .. }), 22) => {
             Some("a directory with other mounts below it cannot be copied on write; mount them one by one".into())
         }
-        (_, 2) if init_plan.mounts.iter().any(|step| matches!(step, Step::RootDirectory { .. })) => {
+        (_, 2) if init_plan.mounts.iter().any(|step| matches!(step, MountStep::RootDirectory { .. })) => {
             Some(ROOT_LACKS_PLACE.into())
         }
-        (Some(Step::Mask { .. } | Step::SelfBind { .. }), 2 | 20) => {
+        (Some(MountStep::Mask { .. } | MountStep::SelfBind { .. }), 2 | 20) => {
             Some("it was moved or removed while the run was being prepared; run it again".into())
         }
         // In a root of our own, nothing that init makes is refused by a mode.
-        (Some(Step::Mkdir { .. } | Step::Symlink { .. } | Step::File { .. }), 13) => Some(
+        (Some(MountStep::Mkdir { .. } | MountStep::Symlink { .. } | MountStep::File { .. }), 13) => Some(
             "the engine mounts /tmp with the mode that it has in the image: chmod 1777 /tmp in the image, or use --backend oci".into(),
         ),
-        (Some(Step::Overlay { .. }), 95) => Some("copy-on-write needs Linux 6.6 or later".into()),
-        (Some(Step::Proc { .. }), 1) => Some(
+        (Some(MountStep::Overlay { .. }), 95) => Some("copy-on-write needs Linux 6.6 or later".into()),
+        (Some(MountStep::Proc { .. }), 1) => Some(
             "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),
         ),
         _ => None,

@@ -8,7 +8,7 @@ pub use cofferdam_egress::event::{
 use cofferdam_policy::Field;
 use serde::Serialize;
 
-pub use crate::failure::{Failure, Step};
+use crate::failure::Failure;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

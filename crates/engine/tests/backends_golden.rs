@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::backends::facts::{Facts, Table};
 use cofferdam_engine::backends::layout::layout;
 use cofferdam_engine::backends::{Format, Purpose, Tool, answers, bubblewrap, export, nsjail, seatbelt};
+use cofferdam_engine::facts::{Facts, Table};
 use cofferdam_engine::{Enforcement, Strength};
 use cofferdam_policy::{
     Access, ArgCondition, ArgOp, Field, Mount, NetworkMode, Policy, Root, SeccompLevel, SyscallAction, SyscallRule,

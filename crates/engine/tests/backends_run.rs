@@ -336,7 +336,7 @@ fn nsjail_alone(tool: &Installed, text: &str) -> (Option<i32>, String, String) {
 #[test]
 fn a_real_nsjail_runs_every_exported_configuration() {
     let Some(tool) = tools().into_iter().find(|tool| tool.tool == Tool::Nsjail) else { return };
-    let facts = cofferdam_engine::backends::facts::Here::default();
+    let facts = cofferdam_engine::facts::Here::default();
     let mut plain = policy("echo x > /tmp/x; cat /tmp/x; id -u; touch /usr/x 2>/dev/null || echo refused; exit 3");
     let mut changes: Vec<fn(&mut Policy)> = vec![
         |_| {},

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cofferdam_confine::host;
-use cofferdam_engine::backends::facts::Table;
 use cofferdam_engine::backends::{Installed, Ready, Tool, Tools, seatbelt};
+use cofferdam_engine::facts::Table;
 use cofferdam_engine::{Ending, Io};
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use language::{Attempt, Profile, on};

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::backends::container::enforcement::documented;
-use cofferdam_engine::backends::container::{APART, POWERS};
-use cofferdam_engine::backends::facts::Table;
+use cofferdam_engine::backends::containers::documented::documented;
+use cofferdam_engine::backends::containers::{APART, POWERS};
+use cofferdam_engine::facts::Table;
 use cofferdam_engine::{Applied, Enforcement, Engine, Strength};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy};
 

@@ -12,14 +12,15 @@ use cofferdam_policy::paths::is_within;
 
 use super::argument_patterns::CheckedRule;
 use super::blocked_paths::Blocked;
-use super::command_policy::{self, PolicyBase};
 use super::config::{GuardConfig, Mode};
+use super::decision::BoundRule;
 use super::decision_cache::Cache;
 use super::error::GuardError;
 use super::executable_lookup::ExecutableSearch;
-use super::guard::{BoundRule, Guard, Inner};
+use super::guard::{Guard, Inner};
 use super::helper_programs::{self, Tree};
 use super::recorder::Recorder;
+use super::sandbox_policy::{self, PolicyBase};
 use cofferdam_engine::engine::Engine;
 
 /// A guard in the making.
@@ -117,7 +118,7 @@ impl GuardBuilder {
         let rustup_home = rustup_home.and_then(|dir| std::fs::canonicalize(dir).ok()).filter(|dir| dir.is_dir());
         search.rustup_home = rustup_home.and_then(|dir| dir.to_str().map(str::to_owned));
         let theirs = home.as_deref().filter(|_| !frame.other_user);
-        frame.variables = command_policy::variables(&config, given.clone(), &search.directories.join(":"), theirs);
+        frame.variables = sandbox_policy::variables(&config, given.clone(), &search.directories.join(":"), theirs);
 
         let (mut bound, mut inert) = (Vec::new(), Vec::new());
         for rule in &config.allowed_commands {
@@ -253,7 +254,7 @@ fn check_numbers(config: &GuardConfig) -> Result<(), GuardError> {
 /// What is no name of a variable would be an exception that nothing is the case of.
 fn check_variables(config: &GuardConfig) -> Result<(), GuardError> {
     for (table, list) in [("keep_variables", &config.keep_variables), ("strip_variables", &config.strip_variables)] {
-        if let Some(entry) = list.iter().find(|entry| !command_policy::is_name(entry)) {
+        if let Some(entry) = list.iter().find(|entry| !sandbox_policy::is_name(entry)) {
             return Err(GuardError::Variable { table, entry: entry.clone() });
         }
     }

@@ -4,7 +4,7 @@ use cofferdam_policy::Field;
 use cofferdam_policy::text::one_line;
 
 use super::result::ExecutionResult;
-use cofferdam_engine::outcome::Failure;
+use cofferdam_engine::Failure;
 
 /// Why a guard cannot be built. It never becomes a weaker one instead.
 #[derive(Debug, thiserror::Error)]

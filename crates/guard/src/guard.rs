@@ -1,4 +1,5 @@
-//! The guard: decides, runs commands, and answers questions. Never changes its configuration.
+//! The guard: runs the commands that `decision` permits, records both, and answers questions. Never changes its
+//! configuration.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -7,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::argument_patterns::{self, CheckedRule};
 use super::blocked_paths::{Blocked, Identities};
 use super::capped_output::SharedOutput;
-use super::command_policy::{Call, PolicyBase};
 use super::config::GuardConfig;
+use super::decision::{BoundRule, Decider, Permit};
 use super::decision_cache::Cache;
 use super::error::{GuardError, Refusal, plain};
 use super::executable_lookup::{ExecutableSearch, ResolvedCommand};
-use super::helper_programs::{self, Tree};
+use super::helper_programs;
 use super::recorder::{Event, Recorder};
 use super::result::ExecutionResult;
 use super::sandbox::Sandbox;
+use super::sandbox_policy::{Call, PolicyBase};
 use cofferdam_engine::engine::Engine;
 use cofferdam_engine::executables::{Executable, Executables};
 use cofferdam_engine::monitor::Monitor;
@@ -29,20 +30,6 @@ use cofferdam_engine::{Cancel, Io};
 /// Executes allowed commands in one workspace. Cheap to clone; clones are the same guard.
 #[derive(Clone)]
 pub struct Guard(Arc<Inner>);
-
-/// A rule, and the file that its command resolved to when the guard was built.
-pub(super) struct BoundRule {
-    pub(super) checked: CheckedRule,
-    /// The last part of its command.
-    pub(super) name: String,
-    pub(super) canonical: String,
-    /// Whether the executable is many programs, so that only this name stands for the rule.
-    pub(super) by_name: bool,
-    /// Whether nothing may be started, since all that could be is this executable under another name.
-    pub(super) alone: bool,
-    pub(super) tree: Tree,
-    pub(super) workspace_programs: bool,
-}
 
 pub(super) struct Inner {
     pub(super) config: GuardConfig,
@@ -63,12 +50,6 @@ pub(super) struct Inner {
 
 /// How old the identities of blocked files may be in an answer about a path.
 const AGE: Duration = Duration::from_millis(100);
-
-/// A decision to run.
-pub(super) struct Permit {
-    pub found: ResolvedCommand,
-    rule: usize,
-}
 
 impl Inner {
     /// Probes whether this host can enforce what every command needs.
@@ -97,73 +78,14 @@ impl Inner {
         Ok(denied)
     }
 
-    /// The rules for the file that a command leads to.
-    fn rules_for(&self, command: &str, canonical: &str) -> Vec<usize> {
-        let called = command.rsplit('/').next().unwrap_or(command);
-        let rules = self.by_path.get(canonical).into_iter().flatten().copied();
-        let mut rules: Vec<usize> = rules.filter(|&i| !self.rules[i].by_name || self.rules[i].name == called).collect();
-        // The rule of the same name first: helpers are its.
-        rules.sort_by_key(|&i| self.rules[i].name != called);
-        rules
-    }
-
-    /// The rules for what was found, where all that executing it takes may be executed.
-    fn rules_that_allow(&self, command: &str, found: &ResolvedCommand) -> Result<Vec<usize>, Refusal> {
-        let named = || command.to_owned();
-        let mut rules = self.rules_for(command, &found.canonical);
-        if rules.is_empty() {
-            let reason = format!("no rule allows {}, which it leads to", plain(&found.canonical));
-            return Err(Refusal::NotAllowed { command: named(), reason });
-        }
-        let needs = std::iter::once(&found.canonical).chain(found.chain.iter().map(|link| &link.path));
-        if let Some(path) = needs.into_iter().find(|path| self.blocked.holds(path)) {
-            return Err(Refusal::Blocked {
-                command: named(),
-                reason: format!("it takes {}, which is blocked", plain(path)),
-            });
-        }
-        // What it was when the guard was made says nothing of what executes it by now.
-        let mut why = None;
-        rules.retain(|&rule| {
-            let many = helper_programs::many_in_chain(found, |path| self.rules[rule].tree.programs.contains(path));
-            let kept = many.is_none();
-            why = why.take().or(many);
-            kept
-        });
-        match why {
-            Some(reason) if rules.is_empty() => Err(Refusal::NotAllowed { command: named(), reason }),
-            _ => Ok(rules),
-        }
-    }
-
-    fn decide(&self, command: &str, args: &[String]) -> Result<Permit, Refusal> {
-        let named = || command.to_owned();
-        if !self.config.enabled {
-            return Err(Refusal::Disabled { command: named() });
-        }
-        if self.config.allowed_commands.is_empty() {
-            let reason = "it is empty, which denies all".into();
-            return Err(Refusal::NotAllowed { command: named(), reason });
-        }
-        if args.iter().any(|arg| arg.contains('\0')) {
-            return Err(Refusal::NotFound { command: named(), reason: "an argument holds a NUL byte".into() });
-        }
-        let found = self.search.find(command).map_err(|reason| Refusal::NotFound { command: named(), reason })?;
-        let rules = self.rules_that_allow(command, &found)?;
-        let line = argument_patterns::line(args);
-        match rules.iter().find(|&&i| self.rules[i].checked.allows(&line)) {
-            Some(&rule) => Ok(Permit { found, rule }),
-            None => {
-                let patterns = rules.iter().filter_map(|&i| self.rules[i].checked.rule.args.as_deref());
-                let rules = patterns.collect::<Vec<_>>().join(", ");
-                Err(Refusal::Arguments { command: named(), rules, line })
-            }
-        }
+    fn decider(&self) -> Decider<'_> {
+        let Inner { config, search, rules, by_path, blocked, .. } = self;
+        Decider { config, search, rules, by_path, blocked }
     }
 
     /// Decides, records the decision, and runs.
     fn execute(&self, command: &str, args: &[String], cancel: Cancel) -> Result<ExecutionResult, Refusal> {
-        let decided = self.decide(command, args);
+        let decided = self.decider().decide(command, args);
         let (rule, executable) = match &decided {
             Ok(permit) => (Some(self.rules[permit.rule].checked.rule.command.clone()), Some(&permit.found.canonical)),
             Err(_) => (None, None),
@@ -337,7 +259,7 @@ impl Guard {
     /// It would not: why.
     pub fn check(&self, command: &str, args: &[&str]) -> Result<(), Refusal> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        self.0.decide(command, &args).map(drop)
+        self.0.decider().decide(command, &args).map(drop)
     }
 
     /// Executes a command on this thread and waits for its end.
@@ -354,7 +276,7 @@ impl Guard {
 impl Guard {
     /// A decision by itself.
     pub(super) fn permit(&self, command: &str, args: &[String]) -> Result<Permit, Refusal> {
-        self.0.decide(command, args)
+        self.0.decider().decide(command, args)
     }
 
     /// What becomes of it.
@@ -394,7 +316,7 @@ impl Sandbox for Guard {
         let candidates = || inner.search.candidates(command);
         inner.commands.allows(command, candidates, || {
             let found = inner.search.find(command).ok()?;
-            inner.rules_that_allow(command, &found).ok()?;
+            inner.decider().rules_that_allow(command, &found).ok()?;
             Some(found.chain.into_iter().map(|link| link.path.into()).collect())
         })
     }

@@ -43,6 +43,7 @@ impl Checker {
         }
         for (index, rule) in network.allow.iter().enumerate() {
             self.allow_rule(&at.key("allow").index(index), rule, &network.deny);
+            self.narrows(&at.key("allow").index(index), rule, &network.allow);
         }
         for (index, entry) in network.deny.iter().enumerate() {
             if entry.to_string().parse().as_ref() != Ok(entry) {
@@ -89,6 +90,25 @@ impl Checker {
         }
         if let Some(paths) = &rule.paths {
             self.paths(&at.key("paths"), paths);
+        }
+    }
+
+    /// Rules add up: methods or paths of a rule forbid nothing where another one, of all requests, covers its host and ports.
+    fn narrows(&mut self, at: &At<'_>, rule: &AllowRule, all: &[AllowRule]) {
+        let wide = |other: &AllowRule| !other.inspects() && other.entry.covers(&rule.entry);
+        if rule.inspects()
+            && let Some((index, over)) = all.iter().enumerate().find(|(_, other)| wide(other))
+        {
+            let problem = format!(
+                "its methods and paths forbid nothing: rules add up, and network.allow[{index}] (`{}`) allows every request there",
+                over.entry
+            );
+            self.text(
+                at,
+                &rule.entry.to_string(),
+                &problem,
+                "one of both rules, or the wider one for other hosts or ports",
+            );
         }
     }
 

@@ -155,7 +155,15 @@ impl Checker {
                 self.text(&at, target, &problem, "a path outside /dev, /proc and /sys");
             }
             if let Some(first) = earlier.get(target) {
-                let problem = format!("mounts[{first}] has the same target");
+                let what = |mount: &Mount| match mount.source() {
+                    Some(source) => format!("of {}", shown_text(source)),
+                    None => "a tmpfs".to_owned(),
+                };
+                let problem = format!(
+                    "mounts[{first}] ({}) has the same target as this one ({})",
+                    what(&filesystem.mounts[*first]),
+                    what(mount)
+                );
                 self.text(&at, target, &problem, "each target once");
             }
             let below = format!("{target}/");

@@ -159,7 +159,7 @@ fn mounts_have_places_of_their_own() {
             r#"$.filesystem.mounts[1].target = "/proc": /proc is the sandbox's own; accepted: a path outside /dev, /proc and /sys"#,
             r#"$.filesystem.mounts[2].target = "/dev/shm/x": /dev is the sandbox's own; accepted: a path outside /dev, /proc and /sys"#,
             r#"$.filesystem.mounts[4].target = "/a": would hide mounts[3] at "/a/b"; accepted: outer mounts before those inside them"#,
-            r#"$.filesystem.mounts[5].target = "/a/b": mounts[3] has the same target; accepted: each target once"#,
+            r#"$.filesystem.mounts[5].target = "/a/b": mounts[3] (a tmpfs) has the same target as this one (a tmpfs); accepted: each target once"#,
             "$.filesystem.mounts[8].size_mb = 0: out of range; accepted: a whole number of MiB from 1 to 16777216",
         ],
     );
@@ -274,6 +274,39 @@ fn network_urls_are_parsed_strictly_and_normalised() {
             r#"$.network.allow[2].paths[3] = "/a": listed twice; accepted: each path once"#,
         ],
     );
+}
+
+#[test]
+fn a_rule_that_a_wider_one_makes_pointless_is_refused() {
+    let network = |allow: &str| with(&format!(r#""network":{{"mode":"allowlist","allow":[{allow}]}}"#));
+    let narrow = r#"{"to":"a.x.org:80","methods":["GET"],"paths":["/public/*"]}"#;
+    for (wide, index) in [("a.x.org", "`a.x.org`"), ("*.x.org:*", "`*.x.org:*`"), ("a.x.org:80", "`a.x.org:80`")] {
+        let expected = |narrow: usize, wide: usize| {
+            format!(
+                "$.network.allow[{narrow}] = \"a.x.org:80\": its methods and paths forbid nothing: rules add up, and network.allow[{wide}] ({index}) \
+                 allows every request there; accepted: one of both rules, or the wider one for other hosts or ports"
+            )
+        };
+        refused(&network(&format!(r#"{narrow},"{wide}""#)), &[&expected(0, 1)]);
+        refused(&network(&format!(r#""{wide}",{narrow}"#)), &[&expected(1, 0)]);
+    }
+    refused(
+        &network(r#"{"to":"10.1.2.3:80","paths":["/a"]},"10.0.0.0/8:80""#),
+        &[
+            r#"$.network.allow[0] = "10.1.2.3:80": its methods and paths forbid nothing: rules add up, and network.allow[1] (`10.0.0.0/8:80`) allows every request there; accepted: one of both rules, or the wider one for other hosts or ports"#,
+        ],
+    );
+    // Another host, other ports, two narrow rules, and a wide rule beside a wide one.
+    for beside in [
+        r#""b.x.org""#,
+        r#""*.a.x.org""#,
+        r#""a.x.org:443""#,
+        r#"{"to":"a.x.org:80","methods":["POST"],"paths":["/up"]}"#,
+        r#""x.org","*.x.org:443","a.x.org:22""#,
+    ] {
+        accepted(&network(&format!("{narrow},{beside}")));
+    }
+    accepted(&network(r#""a.x.org","*.x.org:*",{"to":"a.x.org","encrypted_hello":true}"#));
 }
 
 #[test]

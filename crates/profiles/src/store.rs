@@ -82,8 +82,9 @@ impl Stored {
 pub enum StoreError {
     /// The id is invalid.
     #[error(
-        "`{0}` is no profile id: letters, digits, `.`, `_` and `-`, at most 128, beginning with a letter or digit, \
-         without `..`"
+        "`{}` is no profile id: letters, digits, `.`, `_` and `-`, at most 128, beginning with a letter or digit, \
+         without `..`",
+        .0.escape_debug()
     )]
     Id(String),
     /// No such profile.

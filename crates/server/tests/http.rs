@@ -32,6 +32,20 @@ fn both_eras_are_served_to_who_has_the_token() {
 }
 
 #[test]
+fn a_message_with_a_key_twice_is_invalid() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let bearer = format!("Bearer {TOKEN}");
+    let good = initialize();
+    let twice = good.replacen("\"params\":{", "\"params\":{\"capabilities\":{},\"capabilities\":{},", 1);
+    assert_ne!(good, twice);
+    let (status, _, body) = served.send(&[("Authorization", &bearer)], &twice);
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!(-32602)), "{body}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("`capabilities`"), "{body}");
+    assert_eq!(served.send(&[("Authorization", &bearer)], &good).0, 200);
+}
+
+#[test]
 fn without_the_token_nothing_is_answered() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let wrong = format!("Bearer {}", TOKEN.replace('0', "1"));

@@ -7,7 +7,7 @@
 
 use cofferdam_policy::{Access, Field, NetworkMode, SeccompLevel};
 
-use crate::judge::Run;
+use crate::run::Run;
 
 /// What kind of way out it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::BackendName;
 
 use crate::host::Host;
+use crate::run::Finished;
 
 /// Longer than any trial may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,19 +21,6 @@ pub const NSJAIL: &str = "COFFERDAM_NSJAIL";
 
 /// A backend that no column has, and whose program every trial is told to be where nothing is.
 pub const ABSENT: BackendName = BackendName::OciYouki;
-
-/// What a finished process left.
-#[derive(Debug, Clone, Default)]
-pub struct Finished {
-    /// Exit code, or 128+N for signal N.
-    pub code: i32,
-    /// Standard output; empty when it went to a file.
-    pub stdout: String,
-    /// Standard error; empty when it went to a file.
-    pub stderr: String,
-    /// How long it took.
-    pub took: Duration,
-}
 
 /// Files of the host that stand in for the caller's streams.
 #[derive(Default)]

@@ -12,3 +12,4 @@ pub mod judge;
 pub mod launch;
 pub mod proof;
 pub mod report;
+pub mod run;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::attack::Proof;
 use crate::case::{Case, KEEP, ORIGINAL};
-use crate::judge::Run;
+use crate::run::Run;
 
 const O_NONBLOCK: u64 = 0o4000;
 

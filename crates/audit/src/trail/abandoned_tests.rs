@@ -1,10 +1,10 @@
-//! Runs that nobody ends: which get an end from somebody else, and which must never. What kill -9 of a process does is
-//! in the integration tests; here are the moments at which it could come.
+//! Runs whose owners do not end them: which get an end from another process, and which must never. What kill -9 of a
+//! process does is in the integration tests; here are the moments at which it could come.
 
 use std::os::unix::fs::FileExt;
 
 use super::*;
-use crate::end_slots::Keeper;
+use crate::end_slots::SlotOwner;
 use crate::*;
 
 /// A trail, and a second writer's store of it.
@@ -39,7 +39,7 @@ fn kinds(trail: &Trail) -> Vec<String> {
 /// Pretends that the owner of this slot had a process id which no process has any more.
 fn make_gone(trail: &Trail, slot: usize, namespace: u32) {
     let mut store = Store::open(trail.path(), 1 << 20, false).unwrap();
-    let gone = Keeper(u64::from(namespace) << 32 | u64::from(u32::MAX - 1));
+    let gone = SlotOwner(u64::from(namespace) << 32 | u64::from(u32::MAX - 1));
     store.hold("t").unwrap().set_slot(slot, (gone, 7)).unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use cofferdam_engine::backends::container::{Found, found};
+use cofferdam_engine::backends::containers::{Found, found};
 use cofferdam_engine::{Applied, Engine, Mechanism, Strength, Support};
 use cofferdam_policy::Policy;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::{Failure, Outcome};
+use cofferdam_engine::{Failure, Outcome, Step, destination_fault};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, Mode, OFlags, accessat, flock, fstat, open};
 use rustix::io::Errno;
 
@@ -75,7 +75,7 @@ impl ChangesDirectory {
             Location::Moved(to) => {
                 let to = to.to_string_lossy().into_owned();
                 let message = format!("the program moved {named}: the changes are kept in {to}");
-                let failure = Failure { code: 0, step: "keep_changes".into(), message, hint: None };
+                let failure = Failure { code: 0, step: Step::KeepChanges, message, hint: None };
                 outcome.error.get_or_insert(failure);
                 *named = to;
                 false
@@ -84,7 +84,7 @@ impl ChangesDirectory {
                 outcome.success = false;
                 outcome.error = Some(Failure {
                     code: REFUSED,
-                    step: "keep_changes".into(),
+                    step: Step::KeepChanges,
                     message: format!(
                         "the changes are lost: the program removed {named}, in which they were to be kept"
                     ),
@@ -148,6 +148,19 @@ impl Drop for Created {
 fn remove_empty(directories: &[PathBuf]) {
     for directory in directories {
         std::fs::remove_dir(directory).ok();
+    }
+}
+
+/// Refuses a directory of Cofferdam's own, since what a program writes must not become what a later sandbox obeys. `own` are
+/// such directories that this call names, and `option` how it names another.
+///
+/// # Errors
+/// It is, contains or lies in one.
+pub fn require_foreign(directory: &str, own: &[PathBuf], option: &str) -> Result<(), Refusal> {
+    match destination_fault(Path::new(directory), own) {
+        None => Ok(()),
+        Some(fault) => Err(Refusal::new("keep_changes", format!("cannot keep changes in {directory}: {fault}"))
+            .hint(format!("name a directory elsewhere: {option}"))),
     }
 }
 

@@ -5,7 +5,7 @@
 //! or into the one JSON value on standard output.
 
 mod dry_run;
-mod keep_changes;
+pub mod keep_changes;
 mod recording;
 mod signals;
 
@@ -70,6 +70,10 @@ pub fn execute_about(
         }
     };
     require_terminal(&call, presentation)?;
+    if let Some(directory) = &call.keep_changes {
+        let trail: Vec<_> = call.audit_trail.iter().map(Into::into).collect();
+        keep_changes::require_foreign(directory, &trail, "--keep-changes ./kept")?;
+    }
     if presentation.dry_run {
         return match engine.prepare(&call.policy) {
             Ok(prepared) => print_json(&DryRun::of(&call, &prepared, &about)).map(|()| 0),

@@ -59,9 +59,12 @@ fn for_field(field: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use cofferdam_engine::Step;
+    use cofferdam_policy::Field;
+
     use super::*;
 
-    fn hint(step: &str, message: &str, hint: &str) -> String {
+    fn hint(step: impl Into<Step>, message: &str, hint: &str) -> String {
         let mut failure =
             Failure { code: 125, step: step.into(), message: message.into(), hint: Some(hint.to_owned()) };
         replace_hint(&mut failure);
@@ -71,23 +74,23 @@ mod tests {
     #[test]
     fn hints_name_only_options_of_skill_run() {
         let offered = "--best-effort=network.mode,network.api (enforcement.best_effort) takes what can be had";
-        let of = hint("network.mode", "gVisor can hold network.mode not at all", offered);
+        let of = hint(Field::Network, "gVisor can hold network.mode not at all", offered);
         assert!(of.contains("networkMode") && of.contains("--backend") && !of.contains("best-effort"), "{of}");
-        let of = hint("limits.memory_mb", "in part", "--best-effort=limits.memory_mb,limits.tasks (enforcement) takes");
+        let of = hint(Field::Memory, "in part", "--best-effort=limits.memory_mb,limits.tasks (enforcement) takes");
         assert!(of.starts_with("--best-effort=limits.memory_mb,limits.tasks takes"), "{of}");
-        let of = hint("network.mode", "in part", "--best-effort=network.mode,limits.memory_mb (enforcement) takes");
+        let of = hint(Field::Network, "in part", "--best-effort=network.mode,limits.memory_mb (enforcement) takes");
         assert!(of.contains("networkMode") && of.contains("--best-effort=limits.memory_mb "), "{of}");
-        let of = hint("filesystem.mounts", "mount target /input/a.txt does not exist inside: No such file", "make it");
+        let of = hint(Field::Mounts, "mount target /input/a.txt does not exist inside: No such file", "make it");
         assert!(of.contains("an empty /input;"), "{of}");
         let elsewhere = "it is the working directory: start elsewhere with -w /, or make that directory in the root";
-        let of = hint("filesystem.mounts", "mount target /skill is not a directory inside", elsewhere);
+        let of = hint(Field::Mounts, "mount target /skill is not a directory inside", elsewhere);
         assert!(of.contains("/skill in that directory") && of.contains("image") && !of.contains("-w"), "{of}");
-        let of = hint("exec", "node: not found on the sandbox's PATH", "mount its directory with -v");
+        let of = hint(Step::Exec, "node: not found on the sandbox's PATH", "mount its directory with -v");
         assert!(of.contains("command = ") && !of.contains("-v"), "{of}");
-        let of = hint("filesystem.root", "no view", "use --root minimal, or --image");
+        let of = hint(Field::Root, "no view", "use --root minimal, or --image");
         assert!(of.contains("`image`") && !of.contains("--root"), "{of}");
         // Control: a hint that an operator can follow stays as it is.
         let plain = "start dockerd, or name another --backend; cofferdam doctor says which there are";
-        assert_eq!(hint("backend", "it does not answer", plain), plain);
+        assert_eq!(hint(Step::Backend, "it does not answer", plain), plain);
     }
 }

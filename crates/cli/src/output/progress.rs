@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_engine::backends::container::Progress;
-use cofferdam_engine::backends::container::run::ProgressCallback;
+use cofferdam_engine::backends::containers::Progress;
+use cofferdam_engine::backends::containers::run::ProgressCallback;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What is shown now.

@@ -10,14 +10,15 @@ use serde::Serialize;
 use super::text::printable_json;
 use crate::refusal::{CLOSED, Refusal};
 
-/// Prints one JSON value.
+/// Prints one JSON value. Its texts are from elsewhere, so what steers the text around it is escaped, as JSON does it: a reader
+/// of JSON gets the same value.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
     let mut text = serde_json::to_string_pretty(value).expect("reports have text keys, so nothing can fail");
     text.push('\n');
-    print(&text)
+    print(&printable_json(&text))
 }
 
 /// Prints text. On a terminal, control characters are escaped, because the text quotes data from elsewhere.

@@ -5,8 +5,14 @@
 //! loosely: a false positive delays the end of a run, a false negative leaves an answer on the prompt.
 
 /// The final bytes of CSI sequences that some terminal answers: device attributes, status and position reports, window
-/// reports, parameters, keyboard protocol, modes, version, graphics, checksums.
-const ANSWERED: &[u8] = b"cnxtupqSyw";
+/// reports, parameters, keyboard protocol, modes, version, graphics, checksums, locator position, displayed extent, colours
+/// and renditions.
+const ANSWERED: &[u8] = b"cnxtupqSywvR|";
+/// The same for sequences with a question mark, whose final byte alone sets something: key modifiers and formats.
+const ANSWERED_IF_PRIVATE: &[u8] = b"mg";
+/// The operating system commands that are queries without a question mark: allowed and disallowed features of xterm, reports
+/// of iTerm2, and kitty's clipboard.
+const ANSWERED_COMMANDS: &[u32] = &[60, 61, 1337, 5522];
 
 /// The state of the recogniser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,8 +20,15 @@ enum State {
     #[default]
     Text,
     Escape,
-    Control,
-    Command,
+    Control {
+        private: bool,
+    },
+    /// The number of the command, as far as it was read.
+    Command {
+        number: u32,
+    },
+    /// Behind the number.
+    Argument,
 }
 
 /// A recogniser that remembers whether there was a query.
@@ -31,24 +44,32 @@ impl Queries {
         for &byte in bytes {
             self.state = match (self.state, byte) {
                 (_, 0x1b) => State::Escape,
-                (State::Escape, b'[') | (_, 0x9b) => State::Control,
-                (State::Escape, b']') | (_, 0x9d) => State::Command,
+                (State::Escape, b'[') | (_, 0x9b) => State::Control { private: false },
+                (State::Escape, b']') | (_, 0x9d) => State::Command { number: 0 },
                 // Device control, application and private strings; DECID; ENQ.
                 (State::Escape, b'P' | b'_' | b'^' | b'X' | b'Z') | (_, 0x05 | 0x90) => {
                     self.asked = true;
                     State::Text
                 }
-                (State::Control, 0x20..=0x3f) => State::Control,
-                (State::Control, last) => {
-                    self.asked |= ANSWERED.contains(&last);
+                // A terminal obeys a control character inside a sequence, and goes on with the sequence. Two end it.
+                (state @ (State::Escape | State::Control { .. }), 0x00..=0x17 | 0x19 | 0x1c..=0x1f | 0x7f) => state,
+                (State::Control { private }, 0x20..=0x3f) => State::Control { private: private || byte == b'?' },
+                (State::Control { private }, last) => {
+                    self.asked |= ANSWERED.contains(&last) || (private && ANSWERED_IF_PRIVATE.contains(&last));
                     State::Text
                 }
                 // An operating system command is a query when a question mark stands for a value.
-                (State::Command, b'?') => {
+                (State::Command { .. } | State::Argument, b'?') => {
                     self.asked = true;
-                    State::Command
+                    State::Argument
                 }
-                (State::Command, 0x20..) => State::Command,
+                // Before its end: `terminal` ends what the program leaves open.
+                (State::Command { number }, digit @ b'0'..=b'9') => {
+                    let number = number.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
+                    self.asked |= ANSWERED_COMMANDS.contains(&number);
+                    State::Command { number }
+                }
+                (State::Command { .. } | State::Argument, 0x20..) => State::Argument,
                 _ => State::Text,
             };
         }
@@ -89,6 +110,21 @@ mod tests {
             b"\x1b_Gi=1,a=q;AAAA\x1b\\",
             b"\x9bc",
             b"\x1b[?1;1;0S",
+            b"\x1b[1'|",
+            b"\x1b['|",
+            b"\x1b[\"v",
+            b"\x1b[?4m",
+            b"\x1b[?m",
+            b"\x1b[?1g",
+            b"\x1b[1;1;1;1#|",
+            b"\x1b[#R",
+            b"\x1b]60\x07",
+            b"\x1b]60\x1b\\",
+            b"\x1b]61;allowColorOps\x07",
+            b"\x1b]1337;ReportCellSize\x07",
+            b"\x1b]60",
+            b"\x1b[\n6\rn",
+            b"\x1b\n[c",
         ];
         for query in queries {
             assert!(asks(&[b"text ", query]), "{query:?}");
@@ -108,6 +144,10 @@ mod tests {
             b"\x1b]8;;https://example.org/a\x1b\\link\x1b]8;;\x1b\\",
             b"plain cnt? text\r\n",
             b"\x1b(B\x1b=",
+            b"\x1b[>4;2m\x1b[>4m",
+            b"\x1b[3g\x1b[m",
+            b"\x1b]6;1\x07\x1b]2;60 files\x07\x1b]133;A\x07",
+            b"a|b v",
         ];
         for output in quiet {
             assert!(!asks(&[output]), "{output:?}");

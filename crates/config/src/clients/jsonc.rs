@@ -236,14 +236,22 @@ fn unit(text: &str, root: &Node) -> String {
     found.unwrap_or("  ").to_owned()
 }
 
+/// How a text ends its lines, by its first.
+fn line_end(text: &str) -> &'static str {
+    match text.find('\n') {
+        Some(at) if text[..at].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
+
 /// A member as text, with its later lines indented like the first.
-fn member(key: &str, value: &Value, indent: &str, unit: &str) -> String {
+fn member(key: &str, value: &Value, indent: &str, unit: &str, line_end: &str) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
     // Writing to a vector cannot fail; an incomplete text would be detected by the final check.
     value.serialize(&mut serializer).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes).replace('\n', &format!("\n{indent}"));
+    let text = String::from_utf8_lossy(&bytes).replace('\n', &format!("{line_end}{indent}"));
     format!("{}: {text}", Value::from(key))
 }
 
@@ -251,6 +259,7 @@ fn member(key: &str, value: &Value, indent: &str, unit: &str) -> String {
 fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> String {
     let Some((members, comma)) = &object.members else { return text.to_owned() };
     let close = object.end - 1;
+    let line_end = line_end(text);
     let outer = indentation(text, object.start).to_owned();
     let own_line = |member: &&Member| text[..member.start].trim_end_matches([' ', '\t']).ends_with('\n');
     let indent = members.iter().find(own_line).map(|member| indentation(text, member.start).to_owned());
@@ -262,11 +271,11 @@ fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> 
     };
     // A trailing comma is kept.
     let comma = if comma.is_some() { "," } else { "" };
-    out += &format!("\n{indent}{}{comma}", member(key, value, &indent, unit));
+    out += &format!("{line_end}{indent}{}{comma}", member(key, value, &indent, unit, line_end));
     let rest = &text[before.len()..close];
     out += if rest.contains('\n') { rest } else { "" };
     if !rest.contains('\n') {
-        out += &format!("\n{outer}");
+        out += &format!("{line_end}{outer}");
     }
     out + &text[close..]
 }
@@ -276,7 +285,8 @@ fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> 
 /// # Errors
 /// The text cannot be parsed, another value is where an object is required, or the edit would change more.
 pub fn with(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, EditError> {
-    let text = if text.trim_start_matches('\u{feff}').trim().is_empty() { "{}\n" } else { text };
+    let empty = format!("{{}}{}", line_end(text));
+    let text = if text.trim_start_matches('\u{feff}').trim().is_empty() { &empty } else { text };
     let (root, old) = read(text)?;
     let unit = unit(text, &root);
     let new = match find(&root, key)? {
@@ -292,7 +302,7 @@ pub fn with(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, 
                 None => inserted(text, &group.value, name, entry, &unit),
                 Some(_) if old[key][name] == *entry => text.to_owned(),
                 Some((_, there)) => {
-                    let written = member(name, entry, indentation(text, there.start), &unit);
+                    let written = member(name, entry, indentation(text, there.start), &unit, line_end(text));
                     format!("{}{written}{}", &text[..there.start], &text[there.value.end..])
                 }
             }
@@ -403,6 +413,29 @@ mod tests {
                 was.as_object_mut().unwrap().remove("mcpServers");
             }
             assert_eq!(now, was);
+        }
+    }
+
+    #[test]
+    fn line_ends_stay() {
+        for text in [
+            "{}\n",
+            "{\n}\n",
+            "\n",
+            "{\n  \"b\": 1\n}\n",
+            "{\n  \"servers\": {}\n}",
+            "{\n  \"servers\": {\n    \"a\": {},\n    \"b\": {} // b\n  },\n}\n",
+        ] {
+            let unix = with(text, "servers", "cofferdam", &entry()).unwrap();
+            let changed = with(&unix, "servers", "cofferdam", &json!({"args": ["a", "b"]})).unwrap();
+            let back = removed(&unix, "servers", "cofferdam").unwrap();
+            assert!(![&unix, &changed, &back].iter().any(|text| text.contains('\r')), "{text}");
+            let windows = |text: &str| text.replace('\n', "\r\n");
+            let new = with(&windows(text), "servers", "cofferdam", &entry()).unwrap();
+            assert_eq!(new, windows(&unix));
+            let other = with(&new, "servers", "cofferdam", &json!({"args": ["a", "b"]})).unwrap();
+            assert_eq!(other, windows(&changed));
+            assert_eq!(removed(&new, "servers", "cofferdam").unwrap(), windows(&back));
         }
     }
 

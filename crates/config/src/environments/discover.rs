@@ -245,7 +245,13 @@ fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &P
     };
     let credentials = super::credentials::credentials_elsewhere(caller.homes);
     let own = |prefix: &Path| installation(tree, caller, &credentials, wanted, prefix);
-    let mut hop = program.to_owned();
+    // Variables and files spell paths in any way (`//opt/py/bin`), and a policy takes one spelling. One that no policy takes
+    // names no program that can be mounted.
+    let program: PathBuf = program.components().collect();
+    if !program.is_absolute() || cofferdam_policy::paths::fault(program.to_str()?).is_some() {
+        return None;
+    }
+    let mut hop = program.clone();
     for _ in 0..40 {
         let prefix = hop.parent().and_then(Path::parent);
         let store = STORES.iter().map(Path::new).find(|store| hop.starts_with(store));
@@ -320,7 +326,7 @@ fn venv_home(config: &str) -> Option<PathBuf> {
     })?;
     // A path with `..` is not followed: here it would be resolved lexically, and by the kernel through links.
     let plain = value.starts_with('/') && !value.split('/').any(|part| part == "..");
-    plain.then(|| PathBuf::from(value))
+    plain.then(|| Path::new(value).components().collect())
 }
 
 fn is_system(path: &Path) -> bool {

@@ -191,7 +191,7 @@ impl EnvironmentSpec {
         }
         if let Some(project) = project {
             let access = if project.copy_on_write { Access::CopyOnWrite } else { Access::ReadOnly };
-            mount_as(policy, &project.path, &project.mount_point, access);
+            mount_project(policy, project, access);
             // An image has its own programs.
             if let (Some(shell), None) = (&project.shell, &self.root) {
                 develop(policy, shell);
@@ -317,11 +317,23 @@ fn mount(policy: &mut Policy, source: &str, target: &str) {
     mount_as(policy, source, target, Access::ReadOnly);
 }
 
-fn mount_as(policy: &mut Policy, source: &str, target: &str, access: Access) {
-    let mounts = &mut policy.filesystem.mounts;
-    if mounts.iter().any(|mount| mount.target() == target) {
-        return;
+/// Mounts the project. Where another mount has its place, both stay in the policy, which is refused with the names of both:
+/// neither may be missing without a word.
+fn mount_project(policy: &mut Policy, project: &Project, access: Access) {
+    let shows = |mount: &Mount| mount.target() == project.mount_point && mount.source() == Some(project.path.as_str());
+    if !policy.filesystem.mounts.iter().any(shows) {
+        insert(policy, &project.path, &project.mount_point, access);
     }
+}
+
+fn mount_as(policy: &mut Policy, source: &str, target: &str, access: Access) {
+    if !policy.filesystem.mounts.iter().any(|mount| mount.target() == target) {
+        insert(policy, source, target, access);
+    }
+}
+
+fn insert(policy: &mut Policy, source: &str, target: &str, access: Access) {
+    let mounts = &mut policy.filesystem.mounts;
     let at = mounts.iter().position(|mount| is_within(mount.target(), target)).unwrap_or(mounts.len());
     let (source, target) = (source.to_owned(), target.to_owned());
     mounts.insert(at, Mount::Bind { source, target, access, exec: true, optional: false });

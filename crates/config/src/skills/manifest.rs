@@ -35,7 +35,7 @@ pub const TX_ACTIONS: &[&str] = &["transfer", "transfer_native", "approve", "swa
 pub struct Manifest {
     /// Always "1".
     pub version: String,
-    /// The skill's name, `^[a-z0-9-]{1,64}$`.
+    /// The skill's name, `^[a-z0-9][a-z0-9-]{0,63}$`; a registered one may begin with `-`.
     pub name: String,
     /// The publisher, who signs it.
     pub publisher: Publisher,
@@ -113,6 +113,8 @@ pub enum Stage {
     Draft,
     /// It is signed.
     Signed,
+    /// It is signed, and was registered, perhaps when a name could begin with `-`.
+    Registered,
 }
 
 impl Manifest {
@@ -156,7 +158,7 @@ impl Manifest {
 
 fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
     const KEYS: &[&str] = &["version", "name", "publisher", "permissions", "sandbox", "files", "signature"];
-    let required = if stage == Stage::Signed { KEYS } else { &KEYS[..KEYS.len() - 1] };
+    let required = if stage == Stage::Draft { &KEYS[..KEYS.len() - 1] } else { KEYS };
     let top = read.object("$", Some(root), KEYS, required);
     let publisher = read.object(
         "$.publisher",
@@ -168,9 +170,10 @@ fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
     let permissions = read.object("$.permissions", top.get("permissions"), PERMISSIONS, PERMISSIONS);
     const SANDBOX: &[&str] = &["memoryMb", "timeoutMs", "allowSpawn"];
     let sandbox = read.object("$.sandbox", top.get("sandbox"), SANDBOX, SANDBOX);
+    let accepts_name = if stage == Stage::Registered { is_registered_name } else { is_name };
     Manifest {
         version: read.text("$.version", top.get("version"), "\"1\"", |text| text == "1"),
-        name: read.text("$.name", top.get("name"), "^[a-z0-9-]{1,64}$", is_name),
+        name: read.text("$.name", top.get("name"), NAME_ACCEPTED, accepts_name),
         publisher: Publisher {
             name: read.text("$.publisher.name", publisher.get("name"), "1 to 256 printable characters", is_printable),
             address: read.text("$.publisher.address", publisher.get("address"), "^0x[0-9a-fA-F]{40}$", is_address),
@@ -325,8 +328,16 @@ pub fn path_fault(path: &str) -> Option<&'static str> {
     (path == MANIFEST_FILE).then_some("the manifest cannot hold its own hash")
 }
 
-/// Whether a text is a valid skill name.
+/// The names that are accepted.
+const NAME_ACCEPTED: &str = "^[a-z0-9][a-z0-9-]{0,63}$: 1 to 64 of a-z, 0-9 and -, and no - first, as options have it";
+
+/// Whether a text is a valid skill name. None looks like an option.
 pub fn is_name(text: &str) -> bool {
+    is_registered_name(text) && !text.starts_with('-')
+}
+
+/// Whether a text can be the name of a registered skill: such names could once begin with `-`.
+pub(super) fn is_registered_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Code, SkillError};
 use super::intake::{self, Taken};
-use super::manifest::is_name;
+use super::manifest::is_registered_name;
 use super::store::{self, Kept};
 
 const LOCK: &str = ".lock";
@@ -90,7 +90,7 @@ impl std::str::FromStr for Spec {
             None => (text, None),
         };
         let shown: String = text.chars().take(100).collect();
-        if !is_name(name) {
+        if !is_registered_name(name) {
             return Err(format!("{shown:?} is no skill: NAME or NAME@VERSION, of a-z, 0-9 and -"));
         }
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));

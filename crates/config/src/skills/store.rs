@@ -179,7 +179,7 @@ pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> 
     let own = private::open(&path).map_err(lost(&path))?;
     let text = file(&own, &path, MANIFEST_FILE, MAX_MANIFEST_BYTES as u64)?;
     let damaged = |why: &str| SkillError::Damaged { path: path.join(MANIFEST_FILE), why: why.into() };
-    let manifest = Manifest::decode(&text, Stage::Signed).map_err(|_| damaged("it is no manifest"))?;
+    let manifest = Manifest::decode(&text, Stage::Registered).map_err(|_| damaged("it is no manifest"))?;
     if Version::of(&manifest).hex() != version {
         return Err(damaged("it is another manifest than the one that was registered"));
     }

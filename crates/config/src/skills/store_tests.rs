@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_profiles::private;
 use serde_json::json;
 
 use super::error::{Code, SkillError};
-use super::intake::{listing, take};
+use super::intake::{Taken, listing, take};
 use super::manifest::{Manifest, Stage};
 use super::registry::{Registered, Registry, Spec, State};
-use super::signature::Key;
+use super::signature::{Key, Version};
+use super::store;
 
 fn key(number: u8) -> Key {
     Key::from_bytes(&[number; 32]).unwrap()
@@ -95,6 +97,35 @@ fn the_name_of_a_skill_is_never_a_path() {
     for text in ["", "../x", "a/b", "A", "a@", "a@xyz", "a@1234567", "a@ABCDEF012", "a b"] {
         assert!(text.parse::<Spec>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_registered_name_that_looks_like_an_option_can_be_run_and_revoked_but_not_registered() {
+    let (_directory, source, registry) = example();
+    let weather = register(&registry, &source).unwrap();
+    let mut manifest = take(&source).unwrap().manifest;
+    manifest.name = "-a".into();
+    key(7).sign(&mut manifest).unwrap();
+    let text = manifest.encode();
+    fs::write(source.join("manifest.json"), &text).unwrap();
+    assert_eq!(codes(register(&registry, &source)), ["schema_validation_failed"]);
+    // As an earlier release registered it.
+    let files =
+        manifest.files.iter().map(|file| (file.path.clone(), fs::read(source.join(&file.path)).unwrap())).collect();
+    let version = Version::of(&manifest);
+    let taken = Taken { manifest, text: text.into(), version, files };
+    let directory = private::open(registry.directory()).unwrap();
+    store::keep(&directory, registry.directory(), &taken).unwrap();
+    let file = registry.directory().join("registry.json");
+    let mut contents: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let mut skill = contents["skills"]["weather"].clone();
+    skill["versions"][0]["version"] = json!(taken.version.hex());
+    contents["skills"]["-a"] = skill;
+    fs::write(&file, contents.to_string()).unwrap();
+    assert_eq!(registry.runnable(&spec("-a")).unwrap().1.manifest.name, "-a");
+    assert_eq!(registry.revoke(&spec("-a")).unwrap().len(), 1);
+    assert_eq!(codes(registry.runnable(&spec("-a"))), ["revoked"]);
+    assert_eq!(registry.runnable(&spec("weather")).unwrap().0.version, weather.version);
 }
 
 #[test]

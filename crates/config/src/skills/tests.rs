@@ -114,6 +114,7 @@ fn every_field_has_its_limits() {
     for (pointer, good) in [
         ("/name", json!("a")),
         ("/name", json!("0-".repeat(32))),
+        ("/name", json!("a-")),
         ("/sandbox/memoryMb", json!(1)),
         ("/sandbox/memoryMb", json!(512)),
         ("/sandbox/timeoutMs", json!(1000)),
@@ -141,6 +142,8 @@ fn every_field_has_its_limits() {
         ("/name", "$.name", json!("a".repeat(65))),
         ("/name", "$.name", json!("Weather")),
         ("/name", "$.name", json!("a/b")),
+        ("/name", "$.name", json!("-a")),
+        ("/name", "$.name", json!("--json")),
         ("/name", "$.name", json!("a\n")),
         ("/publisher/name", "$.publisher.name", json!("")),
         ("/publisher/name", "$.publisher.name", json!("\u{1b}[2J")),
@@ -363,7 +366,7 @@ fn any_wish() -> impl Strategy<Value = Wish> {
 
 prop_compose! {
     fn any_manifest()(
-        name in "[a-z0-9-]{1,64}",
+        name in "[a-z0-9][a-z0-9-]{0,63}",
         who in "[ -~äß🌊\"\\\\]{1,40}",
         actions in prop::sample::subsequence(TX_ACTIONS, 0..=TX_ACTIONS.len()),
         chains in prop::collection::vec(1u64..(1 << 53), 0..4),

@@ -3,12 +3,12 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::capability::RETAINED;
-use super::notifier::unseen;
+use super::errno::errno;
 
 /// A thread that waits for the notifier's answer.
 pub(super) struct Caller {
@@ -115,9 +115,15 @@ impl Caller {
         match i32::try_from(fd) {
             // SAFETY: the call succeeded: a new descriptor that is ours alone.
             Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-            _ => Err(super::errno()),
+            _ => Err(errno()),
         }
     }
+}
+
+/// The errno of something that could not be looked at: what the caller has run out of is reported, the rest is a refusal.
+fn unseen(error: &io::Error) -> i32 {
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error.raw_os_error().filter(|errno| short.contains(errno)).unwrap_or(libc::EPERM)
 }
 
 /// Opens what a link of /proc leads to, whatever it is, without doing anything to it.

@@ -8,10 +8,21 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use super::caller::Caller;
-use super::notifier::{Notification, Trees, is_valid};
+use super::errno::errno;
+use super::notification::{Notification, is_valid};
 use crate::uapi::{S_ISGID, S_ISUID};
+
+/// Where metadata may be changed.
+#[derive(Debug, Default)]
+pub struct Trees {
+    /// What each descriptor is, wherever it is renamed to, and everything below it.
+    pub roots: Vec<OwnedFd>,
+    /// But not below these canonical paths, nor on the way to them.
+    pub holes: Vec<PathBuf>,
+}
 
 /// A call, taken apart.
 struct Call {
@@ -241,7 +252,7 @@ fn apply(change: &Change, object: &OwnedFd) -> Result<(), i32> {
         // SAFETY: as for the mode.
         Change::RemoveAttribute(name) => unsafe { libc::removexattr(path, name.as_ptr()) },
     };
-    if done == 0 { Ok(()) } else { Err(super::errno()) }
+    if done == 0 { Ok(()) } else { Err(errno()) }
 }
 
 #[cfg(test)]

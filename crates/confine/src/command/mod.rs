@@ -14,6 +14,8 @@
 mod caller;
 mod capability;
 mod change;
+mod errno;
+mod notification;
 mod notifier;
 mod schedule;
 mod signal;
@@ -28,7 +30,8 @@ use crate::landlock::Ruleset;
 use crate::seccomp::classify::Insn;
 
 pub use capability::has_capabilities;
-pub use notifier::Trees;
+pub use change::Trees;
+use errno::errno;
 pub use schedule::CALLS as SCHEDULING_CALLS;
 pub use signal::CALLS as SIGNAL_CALLS;
 
@@ -434,11 +437,6 @@ fn hand(post: i32, fd: i32) -> Result<(), i32> {
     }
     // SAFETY: it is ours alone, and not used after this.
     if unsafe { libc::close(fd) } != 0 { Err(errno()) } else { Ok(()) }
-}
-
-/// Of the call that has just failed.
-fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 #[cfg(test)]

@@ -12,35 +12,15 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{change, schedule, signal};
+use super::change::{self, Trees};
+use super::errno::errno;
+use super::notification::Notification;
+use super::{schedule, signal};
 use crate::seccomp::{Arch, syscall_name};
-use crate::uapi::{SECCOMP_IOCTL_NOTIF_ID_VALID, SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND};
-
-/// Where metadata may be changed.
-#[derive(Debug, Default)]
-pub struct Trees {
-    /// What each descriptor is, wherever it is renamed to, and everything below it.
-    pub roots: Vec<OwnedFd>,
-    /// But not below these canonical paths, nor on the way to them.
-    pub holes: Vec<PathBuf>,
-}
-
-/// `struct seccomp_notif`
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Notification {
-    pub(super) id: u64,
-    pub(super) pid: u32,
-    pub(super) flags: u32,
-    pub(super) nr: i32,
-    pub(super) arch: u32,
-    pub(super) instruction_pointer: u64,
-    pub(super) args: [u64; 6],
-}
+use crate::uapi::{SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND};
 
 /// `struct seccomp_notif_resp`
 #[repr(C)]
@@ -243,7 +223,7 @@ fn receive(post: &UnixStream) -> Received {
     match unsafe { libc::recvmsg(post.as_raw_fd(), &raw mut message, flags) } {
         1 => {}
         0 => return Received::Over,
-        _ if [libc::EAGAIN, libc::EINTR, libc::ENOMEM].contains(&super::errno()) => return Received::NotNow,
+        _ if [libc::EAGAIN, libc::EINTR, libc::ENOMEM].contains(&errno()) => return Received::NotNow,
         _ => return Received::Over,
     }
     // SAFETY: the kernel filled the control buffer as far as the header says.
@@ -263,7 +243,7 @@ fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
     let mut call = Notification::default();
     // SAFETY: the structure has the kernel's layout and is zero, as the kernel asks.
     if unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call) } != 0 {
-        return super::errno() != libc::ENOTTY; // or it was killed meanwhile
+        return errno() != libc::ENOTTY; // or it was killed meanwhile
     }
     let error = match perform(listener, &call, trees) {
         Ok(()) => 0,
@@ -283,20 +263,6 @@ fn perform(listener: &OwnedFd, call: &Notification, trees: &Trees) -> Result<(),
         _ if schedule::is_one(name) => schedule::set(listener, call, name),
         _ => change::perform(listener, call, name, trees),
     }
-}
-
-/// Whether the thread that made the call still waits for its answer: what was opened by its number was its own, then.
-pub(super) fn is_valid(listener: &OwnedFd, call: &Notification) -> Result<(), i32> {
-    // SAFETY: takes the address of a number.
-    let valid =
-        unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw const call.id) } == 0;
-    if valid { Ok(()) } else { Err(libc::EINTR) }
-}
-
-/// The errno of something that could not be looked at: what the caller has run out of is reported, the rest is a refusal.
-pub(super) fn unseen(error: &io::Error) -> i32 {
-    let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
-    error.raw_os_error().filter(|errno| short.contains(errno)).unwrap_or(libc::EPERM)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 use std::os::fd::OwnedFd;
 
 use super::caller::Caller;
-use super::notifier::{Notification, is_valid};
+use super::errno::errno;
+use super::notification::{Notification, is_valid};
 
 /// Calls that are about scheduling. What they name as 0 is the caller itself, and needs no check.
 pub const CALLS: [&str; 6] =
@@ -72,7 +73,7 @@ pub(super) fn set(listener: &OwnedFd, call: &Notification, name: &str) -> Result
             _ => return Err(libc::EPERM),
         }
     };
-    if done == 0 { Ok(()) } else { Err(super::errno()) }
+    if done == 0 { Ok(()) } else { Err(errno()) }
 }
 
 /// What `setpriority` calls a process.

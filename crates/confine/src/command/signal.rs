@@ -6,7 +6,8 @@ use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::caller::Caller;
-use super::notifier::{Notification, is_valid};
+use super::errno::errno;
+use super::notification::{Notification, is_valid};
 
 /// Calls that are about signals.
 pub const CALLS: [&str; 6] = ["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];
@@ -51,7 +52,7 @@ fn process(pid: i32, signal: i32, wanted: i32) -> Result<(), i32> {
     // SAFETY: takes numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
-        return Err(super::errno());
+        return Err(errno());
     }
     // SAFETY: the call succeeded: a new descriptor that is ours alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
@@ -81,14 +82,14 @@ fn processes(wanted: Option<i32>, signal: i32, branch: i32) -> Result<(), i32> {
 }
 
 fn done(value: i64) -> Result<(), i32> {
-    if value == 0 { Ok(()) } else { Err(super::errno()) }
+    if value == 0 { Ok(()) } else { Err(errno()) }
 }
 
 /// The group that a process is in.
 fn process_group(pid: i32) -> Result<i32, i32> {
     // SAFETY: takes a number.
     let group = unsafe { libc::getpgid(pid) };
-    if group >= 0 { Ok(group) } else { Err(super::errno()) }
+    if group >= 0 { Ok(group) } else { Err(errno()) }
 }
 
 /// The number on a line of a thread's status.

@@ -8,7 +8,7 @@
 //! is known, and one that lies beyond the 255 instructions of a conditional jump gets a `ja` in between.
 
 use super::classify::{AND, Insn, JA, JEQ, JGE, JGT, JSET, LD_ABS, RET};
-use super::decide::{Cond, Width};
+use super::levels::{Cond, Width};
 use super::{Arch, ArgOp, Error};
 
 /// Longest program that the kernel takes (`BPF_MAXINSNS`).

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::decide::{Clause, Cond, Width};
+use super::levels::{Clause, Cond, Width};
 use super::{Arch, Denials, Error, RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, Request, decisions, returned};
 
 /// `__X32_SYSCALL_BIT`: an x32 process makes its calls by these numbers, and the kernel checks them as x86_64.

@@ -6,8 +6,8 @@
 //! filter meant.
 //!
 //! ```text
-//! Request ─ decide ─▶ clauses per call ─ emit ─▶ filter      (kernel: allow, errno, kill, notify)
-//!           (table)                    └ emit ─▶ classifier  (receiver: class, errno, reason, rule)
+//! Request ─ levels ─▶ clauses per call ─ emit ─▶ filter      (kernel: allow, errno, kill, notify)
+//!           (calls)                    └ emit ─▶ classifier  (receiver: class, errno, reason, rule)
 //! ```
 //!
 //! An emitter of our own because the libraries do not fit: seccompiler knows neither user notification nor
@@ -33,21 +33,21 @@
 //! exec from a later one. The filter therefore hands execveat on that fd to a gate that can count:
 //! see [`ExecGate`].
 
+pub(crate) mod calls;
 pub mod classify;
-mod decide;
 mod emit;
 pub mod kafel;
+mod levels;
 #[cfg(test)]
 mod numbers;
-pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
+pub use calls::Arch;
+use calls::{CALLS, Group};
 use classify::{Insn, Verdict};
-use decide::{Clause, Decision, Effect, Report, Rules};
 use emit::{Answer, Fixed, Segment};
-pub use table::Arch;
-use table::{CALLS, Group};
+use levels::{Clause, Decision, Effect, Report, Rules};
 
 /// `SECCOMP_RET_KILL_PROCESS`
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -400,11 +400,11 @@ impl Program {
 pub fn compile(request: &Request<'_>, arch: Arch) -> Result<Program, Error> {
     let decisions = decisions(request, arch)?;
     let returned = |effect| returned(effect, request);
-    let fixed = Fixed { foreign: RET_KILL_PROCESS, no_call: returned(decide::ABSENT) };
+    let fixed = Fixed { foreign: RET_KILL_PROCESS, no_call: returned(levels::ABSENT) };
     let filter = emit::emit(&segments(&decisions, returned), fixed, arch)?;
     let notifies = filter.iter().any(|insn| insn.code == classify::RET && insn.k == RET_USER_NOTIF);
     let classifier = if notifies {
-        let fixed = Fixed { foreign: verdict(Effect::Kill { rule: 0 }).0, no_call: verdict(decide::ABSENT).0 };
+        let fixed = Fixed { foreign: verdict(Effect::Kill { rule: 0 }).0, no_call: verdict(levels::ABSENT).0 };
         emit::emit(&segments(&decisions, |effect| verdict(effect).0), fixed, arch)?
     } else {
         Vec::new()
@@ -451,7 +451,7 @@ pub fn metadata_calls(arch: Arch) -> impl Iterator<Item = &'static str> {
 }
 
 /// The `ioctl` commands that do the same.
-pub use decide::{METADATA_IOCTLS, TREE_IOCTLS};
+pub use levels::{METADATA_IOCTLS, TREE_IOCTLS};
 
 /// The decision for each call of an architecture, by number.
 fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str, Decision)>, Error> {
@@ -459,7 +459,7 @@ fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str
     let mut decisions = Vec::with_capacity(CALLS.len());
     for call in CALLS {
         if let Some(number) = call.number(arch) {
-            decisions.push((number, call.name, decide::decide(call, &rules)));
+            decisions.push((number, call.name, levels::decide(call, &rules)));
         }
     }
     decisions.sort_by_key(|(number, ..)| *number);
@@ -474,7 +474,7 @@ fn segments(decisions: &[(u32, &'static str, Decision)], value: impl Fn(Effect) 
             segments.push(Segment { start, answer });
         }
     };
-    let absent = || Answer { clauses: Vec::new(), otherwise: value(decide::ABSENT) };
+    let absent = || Answer { clauses: Vec::new(), otherwise: value(levels::ABSENT) };
     let mut next = 0;
     for (number, _, decision) in decisions {
         if *number > next {
@@ -530,11 +530,11 @@ fn verdict(effect: Effect) -> Verdict {
     }
 }
 
-fn in_words(cond: &decide::Cond) -> String {
+fn in_words(cond: &levels::Cond) -> String {
     let op = cond.op.symbol();
     let size = match cond.width {
-        decide::Width::Bits32 => "",
-        decide::Width::Bits64 => ":64",
+        levels::Width::Bits32 => "",
+        levels::Width::Bits64 => ":64",
     };
     if cond.mask == u64::MAX {
         format!("arg{}{size} {op} {:#x}", cond.arg, cond.value)

@@ -129,15 +129,21 @@ fn leaves_prefix(path: &str) -> bool {
     }
 }
 
-struct ApiService {
+/// Serves requests to the API, on whatever connection they come.
+pub struct ApiService {
     api: Arc<Api>,
     upstream: UpstreamClient,
 }
 
+impl ApiService {
+    pub fn new(api: Arc<Api>, connect: Connect) -> ApiService {
+        ApiService { api, upstream: UpstreamClient::new(None, move || connect()) }
+    }
+}
+
 /// Serves a connection to the API's address in the sandbox until either side ends it. Each request is an event.
 pub async fn api(gateway: Arc<dyn GatewayInterface>, client: Io, api: Arc<Api>, connect: Connect) {
-    let upstream = UpstreamClient::new(None, move || connect());
-    serve(gateway, Via::Api, client, ApiService { api, upstream }).await;
+    serve(gateway, Via::Api, client, ApiService::new(api, connect)).await;
 }
 
 impl RequestService for ApiService {

@@ -8,6 +8,8 @@ use hyper::body::Incoming;
 use tokio::sync::Mutex;
 
 use crate::decide::rules::Target;
+use crate::decide::socket_layout::{API_PORT, INSIDE};
+use crate::http::api::{Api, ApiService, Connect};
 use crate::http::authority::Authority;
 use crate::http::captured::HTTP;
 use crate::http::connection::{HttpConnection, RequestService, Upgrade, serve};
@@ -20,14 +22,16 @@ use crate::report::event::Via;
 /// The connections to the host and port of the last request.
 type Last = Option<(Target, u16, Arc<UpstreamClient>)>;
 
-#[derive(Default)]
 struct Proxy {
     last: Mutex<Last>,
+    /// The API of the sandbox: some clients ask the proxy for its URL, whatever `NO_PROXY` says.
+    api: Option<ApiService>,
 }
 
 /// Serves a connection to the proxy until either side ends it.
-pub async fn proxy(gateway: Arc<dyn GatewayInterface>, client: Io) {
-    serve(gateway, Via::HttpProxy, client, Proxy::default()).await;
+pub async fn proxy(gateway: Arc<dyn GatewayInterface>, client: Io, api: Option<(Arc<Api>, Connect)>) {
+    let api = api.map(|(api, connect)| ApiService::new(api, connect));
+    serve(gateway, Via::HttpProxy, client, Proxy { last: Mutex::default(), api }).await;
 }
 
 impl RequestService for Proxy {
@@ -51,6 +55,9 @@ impl RequestService for Proxy {
         let host = host(request.headers())?.ok_or_else(|| InvalidRequest("no Host".to_owned()))?;
         if !agrees(&host, &target, port) {
             return Err(RefusedRequest::mismatch(&host, &target, port));
+        }
+        if let Some(api) = self.api.as_ref().filter(|_| target == Target::Address(INSIDE) && port == API_PORT) {
+            return api.serve(connection, request, info).await;
         }
         let grant = connection.gateway.decide(&target, port)?;
         plain(&grant, request.headers())?;

@@ -18,9 +18,9 @@ pub async fn dispatch(client: Arc<ClientConnection>) {
         Via::Connect => return serve_captured(client).await,
         Via::Dns => Box::pin(resolver::serve_tcp(Arc::clone(&client))),
         Via::Socks => Box::pin(socks_proxy::serve(Arc::clone(&client))),
-        Via::HttpProxy => Box::pin(http::proxy(client.interface(), client.io())),
-        Via::Api => match &client.sandbox.api {
-            Some(api) => Box::pin(serve_api(Arc::clone(&client), Arc::clone(api))),
+        Via::HttpProxy => Box::pin(http::proxy(client.interface(), client.io(), api(&client))),
+        Via::Api => match api(&client) {
+            Some((api, connect)) => Box::pin(http::api(client.interface(), client.io(), api, connect)),
             None => return reset(&client.stream),
         },
     };
@@ -42,10 +42,11 @@ async fn serve_captured(client: Arc<ClientConnection>) {
     }
 }
 
-/// Every connection to upstream goes to the host of the API's base URL.
-async fn serve_api(client: Arc<ClientConnection>, api: Arc<Api>) {
+/// The sandbox's API, and how its host is reached: every connection to upstream goes to the host of its base URL.
+fn api(client: &Arc<ClientConnection>) -> Option<(Arc<Api>, http::Connect)> {
+    let api = client.sandbox.api.as_ref()?;
     let connect: http::Connect = {
-        let (client, api) = (Arc::clone(&client), Arc::clone(&api));
+        let (client, api) = (Arc::clone(client), Arc::clone(api));
         Arc::new(move || {
             let (client, api) = (Arc::clone(&client), Arc::clone(&api));
             Box::pin(async move {
@@ -54,5 +55,5 @@ async fn serve_api(client: Arc<ClientConnection>, api: Arc<Api>) {
             })
         })
     };
-    http::api(client.interface(), client.io(), api, connect).await;
+    Some((Arc::clone(api), connect))
 }

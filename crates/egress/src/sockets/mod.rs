@@ -3,4 +3,4 @@
 
 pub mod async_fd;
 pub mod receive;
-pub mod sock_diag;
+pub mod socket_owner;

@@ -199,9 +199,32 @@ fn the_api_is_reached_at_its_address_only() {
     assert!(answer.contains("200 OK") && answer.contains("GET /base/v1/x HTTP/1.1\r\n"), "{answer}");
     let event = inside.event(Kind::ApiRequest);
     assert_eq!((event.method.as_deref(), event.status), (Some("GET"), Some(200)));
+    // A client that takes no notice of NO_PROXY asks the proxy for it; for another port it gets nothing.
+    let inside = world.inside(&with);
+    let ask_proxy = |url: &str, host: &str| {
+        let request = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        ask(inside.connect((Ipv4Addr::LOCALHOST, 3128)), &request)
+    };
+    let answer = ask_proxy("http://127.0.0.1:3129/v1/y", "127.0.0.1:3129");
+    assert!(answer.contains("200 OK") && answer.contains("GET /base/v1/y HTTP/1.1\r\n"), "{answer}");
+    let event = inside.event(Kind::ApiRequest);
+    assert_eq!((event.path.as_deref(), event.status), (Some("/v1/y"), Some(200)));
+    for (url, host) in [
+        ("http://127.0.0.1:3130/v1/y", "127.0.0.1:3130"),
+        ("http://127.0.0.1:3129/v1/y", "good.example"),
+        ("http://127.0.0.1:3129/%2e%2e/up", "127.0.0.1:3129"),
+    ] {
+        let answer = ask_proxy(url, host);
+        assert!(!answer.contains("200 OK") && !answer.contains("GET /base"), "{url}: {answer}");
+    }
     // Its own address is not reachable.
     assert!(is_reset(inside.connect(([127, 0, 0, 2], 3129))));
     assert!(is_reset(inside.connect((Ipv4Addr::LOCALHOST, port))));
     let inside = world.inside(&without);
     assert!(is_reset(inside.connect((Ipv4Addr::LOCALHOST, 3129))));
+    let answer = ask(
+        inside.connect((Ipv4Addr::LOCALHOST, 3128)),
+        "GET http://127.0.0.1:3129/v1/x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\nConnection: close\r\n\r\n",
+    );
+    assert!(answer.contains("403"), "{answer}");
 }

@@ -126,7 +126,7 @@ impl World {
     pub fn begun(&self, network: &Network, begin: impl FnOnce(&Inside)) -> Inside {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let resolver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        cofferdam_confine::datagram::tell_destination(resolver.as_fd(), false).unwrap();
+        cofferdam_confine::datagram::receive_destinations(resolver.as_fd(), false).unwrap();
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let mut inside = Inside {

@@ -12,7 +12,7 @@ use crate::support::{Fake, GOOD, OTHER, echo, name, read_requests, talk};
 fn connect(gateway: &Arc<Fake>) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
     let gateway: Arc<dyn GatewayInterface> = gateway.clone();
-    tokio::spawn(proxy(gateway, Box::new(ours)));
+    tokio::spawn(proxy(gateway, Box::new(ours), None));
     client
 }
 

@@ -12,6 +12,7 @@ use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, R
 
 use crate::backends::enforcement::{By, enforcement};
 use crate::backends::{Backend, Plan, Refusal, Request, native};
+use crate::backends::real_sources;
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::outcome::Enforcement;
@@ -89,6 +90,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePl
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
         return Err(Failure::new(Step::policy("audit.trace"), why).hint(hint).into());
     }
+    let policy = &*real_sources::pinned(policy)?;
     let abi = kernel::abi();
     let mut view = View::default();
     view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });

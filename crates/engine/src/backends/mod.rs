@@ -17,15 +17,14 @@ pub(crate) mod jail;
 pub(crate) mod landlock;
 pub mod layout;
 pub(crate) mod native;
+pub(crate) mod real_sources;
 
-pub use containers as container;
 pub use enforcement::{Purpose, answers};
 pub use external::export::{Exported, Format, export};
 pub use external::run::Ready;
 pub use external::tool::{Installed, Tool, Tools};
 pub use external::{bubblewrap, export, nsjail, seatbelt};
 
-pub use crate::plan::facts;
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use cofferdam_confine::capture::{self, Capture, Version, Versions};
 use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, Layout, SOCKS_PORT, Socket};
-use cofferdam_egress::process::can_inspect;
 use cofferdam_egress::rules::Rules;
+use cofferdam_egress::socket_owner::can_inspect;
 use cofferdam_policy::{Field, NetworkMode, Policy};
 
 use crate::failure::Failure;

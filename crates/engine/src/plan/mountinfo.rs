@@ -3,6 +3,8 @@
 //! A path that is denied or protected has to be held at its other places as well. Pure: mountinfo in, pairs out.
 //! Source: proc_pid_mountinfo(5). Twins that no mount makes (hard links) are not seen here.
 
+use std::collections::HashMap;
+
 use crate::plan::mount_table::{below, join};
 
 /// What lies at `from` also shows at `to`.
@@ -31,13 +33,18 @@ impl Twins {
         std::fs::read("/proc/self/mountinfo").map_or_else(|_| Twins::default(), |bytes| Twins::of_table(&bytes))
     }
 
-    fn of_table(mountinfo: &[u8]) -> Twins {
+    pub(super) fn of_table(mountinfo: &[u8]) -> Twins {
         let mounts: Vec<Mount> =
             mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(std::str::from_utf8(l).ok()?)).collect();
         let mut pairs: Vec<Pair> = Vec::new();
+        let mut of_device: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (i, mount) in mounts.iter().enumerate() {
+            of_device.entry(&mount.device).or_default().push(i);
+        }
         for (i, one) in mounts.iter().enumerate() {
-            for (k, two) in mounts.iter().enumerate() {
-                if i == k || one.device != two.device {
+            for &k in &of_device[one.device.as_str()] {
+                let two = &mounts[k];
+                if i == k {
                     continue;
                 }
                 // What `two` has as its root lies within what `one` shows.
@@ -62,6 +69,14 @@ impl Twins {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
+    }
+
+    /// The other places at which this path itself shows.
+    pub fn itself(&self, path: &str) -> Vec<String> {
+        let mut found: Vec<String> =
+            self.pairs.iter().filter_map(|pair| Some(join(&pair.to, below(path, &pair.from)?))).collect();
+        found.retain(|twin| twin != path);
+        found
     }
 
     /// The other places at which this path, or something below it, shows.
@@ -92,7 +107,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// Space, tab, line feed and backslash are written as three octal digits.
-fn unescape(text: &str) -> Option<String> {
+pub(super) fn unescape(text: &str) -> Option<String> {
     if !text.contains('\\') {
         return Some(text.to_owned());
     }
@@ -142,6 +157,7 @@ mod tests {
     fn what_is_mounted_from_below_a_path_counts_as_well() {
         let found = twins(HOST).of("/home/u/.ssh");
         assert!(found.contains(&"/mnt/my home/.ssh".into()) && found.contains(&"/keys/id".into()), "{found:?}");
+        assert_eq!(twins(HOST).itself("/home/u/.ssh"), ["/mnt/my home/.ssh"]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
 use crate::failure::{Failure, Step};
+use crate::plan::mountinfo::Twins;
+use crate::plan::overlays::Overlays;
 
 /// A directory or file of Cofferdam's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +28,46 @@ pub struct Place {
     pub trail: bool,
 }
 
-/// Everything of this user's, by the variables of this process, and where it is without them.
+/// Everything of this user's, by the variables of this process, and where it is without them; also under the other names that
+/// the host's bind mounts and overlays give it.
 pub fn places() -> Vec<Place> {
+    let mut all = named_places();
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    also_at(&mut all, &Twins::of_table(&mounts), &Overlays::here(&mounts));
+    all
+}
+
+/// Adds the other places at which these show. One that is the whole tree is left out: no sandbox could see anything.
+fn also_at(all: &mut Vec<Place>, twins: &Twins, overlays: &Overlays) {
+    /// Of mounts within each other.
+    const MOST: usize = 4096;
+    let mut known: BTreeMap<String, usize> = all.iter().enumerate().map(|(at, p)| (p.path.clone(), at)).collect();
+    let mut at = 0;
+    while let Some(Place { path, hidden, trail }) = all.get(at).cloned() {
+        let others = twins.itself(&path).into_iter().chain(overlays.of(&path)).filter(|path| path != "/");
+        let mut next = at + 1;
+        for path in others {
+            match known.get(&path) {
+                None if all.len() < MOST => {
+                    known.insert(path.clone(), all.len());
+                    all.push(Place { path, hidden, trail });
+                }
+                None => {}
+                Some(&earlier) => {
+                    let place = &mut all[earlier];
+                    if (hidden && !place.hidden) || (trail && !place.trail) {
+                        (place.hidden, place.trail) = (place.hidden | hidden, place.trail | trail);
+                        next = next.min(earlier); // its own other places are so as well
+                    }
+                }
+            }
+        }
+        at = next;
+    }
+}
+
+/// The same by its own names alone.
+fn named_places() -> Vec<Place> {
     let opened = opened::all();
     let root = rustix::process::geteuid().is_root();
     let mut all =
@@ -120,7 +160,7 @@ pub fn claim(policy: &Policy) {
     if writable.is_empty() {
         return;
     }
-    for place in places().iter().filter(|place| !place.path.ends_with("/.lock")) {
+    for place in named_places().iter().filter(|place| !place.path.ends_with("/.lock")) {
         let path = Path::new(&place.path);
         let above = path.ancestors().find_map(|dir| fs::canonicalize(dir).ok());
         let inside =
@@ -154,26 +194,24 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
         })?;
     }
     let places = places();
+    let overlays = Overlays::here(&fs::read("/proc/self/mountinfo").unwrap_or_default());
     let check = |step: Step, source: &str, writes: bool| {
         let Some(source) = fs::canonicalize(source).ok().and_then(|path| path.to_str().map(str::to_owned)) else {
             return Ok(());
         };
-        match places.iter().find(|place| is_within(&source, &place.path) && (place.hidden || writes)) {
-            None => Ok(()),
-            Some(place) if place.hidden => Err(Failure::new(
+        if let Some(point) = overlays.untold(&source) {
+            return Err(Failure::new(
                 step,
-                format!("{source} lies in {}, which Cofferdam keeps for itself: no sandbox sees it", place.path),
+                format!("{source} lies in the overlay at {point}, and its layers, of which one has a relative name, may show Cofferdam's own files"),
             )
-            .hint("copy what the program needs to another directory")),
-            Some(place) => Err(Failure::new(
-                step,
-                format!(
-                    "{source} lies in {}, which decides what later sandboxes may do: no sandbox writes it",
-                    place.path
-                ),
-            )
-            .hint("mount it read-only, without :rw")),
+            .hint("mount the overlay with absolute names of its layers, or copy what the program needs to another directory"));
         }
+        let Some((place, fault)) = fault(&places, &source, writes) else { return Ok(()) };
+        let hint = match place.hidden {
+            true => "copy what the program needs to another directory",
+            false => "mount it read-only, without :rw",
+        };
+        Err(Failure::new(step, fault).hint(hint))
     };
     if let Root::Directory(root) = &policy.filesystem.root {
         check(Field::Root.into(), root, false)?;
@@ -184,6 +222,41 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// In which place a path lies that is to be seen, or also written, and the message about it.
+fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place, String)> {
+    let place = places.iter().find(|place| is_within(path, &place.path) && (place.hidden || writes))?;
+    let why = match place.hidden {
+        true => "Cofferdam keeps for itself: no sandbox sees it",
+        false => "decides what later sandboxes may do: no sandbox writes it",
+    };
+    Some((place, format!("{path} lies in {}, which {why}", place.path)))
+}
+
+/// Why the files that a program wrote may not be put into this directory, which need not be there yet: it is, lies in, or
+/// would contain a place of Cofferdam's own. `own` are more places, such as the registry that a call names.
+pub fn destination_fault(directory: &Path, own: &[PathBuf]) -> Option<String> {
+    let mut all = places();
+    all.extend(own.iter().map(|path| Place { path: real(path), hidden: true, trail: false }));
+    fault_of_destination(&all, &real(directory))
+}
+
+fn fault_of_destination(places: &[Place], directory: &str) -> Option<String> {
+    let above = || {
+        let inside = places.iter().find(|place| is_within(&place.path, directory))?;
+        Some(format!("{directory} would contain {}, which is Cofferdam's own", inside.path))
+    };
+    fault(places, directory, true).map(|(_, fault)| fault).or_else(above)
+}
+
+/// A path without links, as far as it is there.
+fn real(path: &Path) -> String {
+    let found = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        fs::canonicalize(above).ok().map(|above| lexical(&above.join(rest)))
+    });
+    found.unwrap_or_else(|| lexical(path)).to_string_lossy().into_owned()
 }
 
 /// The refusal of a backend that cannot keep the program from one of these places.
@@ -229,6 +302,70 @@ mod tests {
         assert_eq!(access("dot/one.toml"), Some(false));
         assert_eq!(access("dot/other.toml"), None, "no definition leads there");
         assert_eq!(access("/no/config.toml"), Some(false));
+    }
+
+    #[test]
+    fn files_of_a_run_are_put_outside_of_the_places() {
+        let places = places_with(&[("HOME", "/no/home"), ("COFFERDAM_AUDIT", "audit")], false);
+        for directory in [
+            "/no/home/.config/cofferdam",
+            "/no/home/.config/cofferdam/profiles/kept",
+            "/no/home/.cache/cofferdam/kept",
+            "/no/home/.local/share/cofferdam/skills/kept",
+            "/no/home/.local/state/cofferdam/kept",
+            "/no/cwd/audit/kept",
+        ] {
+            assert!(fault_of_destination(&places, directory).is_some_and(|f| f.contains("lies in")), "{directory}");
+        }
+        for directory in ["/no/home/.config", "/no/home"] {
+            assert!(fault_of_destination(&places, directory).is_some_and(|f| f.contains("would contain")));
+        }
+        for directory in ["/no/home/kept", "/no/home/.config/other", "/no/home/.config/cofferdam-kept", "/no/cwd/kept"]
+        {
+            assert_eq!(fault_of_destination(&places, directory), None, "{directory}");
+        }
+    }
+
+    #[test]
+    fn a_link_above_a_missing_directory_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir(dir.join("own")).unwrap();
+        std::os::unix::fs::symlink("own", dir.join("link")).unwrap();
+        let own = [dir.join("link")];
+        for inside in ["own", "own/a/b", "link/a/b", "link"] {
+            assert!(destination_fault(&dir.join(inside), &own).is_some(), "{inside}");
+        }
+        assert_eq!(destination_fault(&dir.join("kept/a"), &own), None);
+    }
+
+    #[test]
+    fn places_are_the_same_under_the_names_that_mounts_give_them() {
+        let place = |path: &str, hidden, trail| Place { path: path.into(), hidden, trail };
+        // /home is bound to /data, a layer of the overlay /m lies in the state, and the configuration lies in the overlay.
+        let table = b"21 1 8:1 / / rw - ext4 /dev/sda rw\n\
+            22 21 8:1 /home /data rw - ext4 /dev/sda rw\n\
+            23 21 8:2 / /v rw - ext4 /dev/sdb rw\n";
+        let overlays = Overlays::of_table(
+            b"24 21 0:40 / /m rw - overlay o rw,lowerdir=/home/state/low,upperdir=/v/up,workdir=/v/work\n",
+            &|path| Some(path.into()),
+        );
+        let mut all = vec![place("/home/state", true, true), place("/m/config", false, false)];
+        also_at(&mut all, &Twins::of_table(table), &overlays);
+        let found = |path: &str| all.iter().find(|place| place.path == path).map(|place| (place.hidden, place.trail));
+        for hidden in ["/home/state", "/data/state", "/m", "/v/up", "/v/work", "/home/state/low"] {
+            assert_eq!(found(hidden), Some((true, true)), "{hidden}: {all:?}");
+        }
+        for beside in ["/home", "/data", "/v", "/v/other", "/"] {
+            assert_eq!(found(beside), None, "{beside}");
+        }
+        let mut alone = vec![place("/home/state", true, true), place("/etc/config", false, false)];
+        also_at(&mut alone, &Twins::default(), &Overlays::default());
+        assert_eq!(alone.len(), 2);
+        also_at(&mut alone, &Twins::of_table(table), &Overlays::default());
+        assert_eq!(alone[2..], [place("/data/state", true, true)]);
+        // A volume of such another place is refused as one of the place itself; one beside it is not.
+        assert!(fault(&alone, "/data/state/x", false).is_some() && fault(&alone, "/data/stat", true).is_none());
     }
 
     #[test]

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_directory_that_mercurial_is_told_of_are_read() {
+    fn files_of_a_directory_that_mercurial_includes_are_read() {
         let files = Files(&[
             ("/x/rc/a.rc", "[extensions]\ne = ext.py\n"),
             ("/x/rc/a.txt", "[extensions]\ne = no.py\n"),

@@ -7,7 +7,7 @@ pub mod evidence;
 pub(crate) mod gateway;
 pub(crate) mod outcome_builder;
 pub(crate) mod overlay;
-pub(crate) mod sockets;
+pub(crate) mod socket_memory;
 pub(crate) mod streams;
 pub(crate) mod supervise;
 pub(crate) mod tap;

@@ -22,10 +22,10 @@ use crate::proctree;
 use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Watch;
-use crate::run::sockets::Sockets;
+use crate::run::socket_memory::Sockets;
 use crate::run::streams::{Sink, Source, buffer};
 
-mod limits;
+mod sampled_limits;
 
 /// What the supervisor holds of a run.
 pub struct Run<'a> {

@@ -18,7 +18,7 @@ use cofferdam_config::environments::{
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::About;
 use cofferdam_engine::session::{Agent, Start};
-use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
+use cofferdam_engine::{Cancel, Engine, Failure, Prepared, Step};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{BackendName, FileIdentity, Mount, Policy, Root};
 use cofferdam_profiles::cache::Cache;
@@ -69,22 +69,21 @@ impl Host {
             outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
             imports: Vec::new(),
         };
-        let mut compiled = Compiler::new(&self.engine, evaluator)
-            .cache(cache)
-            .compile(&request)
-            .map_err(|error| Failure { code: 125, step: "profile".into(), message: error.message, hint: error.hint })?;
-        let json = compiled.outputs.remove(0).map_err(|why| failure("profile", &why))?;
-        Policy::decode(json.as_bytes()).map_err(|errors| failure("profile", &errors.to_string()))
+        let mut compiled = Compiler::new(&self.engine, evaluator).cache(cache).compile(&request).map_err(|error| {
+            Failure { code: 125, step: Step::caller("profile"), message: error.message, hint: error.hint }
+        })?;
+        let json = compiled.outputs.remove(0).map_err(|why| failure(Step::caller("profile"), &why))?;
+        Policy::decode(json.as_bytes()).map_err(|errors| failure(Step::caller("profile"), &errors.to_string()))
     }
 }
 
 /// A failure of a step. In `text`, the hint follows `hint:`.
-pub fn failure(step: &str, text: &str) -> Failure {
+pub fn failure(step: Step, text: &str) -> Failure {
     let (message, hint) = match text.split_once("\nhint: ") {
         Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
         None => (text.to_owned(), None),
     };
-    Failure { code: 125, step: step.into(), message, hint }
+    Failure { code: 125, step, message, hint }
 }
 
 /// An environment prepared to run code.
@@ -193,7 +192,7 @@ fn agent(
 ) -> Result<Agent, Failure> {
     let stateless = |why: &str| {
         let message = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
-        failure("session", &format!("{message}\nhint: leave `session` out"))
+        failure(Step::Session, &format!("{message}\nhint: leave `session` out"))
     };
     if let Kind::Artifact(artifact) = &environment.kind {
         let program = artifact.session_program.as_deref().ok_or_else(|| stateless("it has no bin/session-run"))?;
@@ -213,7 +212,7 @@ fn agent(
     match &spec.code_input {
         CodeInput::Preset(name) => {
             environments::preset(policy, host.around.around(), &HostTree, name, Code::Interactive, &[])
-                .map_err(|error| failure("environment", &error.to_string()))?;
+                .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
         }
         CodeInput::Words { argv, .. } => policy.command.argv.clone_from(argv),
         CodeInput::Program(_) | CodeInput::Own | CodeInput::Image(_) => {}
@@ -360,7 +359,9 @@ impl ServedEnvironment {
             let shell = shell_of(self.project.as_ref());
             let (environment, spec, mut policy) = self.configured_policy(host, on_step)?;
             let agent = agent(&environment, &spec, &mut policy, host)?;
-            policy.validate().map_err(|errors| failure("policy", &format!("the policy is refused: {errors}")))?;
+            policy
+                .validate()
+                .map_err(|errors| failure(Step::caller("policy"), &format!("the policy is refused: {errors}")))?;
             pin_sources(&mut policy);
             let has_workspace = works_in_workspace(&policy);
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
@@ -385,7 +386,7 @@ impl ServedEnvironment {
         let homes = &host.around.homes;
         let (environment, built) =
             environments::build_environment(environment, &host.builder(), &host.around, Building::WhenNeeded, on_build)
-                .map_err(|error| failure("environment", &error.to_string()))?;
+                .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
         let spec = self.spec(&environment, built)?;
         let base = match &environment.kind {
             Kind::Profile { file, .. } => host.compiled(file)?,
@@ -400,7 +401,7 @@ impl ServedEnvironment {
         };
         let project =
             environments::build_project_shell(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
-                .map_err(|error| failure("environment", &error.to_string()))?;
+                .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
         // Its path was canonical when the configuration was read. What is a link now may be the work of code that could
         // write the directory above, and leads where the configuration was never checked.
         if let Some(project) = project.as_ref().filter(|project| identity(&project.path).is_none()) {
@@ -409,7 +410,7 @@ impl ServedEnvironment {
                 cofferdam_policy::text::one_line(&project.path)
             );
             return Err(failure(
-                "environment",
+                Step::caller("environment"),
                 &format!("{message}\nhint: put the directory back, or start the server again"),
             ));
         }
@@ -425,8 +426,10 @@ impl ServedEnvironment {
         let (_, spec, mut policy) = self.configured_policy(host, on_step)?;
         let entry = spec
             .open(&mut policy, host.around.around(), &HostTree, long)
-            .map_err(|error| failure("environment", &error))?;
-        policy.validate().map_err(|errors| failure("policy", &format!("the policy is refused: {errors}")))?;
+            .map_err(|error| failure(Step::caller("environment"), &error))?;
+        policy
+            .validate()
+            .map_err(|errors| failure(Step::caller("policy"), &format!("the policy is refused: {errors}")))?;
         pin_sources(&mut policy);
         Ok((policy, entry))
     }
@@ -444,7 +447,10 @@ impl ServedEnvironment {
 
     fn spec(&self, environment: &Environment, built: Option<PathBuf>) -> Result<EnvironmentSpec, Failure> {
         let mut spec = spec(environment, built.as_deref()).map_err(|reason| {
-            failure("environment", &format!("the environment `{}` is not available: {reason}", self.name()))
+            failure(
+                Step::caller("environment"),
+                &format!("the environment `{}` is not available: {reason}", self.name()),
+            )
         })?;
         // An agent's code always has a workspace, from which its files are returned.
         spec.workspace |= matches!(spec.code_input, CodeInput::Preset(_));

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_config::environments::CodeSlot;
 use cofferdam_engine::audited_run::{Unrecorded, code_facts};
-use cofferdam_engine::{Failure, HandedBack, Input, Io, Outcome, Prepared};
-use cofferdam_policy::Stdin;
+use cofferdam_engine::{Failure, HandedBack, Input, Io, Outcome, Prepared, Step};
+use cofferdam_policy::{Stdin, text};
 use serde_json::{Map, Value};
 
 use super::call::{Call, CallOutcome};
@@ -47,7 +47,7 @@ pub fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> CallOutco
     outcome.error = outcome.error.map(|failure| call.environment.with_definition_hint(failure));
     let root = workspace.lock().unwrap_or_else(PoisonError::into_inner).take();
     let files = root.map(|root| output::collect(&root, OUTPUT)).unwrap_or_default();
-    outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();
+    outcome.artifacts = files.files.iter().map(|file| text::one_line(&file.name)).collect();
     if let Some(warm_pool) = prepared.warm_pool.as_ref().filter(|_| is_only_run()) {
         warm_pool.start();
     }
@@ -55,7 +55,7 @@ pub fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> CallOutco
 }
 
 fn cancelled() -> Failure {
-    Failure { code: 125, step: "cancelled".into(), message: "the call was cancelled".into(), hint: None }
+    Failure { code: 125, step: Step::caller("cancelled"), message: "the call was cancelled".into(), hint: None }
 }
 
 /// Where the code runs.

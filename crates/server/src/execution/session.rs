@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why, Workspace};
-use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output};
+use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output, Step};
+use cofferdam_policy::text;
 
 use super::call::{Call, CallOutcome, SessionStatus};
 use super::progress::StreamedOutput;
@@ -59,7 +60,7 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
         }
     };
     let Some(start) = call.environment.session(host, &call.cancel, &on_step)? else {
-        return Err(failure("cancelled", "the call was cancelled"));
+        return Err(failure(Step::caller("cancelled"), "the call was cancelled"));
     };
     let timeout = Duration::from_millis(start.policy.limits.wall_ms);
     let streamed = call.progress.is_some().then(StreamedOutput::default);
@@ -85,7 +86,7 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
         over: answer.ended.as_ref().map(|ended| ended.why.to_string()),
     };
     let mut outcome = outcome(answer);
-    outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();
+    outcome.artifacts = files.files.iter().map(|file| text::one_line(&file.name)).collect();
     Ok(CallOutcome { outcome, files, session: Some(status) })
 }
 
@@ -93,13 +94,13 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
 fn resolve(sessions: &Sessions, session: SessionRef) -> Result<Key, Failure> {
     let SessionRef { owner, name, server_named } = session;
     if name == NEW {
-        let name = Sessions::new_name().map_err(|error| failure("session", &error.to_string()))?;
+        let name = Sessions::new_name().map_err(|error| failure(Step::Session, &error.to_string()))?;
         return Ok(Key { owner, name });
     }
     let known = |one: &session::Listed| one.key.owner == owner && one.key.name == name;
     if server_named && !sessions.list().iter().any(known) {
         return Err(failure(
-            "session",
+            Step::Session,
             &format!(
                 "there is no such session, or it is over\nhint: \"{NEW}\" begins one, and the answer says its name"
             ),
@@ -122,7 +123,7 @@ pub fn open_or_begin(
     let key = resolve(sessions, session)?;
     let start = environment.session(host, cancel, &|_| {});
     let Some(start) = start.map_err(|failure| environment.with_definition_hint(failure))? else {
-        return Err(failure("cancelled", "the call was cancelled"));
+        return Err(failure(Step::caller("cancelled"), "the call was cancelled"));
     };
     let workspace = sessions.open(&key, environment.name(), || Ok(Start::clone(&start)), cancel);
     let workspace = workspace.map_err(|error| environment.with_definition_hint(session_failure(&error)))?;
@@ -143,7 +144,7 @@ fn session_workspace(workspace: Workspace, name: String) -> Result<SessionWorksp
     let Workspace { root, fresh } = workspace;
     let root = root.ok_or_else(|| {
         failure(
-            "session",
+            Step::Session,
             "this environment's sessions have no workspace that files go in and out of\n\
              hint: have the code carry what it needs; the jail backend has one, where the profile mounts /workspace",
         )
@@ -153,9 +154,11 @@ fn session_workspace(workspace: Workspace, name: String) -> Result<SessionWorksp
 
 fn session_failure(error: &SessionError) -> Failure {
     let step = match error {
-        SessionError::Busy { .. } | SessionError::TooMany { .. } | SessionError::TooManyOwn { .. } => "busy",
-        SessionError::Cancelled => "cancelled",
-        _ => "session",
+        SessionError::Busy { .. } | SessionError::TooMany { .. } | SessionError::TooManyOwn { .. } => {
+            Step::caller("busy")
+        }
+        SessionError::Cancelled => Step::caller("cancelled"),
+        _ => Step::Session,
     };
     failure(step, &error.to_string())
 }

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cofferdam_engine::{Ending, Outcome};
+use cofferdam_policy::text;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::json;
 
@@ -179,7 +180,7 @@ pub fn content_block(file: WorkspaceFile, uri: String, store: &BlobStore) -> Con
             ContentBlock::resource(ResourceContents::text(text, uri).with_mime_type(mime))
         }
         MediaType::Other(mime) => {
-            let name = file.name.rsplit('/').next().unwrap_or(&file.name).to_owned();
+            let name = text::one_line(file.name.rsplit('/').next().unwrap_or(&file.name));
             let description =
                 format!("kept for {} minutes, to be read by this address", blobs::LIFETIME.as_secs() / 60);
             let link = Resource::new(uri.clone(), name)
@@ -209,7 +210,7 @@ pub fn resource_contents(blob: Blob) -> ResourceContents {
 mod tests {
     use super::*;
     use crate::workspace::output::OutputFiles;
-    use cofferdam_engine::Failure;
+    use cofferdam_engine::{Failure, Step};
 
     fn outcome(stdout: &str, stderr: &str, code: i32) -> Outcome {
         Outcome {
@@ -243,7 +244,7 @@ mod tests {
             aggregated: false,
         };
         // Also if the outcome has another failure.
-        let failure = Failure { code: 125, step: "audit".into(), message: "m".into(), hint: None };
+        let failure = Failure { code: 125, step: Step::Audit, message: "m".into(), hint: None };
         let disabled = Outcome { error: Some(failure.clone()), violations: vec![violation], ..outcome("o", "", 0) };
         assert_eq!(text(&disabled, None, None), format!("o\n{DISABLED}"));
         let other = Outcome { error: Some(failure), ..outcome("o", "", 0) };
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
         assert_eq!(text(&outcome("x", "", 3), None, None), "x");
         assert_eq!(text(&outcome("", "", 3), None, None), "[exited with code 3 and printed nothing]");
-        let failure = Failure { code: 125, step: "s".into(), message: "m".into(), hint: Some("h".into()) };
+        let failure = Failure { code: 125, step: Step::caller("s"), message: "m".into(), hint: Some("h".into()) };
         let failed = of(Outcome::unstarted(Some(failure)));
         assert_eq!(failed.is_error, Some(true));
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
@@ -328,6 +329,21 @@ mod tests {
             if links > 1 {
                 assert_eq!(whole("text/plain").unwrap().bytes, text.as_bytes());
             }
+        }
+    }
+
+    #[test]
+    fn characters_that_steer_are_escaped_in_names_of_links() {
+        for (name, shown) in [
+            ("d/a\u{202e}gnp.bin", "a\\u{202e}gnp.bin"),
+            ("a\u{e0041}\u{200b}.bin", "a\\u{e0041}\\u{200b}.bin"),
+            ("\u{e9}\u{5e9}.bin", "\u{e9}\u{5e9}.bin"),
+        ] {
+            let media_type = MediaType::Other("application/octet-stream");
+            let file = WorkspaceFile { name: name.into(), media_type, bytes: vec![0] };
+            let uri = blobs::output_uri("id", name);
+            let block = serde_json::to_value(content_block(file, uri, &BlobStore::default())).unwrap();
+            assert_eq!((block["type"].as_str(), block["name"].as_str()), (Some("resource_link"), Some(shown)));
         }
     }
 

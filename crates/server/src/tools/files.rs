@@ -5,8 +5,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use cofferdam_engine::Cancel;
 use cofferdam_engine::session::Sessions;
+use cofferdam_engine::{Cancel, Step};
 use rmcp::model::{CallToolResponse, ContentBlock, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -108,7 +108,7 @@ pub async fn upload(
         false => tokio::select! {
             permit = connection.state.runs.acquire() => match permit {
                 Ok(permit) => Some(permit),
-                Err(busy) => return Ok(reply::failure(failure("busy", &busy.to_string()))),
+                Err(busy) => return Ok(reply::failure(failure(Step::caller("busy"), &busy.to_string()))),
             },
             () = connection.cancelled(&context) => return Err(cancelled()),
         },
@@ -120,11 +120,11 @@ pub async fn upload(
         let SessionWorkspace { root, name, fresh } =
             session::open_or_begin(&state.host, &state.sessions, session, &environment, &cancel)?;
         drop(permit);
-        let random = Sessions::new_name().map_err(|error| failure("file", &error.to_string()))?;
+        let random = Sessions::new_name().map_err(|error| failure(Step::caller("file"), &error.to_string()))?;
         let written = transfer::write_file(&root, &path, &bytes, &random);
         // A session that was begun belongs to the client even if the file could not be written.
         let begun = if fresh { format!("\n[a new session: {name}]") } else { String::new() };
-        let replaced = written.map_err(|error| failure("file", &format!("{error}{begun}")))?;
+        let replaced = written.map_err(|error| failure(Step::caller("file"), &format!("{error}{begun}")))?;
         let session = json!({ "name": name, "fresh": fresh });
         let data = json!({ "path": path.absolute(), "bytes": bytes.len(), "replaced": replaced, "session": session });
         let verb = if replaced { "replaced" } else { "wrote" };
@@ -156,8 +156,9 @@ pub async fn download(
     let state = connection.state.clone();
     let work = reply::blocking(move || {
         let workspace = session::open(&state.sessions, session, &cancel)?;
-        let file = transfer::read_file(&workspace.root, &path).map_err(|error| failure("file", &error))?;
-        let random = Sessions::new_name().map_err(|error| failure("file", &error.to_string()))?;
+        let file =
+            transfer::read_file(&workspace.root, &path).map_err(|error| failure(Step::caller("file"), &error))?;
+        let random = Sessions::new_name().map_err(|error| failure(Step::caller("file"), &error.to_string()))?;
         let mime = file.media_type.name();
         let data = json!({ "path": path.absolute(), "bytes": file.bytes.len(), "type": mime });
         let uri = blobs::download_uri(&random, &file.name);

@@ -2,6 +2,7 @@
 //!
 //! In the stateless protocol over HTTP a session's name is the permission to use it, so names are not listed there.
 
+use cofferdam_engine::Step;
 use cofferdam_engine::session::Key;
 use cofferdam_policy::text;
 use rmcp::model::{CallToolResponse, ContentBlock, JsonObject};
@@ -18,7 +19,7 @@ use crate::execution::session::SessionRef;
 
 fn no_such_session(name: &str) -> CallToolResponse {
     reply::failure(failure(
-        "session",
+        Step::Session,
         &format!("there is no session {}, or it is over\nhint: `run` with this word begins one", text::name(name)),
     ))
 }
@@ -38,7 +39,7 @@ pub fn list(
     let SessionRef { owner, server_named, .. } = connection.session_ref(String::new(), context);
     if server_named && only.is_none() {
         return Ok(reply::failure(failure(
-            "session",
+            Step::Session,
             "without a connection, a session is known by its name alone, and nobody is told the names of others\n\
              hint: say which one: the name that its first answer gave",
         )));

@@ -7,8 +7,9 @@
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
+use cofferdam_policy::text;
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::de::IgnoredAny;
@@ -114,10 +115,23 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 }
 
+/// What is wrong with a message that has a key twice in one object: readers, such as a filter before this server, may take
+/// either value. `None` also for what is no JSON.
+pub fn duplicate_key(message: &[u8]) -> Option<Value> {
+    let error = cofferdam_config::json::parse(message, text::name).err().filter(serde_json::Error::is_data)?;
+    let why = format!("{}\nhint: send each key once", reason(&error));
+    let id = serde_json::from_slice::<Envelope>(message).ok().filter(|envelope| envelope.method.is_some());
+    Some(error_response(ErrorData::invalid_params(why, None), id.and_then(|envelope| envelope.id)))
+}
+
 /// Parses a message, or gives the error to answer; `None` for a notification.
 fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option<Value>> {
     let error = match serde_json::from_slice(line) {
-        Ok(message) => return Ok(message),
+        Ok(message) => match duplicate_key(line) {
+            None => return Ok(message),
+            Some(_) if matches!(message, JsonRpcMessage::Notification(_)) => return Err(None),
+            error => return Err(error),
+        },
         Err(error) => error,
     };
     // The envelope ignores what is beside an id and a method, so that need not be valid.
@@ -249,6 +263,9 @@ mod tests {
             (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"\ud800"}}"#, -32700, json!(7)),
             (br#"{"method":"tools/call","params":{"name":"\udc00x"},"jsonrpc":"2.0","id":"a"}"#, -32700, json!("a")),
             (br#"{"jsonrpc":"2.0","id":7,"result":{"x":"\ud800"}}"#, -32700, Value::Null),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"code":"a","code":"b"}}}"#, -32602, json!(7)),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"code":"a","c\u006fde":"b"}}}"#, -32602, json!(7)),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","name":"list"}}"#, -32602, json!(7)),
             (b"[]", -32600, Value::Null),
             (b"3", -32600, Value::Null),
             (br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, -32600, json!(7)),
@@ -261,6 +278,16 @@ mod tests {
             assert_eq!((&answers[0]["error"]["code"], &answers[0]["id"]), (&json!(code), &id), "{shown}: {answers:?}");
             assert!(answers[0].get("id").is_some(), "an unknown id is null, and present: {answers:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_key_may_be_in_several_objects() {
+        let line = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"code":"a","env":{"code":"b","name":"c"}}}}"#;
+        let (received, answers) = fed(format!("{line}\n").as_bytes(), 4096).await;
+        assert_eq!((received.len(), answers), (1, Vec::new()));
+        let notified = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}"#;
+        let (received, answers) = fed(format!("{notified}\n{PING}\n").as_bytes(), 4096).await;
+        assert_eq!((received.len(), answers), (1, Vec::new()), "a notification is not answered");
     }
 
     #[tokio::test]

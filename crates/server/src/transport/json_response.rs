@@ -23,6 +23,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout_at};
 
+use super::framing::duplicate_key;
 use crate::connection::DOCUMENT_TIMEOUT;
 use crate::execution::call::LONGEST_CODE;
 
@@ -79,6 +80,10 @@ pub async fn prefer_document(request: Request, next: Next) -> Response {
     let Ok(body) = axum::body::to_bytes(body, LARGEST_REQUEST).await else {
         return (StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than a request may be").into_response();
     };
+    if let Some(error) = duplicate_key(&body) {
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        return (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response();
+    }
     let allowed = allows_document(&body);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);

@@ -4,7 +4,7 @@ use cofferdam_policy::{Field, NetworkMode, SeccompLevel};
 use serde_json::Value;
 
 use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin};
-use crate::judge::Run;
+use crate::run::Run;
 
 const ROW: Attack = Attack { class: Class::Bombs, held: &[End::Limit], ..ATTACK };
 

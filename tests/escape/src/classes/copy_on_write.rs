@@ -7,7 +7,7 @@ use std::path::Path;
 use cofferdam_policy::{Access, Field};
 
 use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin};
-use crate::judge::Run;
+use crate::run::Run;
 
 const ROW: Attack = Attack { class: Class::CopyOnWrite, fields: &[Field::Mounts], ..ATTACK };
 

@@ -3,7 +3,7 @@
 use cofferdam_policy::{Field, SeccompLevel};
 
 use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin, Victim};
-use crate::judge::Run;
+use crate::run::Run;
 
 const ROW: Attack = Attack { class: Class::Sockets, fields: &[Field::UnixSockets], ..ATTACK };
 

@@ -3,7 +3,7 @@
 use cofferdam_policy::{Field, SeccompLevel};
 
 use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Streams, Twin};
-use crate::judge::Run;
+use crate::run::Run;
 
 const ROW: Attack = Attack { class: Class::Terminal, fields: &[Field::Isolation], streams: Streams::Pty, ..ATTACK };
 

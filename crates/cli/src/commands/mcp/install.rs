@@ -213,11 +213,17 @@ fn write(file: &Path, old: &Before, new: &str) -> Result<(), Refusal> {
     };
     let mode = old.mode.unwrap_or(0o600);
     if old.mode.is_some() {
-        let backup = (1..1000).map(|number| beside(&format!(".backup-{number}"))).find(|path| !path.exists());
-        let backup = backup.ok_or_else(|| {
-            Refusal::new("client", "there are 999 files kept already").hint("remove some that end in .backup-NUMBER")
+        // A name is taken also by a link that leads nowhere, which is not followed.
+        let taken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::AlreadyExists;
+        let mut names = (1..1000).map(|number| beside(&format!(".backup-{number}")));
+        let backup = names.find_map(|path| match create(&path, mode, &old.text) {
+            Err(error) if taken(&error) => None,
+            done => Some(done.map_err(|error| io_refusal("write", &path, &error)).map(|()| path)),
+        });
+        let backup = backup.unwrap_or_else(|| {
+            let full = Refusal::new("client", "there are 999 files kept already");
+            Err(full.hint("remove some that end in .backup-NUMBER"))
         })?;
-        create(&backup, mode, &old.text).map_err(|error| io_refusal("write", &backup, &error))?;
         stderr::write(&printable(&format!("what was there is kept in {}\n", backup.display())));
     }
     let temporary = beside(&format!(".new-{}", std::process::id()));

@@ -58,12 +58,34 @@ impl Invocation<'_> {
         })
     }
 
+    /// The words behind `--`.
+    fn behind(&self) -> impl Iterator<Item = &str> {
+        self.matches.get_many::<String>("args").into_iter().flatten().map(String::as_str)
+    }
+
+    /// Whether the skill's name stands behind `--`: a registered one may begin with `-`, like an option.
+    pub fn named_behind(&self) -> bool {
+        let named = matches!(self.text("action"), Some("show" | "run" | "revoke"));
+        named && self.text("what").is_none() && self.behind().next().is_some()
+    }
+
+    /// The arguments for the skill: behind `--`, or where its name stands there, behind the name and another `--`.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut words = self.behind().skip(usize::from(self.named_behind())).map(str::to_owned).peekable();
+        if self.named_behind() {
+            words.next_if(|word| word == "--");
+        }
+        words.collect()
+    }
+
     /// The skill, and perhaps the version, that the action is about.
     ///
     /// # Errors
     /// It is missing or has the wrong form.
     pub fn spec(&self) -> Result<Spec, Refusal> {
-        self.what("NAME")?
+        let named = if self.named_behind() { self.behind().next() } else { None };
+        named
+            .map_or_else(|| self.what("NAME"), Ok)?
             .parse()
             .map_err(|error: String| Refusal::new("arguments", error).hint("cofferdam skill list"))
     }

@@ -111,7 +111,9 @@ fn perform(matches: &ArgMatches) -> Result<i32, Refusal> {
     let engine = (action == "run").then(|| Engine::for_own_process(Expected::Run));
     let caller = Caller::observe()?;
     let invocation = Invocation::of(matches, &caller)?;
-    if action != "run" && matches.get_many::<String>("args").is_some() {
+    if action != "run"
+        && (if invocation.named_behind() { !invocation.arguments().is_empty() } else { matches.contains_id("args") })
+    {
         return Err(Refusal::new("arguments", format!("{action} takes no arguments behind --")));
     }
     let exchange = [("input", "--input"), ("output", "--output")].into_iter().find(|(id, _)| matches.contains_id(id));

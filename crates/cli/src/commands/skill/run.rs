@@ -13,7 +13,7 @@ use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
 use cofferdam_engine::audited_run::About;
-use cofferdam_engine::backends::container::ImageCommand;
+use cofferdam_engine::backends::containers::ImageCommand;
 use cofferdam_policy::{BackendName, Field, FileIdentity, Policy, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ use super::invocation::{Invocation, refused};
 use super::rootfs;
 use crate::call::Call;
 use crate::call::policy_file::read_text;
-use crate::execute::execute_about;
+use crate::execute::{execute_about, keep_changes};
 use crate::outcome::presentation::Presentation;
 use crate::outcome::refusal_report::print_as_outcome;
 use crate::refusal::{REFUSED, Refusal};
@@ -49,7 +49,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         Err(error) => return Err(record_refused(invocation, &spec.name, &error)),
     };
     let files = kept.files.to_str().ok_or_else(|| Refusal::new("skill", "the registry's path is not UTF-8"))?;
-    let arguments: Vec<String> = invocation.matches.get_many("args").into_iter().flatten().cloned().collect();
+    let arguments = invocation.arguments();
     if let Some(image) = operator.image.clone().filter(|image| !image.starts_with('/'))
         && !names_program(&kept.manifest, &operator)
     {
@@ -60,6 +60,10 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
             .hint("correct the fields of --config FILE: docs/skills.md tells each, and cofferdam skill show NAME what the skill asks for")
     })?;
     let exchange = exchange_of(invocation, presentation.dry_run)?;
+    if let Some(directory) = &exchange.output {
+        let own = [invocation.registry.directory().to_owned(), invocation.trail_directory()?];
+        keep_changes::require_foreign(directory, &own, "--output DIR")?;
+    }
     exchange.grant(&kept.manifest, &mut policy).map_err(|errors| {
         let message = format!("the skill is not given these files:\n  {}", indented(&errors));
         Refusal::new("policy", message).hint("cofferdam skill show NAME says what its manifest asks for")

@@ -116,7 +116,7 @@ fn agrees(
     nr: u32,
     args: [u64; 6],
 ) {
-    let effect = decisions.get(nr as usize).and_then(Option::as_ref).map_or(decide::ABSENT, |it| it.effect(&args));
+    let effect = decisions.get(nr as usize).and_then(Option::as_ref).map_or(levels::ABSENT, |it| it.effect(&args));
     let call = data(nr, arch, args);
     assert_eq!(classify::run(&program.filter, &call), Some(returned(effect, request)), "{nr} {args:x?} {request:?}");
     if program.notifies() {

@@ -42,7 +42,6 @@ use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::executables;
 pub(crate) use about::{About, Arrival, Inodes};
-pub use documented as enforcement;
 use run::Contained;
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 

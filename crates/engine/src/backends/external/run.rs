@@ -19,6 +19,7 @@ use crate::backends::Plan;
 use crate::backends::complaint::{Cause, cause};
 use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
 use crate::backends::layout::layout;
+use crate::backends::real_sources;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Ending, Enforcement, Evidence, Outcome, Strength, Truncated, Violation};
@@ -246,8 +247,9 @@ impl Ready {
                 Failure::new(Step::Terminal, format!("the {} backend gives no terminal", self.backend())).hint(hint)
             );
         }
+        let pinned = real_sources::pinned(&self.policy)?;
         let (start, mut enforcement) = self.start()?;
-        crate::plan::source_identity::compare_all(&self.policy)?;
+        crate::plan::source_identity::compare_all(&pinned)?;
         // What the engine knows of cgroups stays.
         for (field, applied) in &self.enforcement {
             if field.name().starts_with("limits.") || *field == Field::TreeKill {

@@ -15,6 +15,7 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
 use crate::backends::enforcement::{By, enforcement};
+use crate::backends::real_sources;
 use crate::failure::{self, Failure};
 use crate::outcome::Enforcement;
 use crate::plan::egress::EgressPlan;
@@ -100,6 +101,7 @@ fn start(me: Identity, nested: bool) -> u32 {
 /// # Errors
 /// A mount source that cannot be used, or something that no jail can hold.
 pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
+    let policy = &*real_sources::pinned(policy)?;
     let exec_scratch = false;
     let mut p = Planner {
         policy,

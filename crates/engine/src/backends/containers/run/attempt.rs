@@ -23,6 +23,7 @@ use super::super::{owner, spec, usage};
 use super::{Contained, Looked, ProgressCallback, ReadyRoot};
 use crate::backends::enforcement::{By, container_tmpfs, enforcement};
 use crate::backends::layout::Layout;
+use crate::backends::real_sources;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
 use crate::outcome::{Enforcement, Network, Outcome};
@@ -94,6 +95,7 @@ impl Contained {
         }
         let sweeping = self.sweep();
         // What exists changes: what an earlier run made is denied, protected or renamed by now.
+        let pinned = real_sources::pinned(&self.policy)?;
         let Looked { layout, parts } = Looked::at_host(&self.policy, &self.place)?;
         let mut enforcement = self.enforced(&layout);
         let location = self.location.as_ref().filter(|_| !self.about.limits);
@@ -107,7 +109,7 @@ impl Contained {
             owner::fresh_name().map_err(|e| Failure::new(Step::Container, format!("cannot make up a name: {e}")))?;
         let directory = self.place.run(&id)?;
         let spec = self.spec(&parts, id, directory.path());
-        let checked = self.checked(&parts)?;
+        let checked = self.checked(&pinned, &parts)?;
         // Where init cannot compare, the runtime does, before there is a program.
         let (by_init, by_maker) = if self.about.listener { (checked, Vec::new()) } else { (Vec::new(), checked) };
         let mut init_plan = self.init_plan(&parts, &spec, std::mem::take(&mut io.arguments), by_init);

@@ -115,7 +115,7 @@ impl Contained {
     ///
     /// # Errors
     /// A source is not what it was when the policy was planned.
-    pub(super) fn checked(&self, parts: &Parts) -> Result<Vec<PathRule>, Failure> {
+    pub(super) fn checked(&self, policy: &Policy, parts: &Parts) -> Result<Vec<PathRule>, Failure> {
         let look = |(target, source): &(String, PathBuf)| {
             let identity = identity(source).map_err(|e| {
                 let message = format!("cannot use {} as the source of {target}: {e}", source.display());
@@ -123,15 +123,10 @@ impl Contained {
                     .hint("it was replaced or removed since the run was prepared: run it again")
             })?;
             // What is looked up is the path that the source led to, and its identity decides.
-            let mounts = self.policy.filesystem.mounts.iter().enumerate();
+            let mounts = policy.filesystem.mounts.iter().enumerate();
             for (index, mount) in mounts.filter(|(_, mount)| mount.target() == target) {
                 let Mount::Bind { source, .. } = mount else { continue };
-                crate::plan::source_identity::compare(
-                    &self.policy,
-                    source,
-                    identity,
-                    &failure::Step::mount_entry(index),
-                )?;
+                crate::plan::source_identity::compare(policy, source, identity, &failure::Step::mount_entry(index))?;
             }
             Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };

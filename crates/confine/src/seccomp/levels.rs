@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use libc::{E2BIG, EACCES, EAFNOSUPPORT, EINVAL, ENOMEM, ENOSYS, EPERM, EPROTONOSUPPORT};
 
-use super::table::{Call, Group};
+use super::calls::{Call, Group};
 use super::{ArgOp, Error, Level, Reason, Request, RuleAction};
 
 /// How much of an argument the kernel reads. It ignores the upper half of an `int`, so a comparison that

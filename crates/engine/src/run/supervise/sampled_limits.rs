@@ -1,4 +1,8 @@
-//! The limits that the supervisor looks after itself, since the kernel enforces them in part or not at all.
+//! The limits that the supervisor enforces by sampling, since the kernel enforces them in part or not at all: CPU time,
+//! memory and what sockets buffer.
+//!
+//! Init enforces the wall time (`confine/init/supervise.rs`); only where it does not does the supervisor end the run, a moment
+//! later.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +11,7 @@ use cofferdam_policy::{Field, NetworkMode};
 
 use super::{End, GRACE, Loop, Outer, SAMPLE, now_ns};
 use crate::proctree;
-use crate::run::sockets;
+use crate::run::socket_memory;
 
 /// The same once sockets hold an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);
@@ -102,7 +106,8 @@ impl Loop<'_, '_> {
             held => held,
         };
         // Hundreds of sandboxes make it dear for each: what it costs bounds how often it is done.
-        self.sockets.rests_until = Some(begun + (begun.elapsed() * sockets::REST_SHARE).min(sockets::LONGEST_REST));
+        self.sockets.rests_until =
+            Some(begun + (begun.elapsed() * socket_memory::REST_SHARE).min(socket_memory::LONGEST_REST));
         let held = match held {
             Ok(held) => held,
             Err(e) => {
@@ -120,7 +125,7 @@ impl Loop<'_, '_> {
             self.next_sample = self.next_sample.min(soon(begun));
         }
         // What the rest takes is asked only where it matters: the figures of a cgroup are dear.
-        if held <= sockets::FLOOR {
+        if held <= socket_memory::FLOOR {
             return;
         }
         let charged = match self.run.cgroup.map(Cgroup::charged) {
@@ -129,7 +134,7 @@ impl Loop<'_, '_> {
             _ => (proctree::sample(self.run.running.pid).memory_bytes, 0),
         };
         let limit = self.run.memory_bytes;
-        if let Some(total) = sockets::total(charged.0, charged.1, held) {
+        if let Some(total) = socket_memory::total(charged.0, charged.1, held) {
             self.report.sampled_with_sockets = self.report.sampled_with_sockets.max(total);
             if total > limit {
                 self.kill(End::Limit(Field::Memory));

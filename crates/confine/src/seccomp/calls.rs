@@ -3,7 +3,7 @@
 //!
 //! Init compiles this file as well: its system calls have their numbers from here, as constants. Uses `core` alone.
 //!
-//! It decides nothing: `decide` gives the groups their meaning. A number that is not here is a call newer
+//! It decides nothing: `levels` gives the groups their meaning. A number that is not here is a call newer
 //! than this table; the filter answers those with ENOSYS, so a row may be added only together with its group.
 //! Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `scripts/syscall.tbl` of Linux, checked against the
 //! constants of the `libc` crate by a test.
@@ -38,7 +38,7 @@ impl Arch {
     }
 }
 
-/// What kind of call it is; `decide` says what each level does with it.
+/// What kind of call it is; `levels` says what each level does with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     /// On the allowlist, perhaps with checks of its arguments.

@@ -39,6 +39,9 @@ const KINDS: [(u8, u8); 4] = [(2, 6), (10, 6), (2, 17), (10, 17)];
 /// What the kernel takes for a TCP socket without data, bytes (`struct tcp6_sock`, rounded up). A connection that was not
 /// accepted is made while a packet is received, so that no cgroup is charged for it.
 const EMPTY: u64 = 3 << 10;
+/// The same for a connection that has no socket any more or none yet: in TIME_WAIT, or asked for. The kernel says nothing of
+/// its buffers, for it has none (`struct tcp_timewait_sock`, `struct tcp_request_sock`, rounded up).
+const NO_SOCKET: u64 = 512;
 
 /// Asks for one sandbox.
 #[derive(Debug, Default)]
@@ -243,9 +246,11 @@ fn answer(mut bytes: &[u8], asked: u32, sum: &mut u64) -> Result<bool, i32> {
             }
             NLMSG_ERROR => return Err(u32_at(message, HEAD).map_or(EBADMSG, |value| -(value as i32))),
             _ => {
-                let own = if u32_at(message, HEAD + INODE) == Some(0) { EMPTY } else { 0 };
-                let buffers = of_one(message.get(HEAD + MESSAGE..).unwrap_or_default());
-                *sum = sum.saturating_add(buffers).saturating_add(own);
+                let unowned = u32_at(message, HEAD + INODE) == Some(0);
+                *sum = sum.saturating_add(match of_one(message.get(HEAD + MESSAGE..).unwrap_or_default()) {
+                    Some(buffers) => buffers.saturating_add(if unowned { EMPTY } else { 0 }),
+                    None => NO_SOCKET,
+                });
             }
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -253,21 +258,21 @@ fn answer(mut bytes: &[u8], asked: u32, sum: &mut u64) -> Result<bool, i32> {
     Ok(false)
 }
 
-/// What one socket holds, from the attributes of its message: `SK_MEMINFO_*` in sock_diag(7).
-fn of_one(mut attributes: &[u8]) -> u64 {
+/// What one socket holds, from the attributes of its message: `SK_MEMINFO_*` in sock_diag(7). `None` of what is no socket.
+fn of_one(mut attributes: &[u8]) -> Option<u64> {
     while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
         let length = usize::from(length);
-        let Some(value) = attributes.get(4..length) else { return 0 };
+        let value = attributes.get(4..length)?;
         if kind == INET_DIAG_SKMEMINFO {
             let figure = |i: usize| u64::from(u32_at(value, i * 4).unwrap_or(0));
             let (received, sent, queued, options, backlog) = (figure(0), figure(2), figure(5), figure(6), figure(7));
             // The kernel's own figure has a sign, and may be below zero for a moment.
             let ahead = u32_at(value, 4 * 4).map_or(0, |ahead| u64::try_from(ahead.cast_signed()).unwrap_or(0));
-            return received + sent.max(queued) + ahead + options + backlog;
+            return Some(received + sent.max(queued) + ahead + options + backlog);
         }
         attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    0
+    None
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -353,6 +358,10 @@ mod tests {
         );
         message[HEAD + INODE] = 0;
         assert_eq!((answer(&message, 0, &mut sum), sum), (Ok(false), 132_608 + 66_304 + EMPTY), "no process has it");
+        message.truncate(HEAD + MESSAGE);
+        message[..4].copy_from_slice(&((HEAD + MESSAGE) as u32).to_ne_bytes());
+        let before = std::mem::take(&mut sum);
+        assert_eq!((answer(&message, 0, &mut sum), sum), (Ok(false), NO_SOCKET), "in TIME_WAIT; {before}");
     }
 
     proptest::proptest! {
