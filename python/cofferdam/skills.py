@@ -165,15 +165,16 @@ class NclDrivenSandbox:
             _warn_about_local_files(files, config)
             return
         # A collection of skills may come from a repository, and a link in it is not its owner's word on what to show.
-        if not files.resolve().is_relative_to(self.skills_dir.resolve()):
+        files = files.resolve()
+        if files.parent != self.skills_dir.resolve() or files.name.startswith("."):
             raise ValueError(
-                f"{files} is a link that leads out of {self.skills_dir}, which is not followed\n"
+                f"{self.skills_dir / skill_id} is a link that leads out of the skills there, and is not followed\n"
                 "hint: copy the directory there, or name it in `readonly_mounts`"
             )
         mounts = config.get("readonly_mounts", [])
         target = config.get("working_dir", _WORKING_DIR)
         if isinstance(mounts, list):
-            config["readonly_mounts"] = [*mounts, {"src": str(files.resolve()), "dst": target}]
+            config["readonly_mounts"] = [*mounts, {"src": str(files), "dst": target}]
 
     async def execute(
         self,

@@ -432,8 +432,12 @@ def test_a_skill_that_is_a_link_to_elsewhere_shows_nothing(sandbox: NclDrivenSan
         (directory / "note").write_text("text")
     (sandbox.skills_dir / "evil").symlink_to(tmp_path / "private")
     (sandbox.skills_dir / "alias").symlink_to("real")
-    with pytest.raises(ValueError, match="leads out of"):
-        sandbox.export_profile("evil", config)
+    (sandbox.skills_dir / "all").symlink_to(".")
+    (sandbox.skills_dir / ".git").mkdir()
+    (sandbox.skills_dir / "git").symlink_to(".git")
+    for skill in ("evil", "all", "git"):
+        with pytest.raises(ValueError, match="leads out of"):
+            sandbox.export_profile(skill, config)
     for skill in ("real", "alias"):
         sandbox.export_profile(skill, config)
         assert sandbox.execute_sync(skill, []).stdout == "text"

@@ -74,9 +74,14 @@ fn install(npm: &Path, directory: &Path) -> Result {
     }
     step(&format!("npm packages, in {}: {SUITE} {node}", directory.display()));
     std::fs::create_dir_all(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
-    let mut install = Command::new(npm);
-    install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--prefix"]);
-    run(install.arg(directory).args([SUITE, &node]))?;
+    // npm can wait for its registry without end, and is started anew then.
+    let attempt = || {
+        let mut install = Command::new("timeout");
+        install.args(["--kill-after=10", "150"]).arg(npm);
+        install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--prefix"]);
+        run(install.arg(directory).args([SUITE, &node]))
+    };
+    attempt().or_else(|_| attempt()).or_else(|_| attempt())?;
     std::fs::write(&mark, wanted).map_err(|error| format!("cannot write {}: {error}", mark.display()))
 }
 

@@ -665,3 +665,79 @@ fn kept_files_belong_to_this_user_alone() {
         assert_eq!((found.mode() & 0o777, found.uid()), (0o700, rustix::process::geteuid().as_raw()), "{below}");
     }
 }
+
+/// Holds as many keys as its user may have but for the first argument, frees them the second argument's seconds later, and runs
+/// the rest. Keys of processes that ended count for a while, so it goes on taking what becomes free.
+const KEYS: &str = r#"
+import ctypes, os, subprocess, sys, threading, time
+add_key, keyctl = (217, 219) if os.uname().machine == "aarch64" else (248, 250)
+libc = ctypes.CDLL(None, use_errno=True)
+keys, names = [], iter(range(1 << 30))
+def fill(until):
+    while not until():
+        while (key := libc.syscall(add_key, b"user", b"k%d" % next(names), b"x", 1, -2)) >= 0:
+            keys.append(key)
+        assert ctypes.get_errno() == 122, ctypes.get_errno()
+        time.sleep(0.002)
+def free(several):
+    for key in several:
+        libc.syscall(keyctl, 9, key, -2)
+# Who has no session keyring gets the first one beyond the quota.
+assert libc.syscall(keyctl, 1, None) > 0
+begun = time.monotonic()
+# All of them may still be those of the process before.
+fill(lambda: time.monotonic() > begun + (0.7 if keys else 30))
+assert keys
+free([keys.pop() for _ in range(int(sys.argv[1]))])
+released = threading.Event()
+def later():
+    released.set()
+    time.sleep(0.1)
+    free(keys)
+timer = threading.Timer(float(sys.argv[2]), later)
+timer.start()
+if sys.argv[1] == "0":
+    threading.Thread(target=fill, args=[released.is_set]).start()
+code = subprocess.run(sys.argv[3:], stdin=subprocess.DEVNULL).returncode
+timer.cancel()
+released.set()
+sys.exit(code)
+"#;
+
+#[test]
+fn a_used_up_quota_of_keys_is_waited_for() {
+    if !is_root() {
+        eprintln!("skipped: only root has a user whose keys are no other test's");
+        return;
+    }
+    let place = open_directory();
+    let program = place.path().join("cofferdam");
+    std::fs::copy(env!("CARGO_BIN_EXE_cofferdam"), &program).unwrap();
+    let state = place.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(3_911_111), Some(3_911_111)).unwrap();
+    let run = |free: &str, seconds: &str, backend: &str| {
+        let output = Command::new("setpriv")
+            .args(["--reuid=3911111", "--regid=3911111", "--clear-groups", "--inh-caps=-all", "--"])
+            .args(["/usr/bin/python3", "-c", KEYS, free, seconds])
+            .arg(&program)
+            .args(["run", "--backend", backend, "--root", "minimal", "--best-effort=filesystem,network,process,limits"])
+            .args(["--", "echo", "ran"])
+            .current_dir(place.path())
+            .env("COFFERDAM_STATE", &state)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let containers: Vec<String> =
+        runtimes().into_iter().filter(|name| *name != "runsc").map(|name| format!("oci:{name}")).collect();
+    for backend in containers.iter().map(String::as_str).chain(["bubblewrap"]) {
+        let (code, stdout, said) = run("1", "1", backend);
+        assert_eq!((code, &*stdout), (Some(0), "ran\n"), "{backend} needs one key: {said}");
+        let (code, stdout, said) = run("0", "0.5", backend);
+        assert_eq!((code, &*stdout), (Some(0), "ran\n"), "{backend} waits: {said}");
+        let (code, _, said) = run("0", "60", backend);
+        assert_eq!(code, Some(125), "{backend} does without: {said}");
+        assert!(said.contains("Disk quota exceeded") && said.contains("kernel.keys.maxkeys"), "{said}");
+    }
+}

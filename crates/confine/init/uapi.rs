@@ -42,6 +42,7 @@ pub mod errno {
         ELOOP: i32 = 40;
         ENOTSOCK: i32 = 88;
         ESTALE: i32 = 116;
+        EDQUOT: i32 = 122;
     }
     /// The kernel's own: a handler runs, and the call is made again or ends with EINTR, as the handler's flags say.
     pub const ERESTARTSYS: i32 = 512;

@@ -137,6 +137,9 @@ fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
 
 const STACK: usize = 32 * 1024;
 
+/// How often a keyring is asked for where the user's quota of keys is used up, 10 ms apart.
+const QUOTA_ATTEMPTS: u32 = 200;
+
 /// Starts it and returns once it has been exec'd. It leads a session of its own, has an empty session keyring where the
 /// kernel gives one, and gets SIGKILL when the calling thread ends (unless it [finishes](SpawnOptions::finishes)).
 ///
@@ -256,13 +259,7 @@ fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
     maps(c)?;
     hide(c)?;
     sys::setsid().map_err(at(Step::Session))?;
-    // A fresh session keyring, so that none of the owner's keys goes along.
-    match sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0) {
-        Ok(_) => {}
-        // No keys in this kernel, or an outer filter refuses the call, as the program's own filter does.
-        Err(errno::ENOSYS | errno::EPERM) => {}
-        Err(e) => return Err((Step::Keyring, e)),
-    }
+    keyring()?;
     drop_priority()?;
     descriptors(c)?;
     // Signals as exec leaves them: what the owner ignores would stay ignored.
@@ -325,6 +322,26 @@ fn hide(c: &Child) -> Result<(), (Step, i32)> {
         .map_err(at(Step::PrivateMounts))?;
     let size = c"size=4096,mode=555".as_ptr().cast();
     sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(at(Step::Hide))?;
+    Ok(())
+}
+
+/// A fresh session keyring, so that none of the owner's keys goes along.
+///
+/// The kernel counts the keyrings of ended processes against their user until it frees them, some time after: a quota that is
+/// used up by many runs in a row is waited for.
+fn keyring() -> Result<(), (Step, i32)> {
+    for attempt in 1.. {
+        match sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0) {
+            Ok(_) => break,
+            // No keys in this kernel, or an outer filter refuses the call, as the program's own filter does.
+            Err(errno::ENOSYS | errno::EPERM) => break,
+            Err(errno::EDQUOT) if attempt < QUOTA_ATTEMPTS => {
+                let ten_ms = [0u64, 10_000_000];
+                sys::ppoll(std::ptr::null_mut(), 0, ten_ms.as_ptr(), std::ptr::null(), 8).map_err(at(Step::Keyring))?;
+            }
+            Err(e) => return Err((Step::Keyring, e)),
+        }
+    }
     Ok(())
 }
 

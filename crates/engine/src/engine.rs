@@ -1,5 +1,7 @@
 //! The engine: which backend enforces a policy on this host, and what is prepared for its runs.
 
+use std::borrow::Cow;
+
 use cofferdam_policy::{BackendName, Policy};
 
 use crate::backends::containers::run::ProgressCallback;
@@ -8,8 +10,8 @@ use crate::failure::{Failure, Step};
 use crate::host::{Expected, Host};
 use crate::outcome::Enforcement;
 use crate::plan::executables::Executables;
-use crate::plan::state;
 use crate::plan::support::Support;
+use crate::plan::{host_sockets, state};
 use crate::prepared::Prepared;
 
 /// What this host can do, asked once; makes prepared policies.
@@ -112,7 +114,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`].
     pub fn prepare_by(&self, backend: &dyn Backend, policy: &Policy) -> Result<Prepared, Failure> {
-        let policy = &*acceptable(policy)?;
+        let policy = &*acceptable(policy, backend.judges_sources())?;
         Ok(self.prepared(backend, &Request { policy, reason: "named by the caller".into(), programs: None })?)
     }
 
@@ -123,15 +125,15 @@ impl Engine {
         programs: Option<Executables>,
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
-        let policy = &*acceptable(policy)?;
-        let candidates = match policy.backend {
-            BackendName::Auto => vec![BackendName::Jail, BackendName::Landlock],
-            named => vec![named],
-        };
+        let named = policy.backend;
+        let candidates = if named == BackendName::Auto { backends::AUTOMATIC } else { &[named] };
+        let candidates = candidates.iter().map(|name| Ok((*name, backends::of(*name)?)));
+        let candidates = candidates.collect::<Result<Vec<_>, Failure>>()?;
+        let judged = candidates.iter().all(|(_, backend)| backend.judges_sources());
+        let policy = &*acceptable(policy, judged)?;
         let mut refusals = Vec::new();
-        for name in candidates {
-            let backend = backends::of(name)?;
-            let reason = instead.clone().unwrap_or_else(|| reason(policy.backend, name, &refusals));
+        for (name, backend) in candidates {
+            let reason = instead.clone().unwrap_or_else(|| reason(named, name, &refusals));
             match self.prepared(backend, &Request { policy, reason, programs: programs.as_ref() }) {
                 Ok(prepared) => return Ok(prepared),
                 Err(refusal) => refusals.push(refusal),
@@ -147,10 +149,13 @@ impl Engine {
     }
 }
 
-/// The policy as it is enforced, where its paths are ones that may be shown at all.
-fn acceptable(policy: &Policy) -> Result<std::borrow::Cow<'_, Policy>, Failure> {
-    let policy = crate::plan::host_sockets::denied(policy)?;
-    backends::real_sources::acceptable(&policy)?;
+/// The policy as it is enforced, where its paths are ones that may be shown at all. `judged` if its plan judges the sources
+/// of mounts.
+fn acceptable(policy: &Policy, judged: bool) -> Result<Cow<'_, Policy>, Failure> {
+    let policy = host_sockets::denied(policy)?;
+    if !judged {
+        backends::real_sources::acceptable(&policy)?;
+    }
     state::acceptable(&policy)?;
     state::claim(&policy);
     Ok(policy)

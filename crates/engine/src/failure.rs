@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use cofferdam_confine::spawn::SpawnError;
 use cofferdam_policy::Field;
 use serde::{Serialize, Serializer};
 
@@ -190,6 +191,17 @@ impl Failure {
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
+    }
+
+    /// An external program, such as a container runtime, could not be started.
+    pub(crate) fn not_started(step: impl Into<Step>, program: &std::path::Path, error: &SpawnError) -> Failure {
+        const NO_KEY: &str = "each sandbox needs a keyring, and this user has as many keys as the kernel allows: wait for other \
+                              runs to end, or raise the limit as root: sysctl -w kernel.keys.maxkeys=2000";
+        let quota = Some(rustix::io::Errno::DQUOT.raw_os_error());
+        let no_key = matches!(error, SpawnError::Child { source, .. } if source.raw_os_error() == quota);
+        Failure::new(step, format!("cannot start {}", program.display()))
+            .caused_by(error)
+            .maybe_hint(no_key.then_some(NO_KEY))
     }
 
     /// The same with what the user can do, where that is known.

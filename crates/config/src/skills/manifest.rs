@@ -329,7 +329,7 @@ pub fn path_fault(path: &str) -> Option<&'static str> {
 }
 
 /// The names that are accepted.
-const NAME_ACCEPTED: &str = "^[a-z0-9][a-z0-9-]{0,63}$: 1 to 64 of a-z, 0-9 and -, and no - first, as options have it";
+const NAME_ACCEPTED: &str = "^[a-z0-9][a-z0-9-]{0,63}$: 1 to 64 of a-z, 0-9 and -, not beginning with -";
 
 /// Whether a text is a valid skill name. None looks like an option.
 pub fn is_name(text: &str) -> bool {

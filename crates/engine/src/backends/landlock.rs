@@ -11,8 +11,8 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::enforcement::{By, enforcement};
-use crate::backends::{Backend, Plan, Refusal, Request, native};
 use crate::backends::real_sources;
+use crate::backends::{Backend, Plan, Refusal, Request, native};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::outcome::Enforcement;
@@ -50,6 +50,10 @@ impl Backend for Landlock {
     fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
         available()?;
         Ok(Box::new(native::prepare(host, BackendName::Landlock, request, needs())?))
+    }
+
+    fn judges_sources(&self) -> bool {
+        true
     }
 }
 
@@ -163,11 +167,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePl
         }
         let writable = *how == Access::ReadWrite;
         let rights = if writable { access::READ_NO_EXEC | access::WRITE } else { access::READ };
-        // Init opens the path, and compares.
-        rules.push(PathRule {
-            identity: crate::plan::source_identity::expected(policy, source),
-            ..rule(source, rights, false)
-        });
+        // Init opens the path, and compares. A source that is not there, init reports.
+        let identity = crate::plan::source_identity::expected(policy, source);
+        if identity.is_none() && std::path::Path::new(source).exists() {
+            return Err(crate::plan::source_identity::appeared(source, &field).into());
+        }
+        rules.push(PathRule { identity, ..rule(source, rights, false) });
         view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
     }
     exposed(&rules)?;

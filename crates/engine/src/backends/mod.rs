@@ -25,7 +25,6 @@ pub use external::run::Ready;
 pub use external::tool::{Installed, Tool, Tools};
 pub use external::{bubblewrap, export, nsjail, seatbelt};
 
-
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -37,8 +36,7 @@ use crate::host::Host;
 use crate::io::Io;
 use crate::outcome::{Enforcement, Outcome};
 use crate::plan::executables::Executables;
-use external::Foreign;
-use external::tool::Tool as T;
+use external::External;
 
 /// One way to make a sandbox of a policy.
 pub trait Backend: Debug + Send + Sync {
@@ -51,6 +49,12 @@ pub trait Backend: Debug + Send + Sync {
     /// It cannot be used here, or the policy asks for something that it does not have at all. A field that it enforces less
     /// than fully is no error here: the plan says so, and the engine compares it with what the policy requires.
     fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal>;
+
+    /// Whether each plan that it makes opens the sources of its mounts and refuses those that may not be shown. The engine
+    /// looks at them before the plan where a backend does not.
+    fn judges_sources(&self) -> bool {
+        false
+    }
 }
 
 /// What a backend is asked to plan.
@@ -123,9 +127,9 @@ impl From<Refusal> for Failure {
 pub(crate) static REGISTERED: &[(BackendName, &dyn Backend)] = &[
     (BackendName::Jail, &jail::Jail),
     (BackendName::Landlock, &landlock::Landlock),
-    (BackendName::Bubblewrap, &Foreign(T::Bubblewrap)),
-    (BackendName::Nsjail, &Foreign(T::Nsjail)),
-    (BackendName::Seatbelt, &Foreign(T::Seatbelt)),
+    (BackendName::Bubblewrap, &External(Tool::Bubblewrap)),
+    (BackendName::Nsjail, &External(Tool::Nsjail)),
+    (BackendName::Seatbelt, &External(Tool::Seatbelt)),
     (BackendName::Docker, &containers::Containers(BackendName::Docker)),
     (BackendName::Podman, &containers::Containers(BackendName::Podman)),
     (BackendName::Oci, &containers::Containers(BackendName::Oci)),
@@ -134,6 +138,9 @@ pub(crate) static REGISTERED: &[(BackendName, &dyn Backend)] = &[
     (BackendName::OciYouki, &containers::Containers(BackendName::OciYouki)),
     (BackendName::OciRunsc, &containers::Containers(BackendName::OciRunsc)),
 ];
+
+/// What `auto` tries, the strongest first.
+pub(crate) const AUTOMATIC: &[BackendName] = &[BackendName::Jail, BackendName::Landlock];
 
 /// The backend of this name.
 ///

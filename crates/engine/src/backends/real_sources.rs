@@ -4,8 +4,9 @@
 //! Reads paths of the host. Mounts nothing: backends open what they mount, and compare it with the file that was judged here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use cofferdam_policy::paths::is_within;
@@ -13,11 +14,15 @@ use cofferdam_policy::{FileIdentity, Policy};
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step};
+use crate::plan::mount_table::{below, join};
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
 
 /// `PROC_SUPER_MAGIC` of linux/magic.h.
 const PROC: i64 = 0x9fa0;
+
+/// The directories in which version control keeps repositories, by their usual names.
+const REPOSITORY_DIRECTORIES: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".bzr"];
 
 /// A mount source as it was found.
 struct Found<'a> {
@@ -60,34 +65,55 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
     judge(policy, &find(policy))
 }
 
+/// Each source once, however many mounts show it: what is judged of one is pinned for all. A source that cannot be looked at is
+/// left out and so has no pin, and `source_identity` refuses what stands there later.
 fn find(policy: &Policy) -> Vec<Found<'_>> {
-    let mounts = policy.filesystem.mounts.iter().enumerate();
-    let found = mounts.filter_map(|(index, mount)| {
-        let source = mount.source()?;
-        // Opened once: the path and the identity are those of one file, whatever is renamed meanwhile.
-        let file = rustix::fs::open(source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut mounts: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
+    for (index, mount) in policy.filesystem.mounts.iter().enumerate() {
+        let Some(source) = mount.source() else { continue };
+        let (_, writable) = mounts.entry(source).or_insert((index, false));
+        *writable |= mount.is_writable();
+    }
+    let found = mounts.into_iter().filter_map(|(source, (index, writable))| {
+        // An automount point is mounted by a look at it, and not by O_PATH.
+        let _metadata = fs::metadata(source).ok()?;
+        let (file, leads_to) = follow(source)?;
         let stat = rustix::fs::fstat(&file).ok()?;
         let on_proc = rustix::fs::fstatfs(&file).is_ok_and(|of| of.f_type == PROC);
-        let leads_to = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-        let leads_to = leads_to.into_os_string().into_string().ok()?;
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
-        Some(Found { index, source, leads_to, identity, on_proc, writable: mount.is_writable() })
+        Some(Found { index, source, leads_to, identity, on_proc, writable })
     });
-    found.collect()
+    let mut found: Vec<Found<'_>> = found.collect();
+    found.sort_by_key(|of| of.index);
+    found
+}
+
+/// Opens what a path leads to, with its path without links: both are of one file, whatever is renamed meanwhile. `None` where
+/// nothing is there, this user cannot reach it, or its path is no text.
+fn follow(path: &str) -> Option<(OwnedFd, String)> {
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let leads_to = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    Some((file, leads_to.into_os_string().into_string().ok()?))
 }
 
 fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
-    let real = |path: &str| fs::canonicalize(path).ok()?.into_os_string().into_string().ok();
     if let Some(of) = sources.iter().find(|of| of.on_proc || is_within(&of.leads_to, "/proc")) {
         let message = format!("{} leads to {}, and the host's /proc cannot be given", of.source, of.leads_to);
         return Err(Failure::new(Step::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
     }
     // A denied path may itself be reached by a link, so each is followed; there are hundreds, and most do not exist.
+    // No source leads to one that is not there, or that this user cannot reach. Looking costs less than opening in vain.
+    let real = |path: &String| {
+        rustix::fs::lstat(path).ok()?;
+        Some(follow(path)?.1)
+    };
+    let denied: Vec<(&String, Option<String>)> = match sources {
+        [] => Vec::new(),
+        _ => policy.filesystem.deny.iter().map(|path| (path, real(path))).collect(),
+    };
     if let Some((of, denied)) = sources.iter().find_map(|of| {
-        let denied = policy.filesystem.deny.iter().find(|path| {
-            let below = |path: &str| of.leads_to != path && is_within(&of.leads_to, path);
-            below(path) || real(path).is_some_and(|path| below(&path))
-        })?;
+        let below = |path: &str| of.leads_to != path && is_within(&of.leads_to, path);
+        let (denied, _) = denied.iter().find(|(path, real)| below(path) || real.as_deref().is_some_and(below))?;
         Some((of, denied))
     }) {
         let Found { index, source, leads_to, .. } = of;
@@ -114,19 +140,19 @@ fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
 fn named_by_a_repository(policy: &Policy, path: &str) -> Option<String> {
     let relative: Vec<&str> =
         policy.filesystem.protected.iter().map(String::as_str).filter(|name| !name.starts_with('/')).collect();
-    let of_repositories = [".git", ".hg", ".svn", ".jj", ".bzr"];
-    let own = path.split('/').find(|part| {
-        of_repositories.contains(part)
-            && relative.iter().any(|name| is_within(&format!("/{name}"), &format!("/{part}")))
-    });
+    let protects_in = |own: &str| relative.iter().any(|name| below(name, own).is_some());
+    let own = path.split('/').find(|part| REPOSITORY_DIRECTORIES.contains(part) && protects_in(part));
     if let Some(own) = own {
         return Some(own.to_owned());
     }
     let mut above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
     above.find_map(|top| {
+        if protects_in(".git") && protected_names::is_git_directory(top, &Disk) {
+            return Some(top.to_owned());
+        }
+        let rest = below(path, top)?;
         let names = protected_names::protected(&relative, top, &Disk);
-        let below = path.strip_prefix(top)?.trim_start_matches('/');
-        names.into_iter().find(|name| is_within(&format!("/{below}"), &format!("/{name}")))
+        names.into_iter().find(|name| below(rest, name).is_some()).map(|name| join(top, &name))
     })
 }
 
@@ -195,7 +221,16 @@ mod tests {
     fn a_writable_link_to_what_a_repository_names_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let dir = fs::canonicalize(dir.path()).unwrap();
-        for made in ["tools/hooks", "tools/other", ".git/objects", "conf", "apart/.github"] {
+        for made in [
+            "tools/hooks",
+            "tools/other",
+            ".git/objects",
+            "conf",
+            "apart/.github",
+            "bare/worktrees",
+            "bare/objects",
+            "bare/refs",
+        ] {
             fs::create_dir_all(dir.join(made)).unwrap();
         }
         fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
@@ -203,10 +238,17 @@ mod tests {
             .unwrap();
         fs::write(dir.join("conf/gc"), "").unwrap();
         fs::write(dir.join("conf/gd"), "").unwrap();
+        fs::write(dir.join("bare/HEAD"), "ref: refs/heads/main\n").unwrap();
         let listed = [".git/hooks", ".git/config", ".git"];
-        for (link, to, refused) in
-            [("a", "tools/hooks", true), ("b", "tools/other", false), ("c", "conf/gc", true), ("d", "conf/gd", false)]
-        {
+        for (link, to, refused) in [
+            ("a", "tools/hooks", true),
+            ("b", "tools/other", false),
+            ("c", "conf/gc", true),
+            ("d", "conf/gd", false),
+            ("e", ".git/objects", true),
+            ("f", "apart/.github", false),
+            ("g", "bare/worktrees", true),
+        ] {
             symlink(to, dir.join(link)).unwrap();
             let by_link = acceptable(&policy(&dir.join(link), "read_write", &[], &listed));
             assert_eq!(by_link.is_err(), refused, "{to}: {by_link:?}");
@@ -214,6 +256,20 @@ mod tests {
             assert_eq!(read_only, Ok(()), "{to}");
             assert_eq!(acceptable(&policy(&dir.join(to), "read_write", &[], &listed)), Ok(()), "{to} was asked for");
         }
+    }
+
+    #[test]
+    fn a_source_of_two_mounts_is_judged_once_as_the_writable_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir_all(dir.join(".git/hooks")).unwrap();
+        symlink(".git/hooks", dir.join("link")).unwrap();
+        let mut twice = policy(&dir.join("link"), "read_only", &[], &[".git/hooks"]);
+        assert_eq!((find(&twice).len(), acceptable(&twice)), (1, Ok(())));
+        let writable = policy(&dir.join("link"), "read_write", &[], &[".git/hooks"]);
+        twice.filesystem.mounts.extend(writable.filesystem.mounts);
+        assert_eq!(find(&twice).len(), 1);
+        assert!(acceptable(&twice).unwrap_err().message.contains(".git/hooks is protected"));
     }
 
     #[test]
@@ -229,6 +285,14 @@ mod tests {
         symlink("other", dir.join("data")).unwrap();
         let replaced = crate::plan::source_identity::compare_all(&judged).unwrap_err();
         assert!(replaced.message.contains("was replaced"), "{replaced:?}");
+        // What was not there to be judged is refused when it is there.
+        let absent = policy(&dir.join("new"), "read_write", &[], &[]);
+        let judged_absent = pinned(&absent).unwrap().into_owned();
+        crate::plan::source_identity::compare_all(&judged_absent).unwrap();
+        symlink("other", dir.join("new")).unwrap();
+        let appeared = crate::plan::source_identity::compare_all(&judged_absent).unwrap_err();
+        assert!(appeared.message.contains("appeared"), "{appeared:?}");
+        crate::plan::source_identity::compare_all(&pinned(&absent).unwrap()).unwrap();
         // Looked at again, it is another directory, and that one is pinned.
         crate::plan::source_identity::compare_all(&pinned(&given).unwrap()).unwrap();
         assert!(crate::plan::source_identity::compare_all(&pinned(&judged).unwrap()).is_err(), "a caller's pin stays");

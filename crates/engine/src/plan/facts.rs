@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use crate::plan::mountinfo::Twins;
+use crate::plan::mountinfo::Aliases;
 use crate::plan::state::Place;
 use crate::plan::tree::{Disk, Tree as _};
 
@@ -41,7 +41,7 @@ pub trait Facts {
     /// What below this directory passes on what is written to it: a read-only mount does not keep it from being written to.
     fn may_pass_on(&self, directory: &str) -> Option<PassesOn>;
     /// Other paths of the host that mounts give the same file.
-    fn twins(&self, path: &str) -> Vec<String>;
+    fn aliases(&self, path: &str) -> Vec<String>;
     /// Cofferdam's own files, which no program writes.
     fn state(&self) -> Vec<Place> {
         Vec::new()
@@ -133,14 +133,14 @@ pub fn resolve(facts: &dyn Facts, path: &str) -> (Resolved, Links) {
 /// The host that this process runs on.
 #[derive(Debug)]
 pub struct Here {
-    twins: Twins,
+    aliases: Aliases,
     /// The program runs as somebody who is neither owner nor of the group of anything.
     as_other: bool,
 }
 
 impl Default for Here {
     fn default() -> Here {
-        Here { twins: Twins::here(), as_other: false }
+        Here { aliases: Aliases::here(), as_other: false }
     }
 }
 
@@ -202,15 +202,15 @@ impl Facts for Here {
     }
 
     fn has_mounts_below(&self, path: &str) -> bool {
-        self.twins.mounted_below(path)
+        self.aliases.mounted_below(path)
     }
 
     fn may_pass_on(&self, directory: &str) -> Option<PassesOn> {
         may_pass_on(directory)
     }
 
-    fn twins(&self, path: &str) -> Vec<String> {
-        if self.twins.is_empty() { Vec::new() } else { self.twins.of(path).into_iter().collect() }
+    fn aliases(&self, path: &str) -> Vec<String> {
+        if self.aliases.is_empty() { Vec::new() } else { self.aliases.of(path).into_iter().collect() }
     }
 
     fn is_closed(&self, directory: &str) -> bool {
@@ -343,7 +343,7 @@ impl Facts for Table {
         None
     }
 
-    fn twins(&self, _path: &str) -> Vec<String> {
+    fn aliases(&self, _path: &str) -> Vec<String> {
         Vec::new()
     }
 }

@@ -1,7 +1,7 @@
 //! Directories of the host that show the same files: bind mounts, or one file system mounted twice.
 //!
 //! A path that is denied or protected has to be held at its other places as well. Pure: mountinfo in, pairs out.
-//! Source: proc_pid_mountinfo(5). Twins that no mount makes (hard links) are not seen here.
+//! Source: proc_pid_mountinfo(5). Aliases that no mount makes (hard links) are not seen here.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ struct Pair {
 
 /// All pairs of one mount table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Twins {
+pub struct Aliases {
     pairs: Vec<Pair>,
     points: Vec<String>,
 }
@@ -27,13 +27,13 @@ struct Mount {
     point: String,
 }
 
-impl Twins {
+impl Aliases {
     /// Of this process's mounts; none when there is no /proc.
-    pub fn here() -> Twins {
-        std::fs::read("/proc/self/mountinfo").map_or_else(|_| Twins::default(), |bytes| Twins::of_table(&bytes))
+    pub fn here() -> Aliases {
+        std::fs::read("/proc/self/mountinfo").map_or_else(|_| Aliases::default(), |bytes| Aliases::of_table(&bytes))
     }
 
-    pub(super) fn of_table(mountinfo: &[u8]) -> Twins {
+    pub(super) fn of_table(mountinfo: &[u8]) -> Aliases {
         let mounts: Vec<Mount> =
             mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(std::str::from_utf8(l).ok()?)).collect();
         let mut pairs: Vec<Pair> = Vec::new();
@@ -58,7 +58,7 @@ impl Twins {
         }
         pairs.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
         pairs.dedup();
-        Twins { pairs, points: mounts.into_iter().map(|m| m.point).collect() }
+        Aliases { pairs, points: mounts.into_iter().map(|m| m.point).collect() }
     }
 
     /// Whether something is mounted below this directory of the host.
@@ -73,9 +73,11 @@ impl Twins {
 
     /// The other places at which this path itself shows.
     pub fn itself(&self, path: &str) -> Vec<String> {
-        let mut found: Vec<String> =
-            self.pairs.iter().filter_map(|pair| Some(join(&pair.to, below(path, &pair.from)?))).collect();
-        found.retain(|twin| twin != path);
+        // A mount that lies within what it shows is not there again: a bind mount of `/` at `/mnt` shows no `/mnt/mnt/etc`.
+        let again = |pair: &&Pair| below(&pair.to, &pair.from).is_some() && below(path, &pair.to).is_some();
+        let pairs = self.pairs.iter().filter(|pair| !again(pair));
+        let mut found: Vec<String> = pairs.filter_map(|pair| Some(join(&pair.to, below(path, &pair.from)?))).collect();
+        found.retain(|alias| alias != path);
         found
     }
 
@@ -131,10 +133,10 @@ pub(super) fn unescape(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Twins;
+    use super::Aliases;
 
-    fn twins(table: &str) -> Twins {
-        Twins::of_table(table.as_bytes())
+    fn aliases(table: &str) -> Aliases {
+        Aliases::of_table(table.as_bytes())
     }
 
     const HOST: &str = "\
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_a_bind_mount_shows_again_is_found_from_both_sides() {
-        let t = twins(HOST);
+        let t = aliases(HOST);
         assert_eq!(t.of("/home/u/.aws"), ["/mnt/my home/.aws"]);
         assert_eq!(t.of("/mnt/my home/.aws"), ["/home/u/.aws"]);
         assert_eq!(t.of("/etc/passwd"), Vec::<String>::new());
@@ -155,16 +157,16 @@ mod tests {
 
     #[test]
     fn what_is_mounted_from_below_a_path_counts_as_well() {
-        let found = twins(HOST).of("/home/u/.ssh");
+        let found = aliases(HOST).of("/home/u/.ssh");
         assert!(found.contains(&"/mnt/my home/.ssh".into()) && found.contains(&"/keys/id".into()), "{found:?}");
-        assert_eq!(twins(HOST).itself("/home/u/.ssh"), ["/mnt/my home/.ssh"]);
+        assert_eq!(aliases(HOST).itself("/home/u/.ssh"), ["/mnt/my home/.ssh"]);
     }
 
     #[test]
     fn a_file_system_mounted_twice_shows_twice_and_others_do_not() {
-        let t = twins("1 0 8:2 / /a rw - x y rw\n2 0 8:2 / /b rw - x y rw\n3 0 8:3 / /c rw - x y rw\n");
+        let t = aliases("1 0 8:2 / /a rw - x y rw\n2 0 8:2 / /b rw - x y rw\n3 0 8:3 / /c rw - x y rw\n");
         assert_eq!(t.of("/a/x"), ["/b/x"]);
         assert_eq!(t.of("/c/x"), Vec::<String>::new());
-        assert!(twins("").is_empty() && twins("1 2 3\n\\").is_empty());
+        assert!(aliases("").is_empty() && aliases("1 2 3\n\\").is_empty());
     }
 }

@@ -15,7 +15,7 @@ struct Overlay {
     layers: Vec<String>,
     /// Where the kernel puts files on their way to the upper layer.
     work: Vec<String>,
-    /// A layer is named relative to a directory that the mount table does not tell.
+    /// A layer is named relative to a directory that the mount table does not name.
     relative: bool,
 }
 
@@ -45,6 +45,10 @@ impl Overlays {
         for Overlay { point, layers, work, .. } in &self.0 {
             let before = found.len();
             for layer in layers {
+                // An overlay that lies within its own layer is not there again.
+                if is_within(point, layer) && is_within(path, point) {
+                    continue;
+                }
                 if let Some(rest) = below(path, layer) {
                     found.push(join(point, rest));
                 } else if is_within(layer, path) {
@@ -64,9 +68,9 @@ impl Overlays {
         found
     }
 
-    /// Where a path lies in an overlay of which a layer cannot be told, and so not what it shows. Not for one that is `/`: the
+    /// The overlay that a path lies in, where one of its layers is unknown and so what it shows. Not for one that is `/`: the
     /// layers of a container's root lie outside of what is seen in it.
-    pub fn untold(&self, path: &str) -> Option<&str> {
+    pub fn undetermined(&self, path: &str) -> Option<&str> {
         let overlay = self.0.iter().find(|one| one.relative && one.point != "/" && is_within(path, &one.point))?;
         Some(&overlay.point)
     }
@@ -126,13 +130,13 @@ fn listed(value: &str) -> Vec<String> {
 
 /// A name without the mount table's escapes, and also without those of mount(2), which earlier kernels leave in it.
 fn readings(name: &str) -> Vec<String> {
-    let Some(told) = unescape(name) else { return Vec::new() };
+    let Some(unescaped) = unescape(name) else { return Vec::new() };
     let mut plain = String::new();
-    let mut characters = told.chars();
+    let mut characters = unescaped.chars();
     while let Some(one) = characters.next() {
         plain.extend(if one == '\\' { characters.next() } else { Some(one) });
     }
-    if plain == told { vec![told] } else { vec![told, plain] }
+    if plain == unescaped { vec![unescaped] } else { vec![unescaped, plain] }
 }
 
 #[cfg(test)]
@@ -204,12 +208,12 @@ mod tests {
     #[test]
     fn absent_layers_show_nothing_and_relative_ones_are_unknown() {
         let gone = overlays("lowerdir=/gone/a:/gone/b,upperdir=/gone/u,workdir=/gone/w");
-        assert_eq!((gone.of("/m/x"), gone.untold("/m/x")), (Vec::new(), None));
+        assert_eq!((gone.of("/m/x"), gone.undetermined("/m/x")), (Vec::new(), None));
         let relative = overlays("lowerdir=l/a:l/b,upperdir=/u");
-        assert_eq!(relative.untold("/m/x"), Some("/m"));
-        assert_eq!((relative.untold("/x"), relative.untold("/mm")), (None, None));
-        assert_eq!(overlays("lowerdir=/a:/b").untold("/m/x"), None);
+        assert_eq!(relative.undetermined("/m/x"), Some("/m"));
+        assert_eq!((relative.undetermined("/x"), relative.undetermined("/mm")), (None, None));
+        assert_eq!(overlays("lowerdir=/a:/b").undetermined("/m/x"), None);
         let root = b"22 21 0:40 / / rw - overlay overlay rw,lowerdir=l/a:l/b";
-        assert_eq!(Overlays::of_table(root, &|path| Some(path.into())).untold("/x"), None);
+        assert_eq!(Overlays::of_table(root, &|path| Some(path.into())).undetermined("/x"), None);
     }
 }

@@ -15,7 +15,8 @@ pub(crate) fn expected(policy: &Policy, source: &str) -> Option<(u64, u64)> {
     Some((crate::plan::executables::device(device), inode))
 }
 
-/// Refuses what was found at a source where the caller decided to mount another file.
+/// Refuses what was found at the source of a mount where another file was judged, or nothing was there to be judged:
+/// what appears in its place meanwhile was never decided on.
 ///
 /// # Errors
 /// It is another file.
@@ -26,8 +27,18 @@ pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &S
             format!("the mount source {source} was replaced after it was checked, and is another file now"),
         )
         .hint("run it again, and do not let untrusted code write the directory that the source is in")),
-        _ => Ok(()),
+        Some(_) => Ok(()),
+        None => Err(appeared(source, step)),
     }
+}
+
+/// The refusal of a source that was not there when the policy's sources were judged.
+pub(crate) fn appeared(source: &str, step: &Step) -> Failure {
+    Failure::new(
+        step,
+        format!("the mount source {source} appeared, or became readable, while the run was being planned"),
+    )
+    .hint("run it again, and do not let untrusted code write the directory that the source is in")
 }
 
 /// The same for every source of the policy, by its path.
@@ -37,10 +48,11 @@ pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &S
 pub(crate) fn compare_all(policy: &Policy) -> Result<(), Failure> {
     for (index, mount) in policy.filesystem.mounts.iter().enumerate() {
         let Mount::Bind { source, .. } = mount else { continue };
-        if expected(policy, source).is_none() {
-            continue;
+        let found = std::fs::metadata(source);
+        if expected(policy, source).is_none() && found.is_err() {
+            continue; // an optional mount that is left out
         }
-        let found = std::fs::metadata(source).map_or((0, 0), |m| (crate::plan::executables::device(m.dev()), m.ino()));
+        let found = found.map_or((0, 0), |m| (crate::plan::executables::device(m.dev()), m.ino()));
         compare(policy, source, found, &Step::mount_entry(index))?;
     }
     Ok(())
@@ -60,7 +72,7 @@ mod tests {
             r#"{{"version": 1, "command": {{"argv": ["/bin/true"]}}, "filesystem": {{"mounts": [{{"type": "bind", "source": "{path}", "target": "/in"}}]}}}}"#
         );
         let mut policy = Policy::decode(text.as_bytes()).unwrap();
-        assert!(compare_all(&policy).is_ok(), "nothing was said of it");
+        assert!(compare_all(&policy).unwrap_err().message.contains("appeared"), "nothing was judged");
         let meta = std::fs::metadata(&source).unwrap();
         let identity = FileIdentity { device: meta.dev(), inode: meta.ino() };
         policy.filesystem.identities.insert(path.clone(), identity);

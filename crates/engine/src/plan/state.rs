@@ -14,7 +14,7 @@ use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
 use crate::failure::{Failure, Step};
-use crate::plan::mountinfo::Twins;
+use crate::plan::mountinfo::Aliases;
 use crate::plan::overlays::Overlays;
 
 /// A directory or file of Cofferdam's own.
@@ -28,23 +28,32 @@ pub struct Place {
     pub trail: bool,
 }
 
+/// The mounts of this process: proc_pid_mountinfo(5).
+const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+/// The most places that are looked for: mounts that contain each other show one under any number of names.
+const MOST: usize = 4096;
+
 /// Everything of this user's, by the variables of this process, and where it is without them; also under the other names that
 /// the host's bind mounts and overlays give it.
 pub fn places() -> Vec<Place> {
+    // Where it cannot be read, `acceptable` has refused the run.
+    let mounts = fs::read(MOUNT_TABLE).unwrap_or_default();
+    places_by(&mounts, &Overlays::here(&mounts))
+}
+
+fn places_by(mounts: &[u8], overlays: &Overlays) -> Vec<Place> {
     let mut all = named_places();
-    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    also_at(&mut all, &Twins::of_table(&mounts), &Overlays::here(&mounts));
+    also_at(&mut all, &Aliases::of_table(mounts), overlays);
     all
 }
 
-/// Adds the other places at which these show. One that is the whole tree is left out: no sandbox could see anything.
-fn also_at(all: &mut Vec<Place>, twins: &Twins, overlays: &Overlays) {
-    /// Of mounts within each other.
-    const MOST: usize = 4096;
+/// Adds the other places at which these show, [`MOST`] at the most. One that is the whole tree is left out: no sandbox could see
+/// anything.
+fn also_at(all: &mut Vec<Place>, aliases: &Aliases, overlays: &Overlays) {
     let mut known: BTreeMap<String, usize> = all.iter().enumerate().map(|(at, p)| (p.path.clone(), at)).collect();
     let mut at = 0;
     while let Some(Place { path, hidden, trail }) = all.get(at).cloned() {
-        let others = twins.itself(&path).into_iter().chain(overlays.of(&path)).filter(|path| path != "/");
+        let others = aliases.itself(&path).into_iter().chain(overlays.of(&path)).filter(|path| path != "/");
         let mut next = at + 1;
         for path in others {
             match known.get(&path) {
@@ -193,13 +202,23 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
                 .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
         })?;
     }
-    let places = places();
-    let overlays = Overlays::here(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let unknown = |why: &str| {
+        Failure::new(Field::Deny, format!("cannot determine where the host's mounts show Cofferdam's own files: {why}"))
+    };
+    let mounts = fs::read(MOUNT_TABLE)
+        .map_err(|e| unknown(&format!("{MOUNT_TABLE}: {e}")).hint("mount a proc file system at /proc"))?;
+    let overlays = Overlays::here(&mounts);
+    let places = places_by(&mounts, &overlays);
+    if places.len() >= MOST {
+        return Err(
+            unknown("there are thousands of places").hint("unmount bind mounts and overlays that contain each other")
+        );
+    }
     let check = |step: Step, source: &str, writes: bool| {
         let Some(source) = fs::canonicalize(source).ok().and_then(|path| path.to_str().map(str::to_owned)) else {
             return Ok(());
         };
-        if let Some(point) = overlays.untold(&source) {
+        if let Some(point) = overlays.undetermined(&source) {
             return Err(Failure::new(
                 step,
                 format!("{source} lies in the overlay at {point}, and its layers, of which one has a relative name, may show Cofferdam's own files"),
@@ -231,7 +250,11 @@ fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place
         true => "Cofferdam keeps for itself: no sandbox sees it",
         false => "decides what later sandboxes may do: no sandbox writes it",
     };
-    Some((place, format!("{path} lies in {}, which {why}", place.path)))
+    let fault = match place.path == path {
+        true => format!("{path} is what {why}"),
+        false => format!("{path} lies in {}, which {why}", place.path),
+    };
+    Some((place, fault))
 }
 
 /// Why the files that a program wrote may not be put into this directory, which need not be there yet: it is, lies in, or
@@ -307,8 +330,9 @@ mod tests {
     #[test]
     fn files_of_a_run_are_put_outside_of_the_places() {
         let places = places_with(&[("HOME", "/no/home"), ("COFFERDAM_AUDIT", "audit")], false);
+        let itself = fault_of_destination(&places, "/no/home/.config/cofferdam");
+        assert!(itself.is_some_and(|fault| fault.starts_with("/no/home/.config/cofferdam is what decides")));
         for directory in [
-            "/no/home/.config/cofferdam",
             "/no/home/.config/cofferdam/profiles/kept",
             "/no/home/.cache/cofferdam/kept",
             "/no/home/.local/share/cofferdam/skills/kept",
@@ -351,7 +375,7 @@ mod tests {
             &|path| Some(path.into()),
         );
         let mut all = vec![place("/home/state", true, true), place("/m/config", false, false)];
-        also_at(&mut all, &Twins::of_table(table), &overlays);
+        also_at(&mut all, &Aliases::of_table(table), &overlays);
         let found = |path: &str| all.iter().find(|place| place.path == path).map(|place| (place.hidden, place.trail));
         for hidden in ["/home/state", "/data/state", "/m", "/v/up", "/v/work", "/home/state/low"] {
             assert_eq!(found(hidden), Some((true, true)), "{hidden}: {all:?}");
@@ -360,9 +384,9 @@ mod tests {
             assert_eq!(found(beside), None, "{beside}");
         }
         let mut alone = vec![place("/home/state", true, true), place("/etc/config", false, false)];
-        also_at(&mut alone, &Twins::default(), &Overlays::default());
+        also_at(&mut alone, &Aliases::default(), &Overlays::default());
         assert_eq!(alone.len(), 2);
-        also_at(&mut alone, &Twins::of_table(table), &Overlays::default());
+        also_at(&mut alone, &Aliases::of_table(table), &Overlays::default());
         assert_eq!(alone[2..], [place("/data/state", true, true)]);
         // A volume of such another place is refused as one of the place itself; one beside it is not.
         assert!(fault(&alone, "/data/state/x", false).is_some() && fault(&alone, "/data/stat", true).is_none());

@@ -98,7 +98,7 @@ pub fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
         let text: String = [stamp].iter().chain(&found).map(|part| format!("{part}\0")).collect();
         // Not to keep it only means to list again; the name is an unfinished layer's, which is swept.
         if fs::write(&temp, text).and_then(|()| fs::rename(&temp, &file)).is_err() {
-            fs::remove_file(&temp).ok();
+            fs::remove_file(&temp).ok(); // it may not be there
         }
     }
     Some(found)

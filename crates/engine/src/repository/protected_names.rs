@@ -207,7 +207,7 @@ fn rest_of<'e>(entry: &'e str, source: &str) -> Option<&'e str> {
 }
 
 /// Whether git takes a directory itself for a repository.
-fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
+pub fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
     let has = |name: &str| tree.exists(&join(source, name));
     source.ends_with("/.git") || has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }

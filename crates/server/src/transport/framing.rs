@@ -142,6 +142,9 @@ fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option
         Ok(Envelope { id, method: Some(_) }) => id,
         _ => None,
     };
+    if let Some(found) = duplicate_key(line) {
+        return Err(Some(found));
+    }
     let place = error.column();
     let error = if error.is_data() {
         let message =
@@ -266,6 +269,8 @@ mod tests {
             (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"code":"a","code":"b"}}}"#, -32602, json!(7)),
             (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"code":"a","c\u006fde":"b"}}}"#, -32602, json!(7)),
             (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","name":"list"}}"#, -32602, json!(7)),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{},"params":{"name":"run"}}"#, -32602, json!(7)),
+            (br#"{"jsonrpc":"2.0","id":7,"id":8,"method":"tools/call","params":{}}"#, -32602, Value::Null),
             (b"[]", -32600, Value::Null),
             (b"3", -32600, Value::Null),
             (br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, -32600, json!(7)),

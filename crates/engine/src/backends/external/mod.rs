@@ -30,9 +30,9 @@ use tool::{Installed, Tool};
 
 /// The backend that is this external program.
 #[derive(Debug)]
-pub struct Foreign(pub Tool);
+pub struct External(pub Tool);
 
-impl Backend for Foreign {
+impl Backend for External {
     fn name(&self) -> &'static str {
         self.0.name()
     }

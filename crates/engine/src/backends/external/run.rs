@@ -386,10 +386,7 @@ impl Ready {
             cwd: &start.cwd,
             tasks: &tasks.iter().map(AsFd::as_fd).collect::<Vec<BorrowedFd<'_>>>(),
         })
-        .map_err(|e| {
-            let cause = std::error::Error::source(&e).map_or_else(String::new, |cause| format!(": {cause}"));
-            failed(&format!("cannot start {}", self.tool.path.display()), &format!("{e}{cause}"))
-        })?;
+        .map_err(|e| Failure::not_started(Step::Spawn, &self.tool.path, &e))?;
         drop(alive); // it has seen that we live, and is told of our death by a signal from now on
         let input = io.take_input(&self.policy.command.stdin);
         let l = &self.policy.limits;

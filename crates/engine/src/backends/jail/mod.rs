@@ -45,6 +45,10 @@ impl Backend for Jail {
         available(host.identity())?;
         Ok(Box::new(native::prepare(host, BackendName::Jail, request, Needs::default())?))
     }
+
+    fn judges_sources(&self) -> bool {
+        true
+    }
 }
 
 /// Whether this process can make the namespaces of a jail, and its filter.

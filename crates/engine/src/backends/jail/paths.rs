@@ -14,7 +14,7 @@ use cofferdam_policy::paths::is_within;
 
 use crate::plan::lookup::{Found, Looked, Lookup};
 use crate::plan::mount_table::{Place, Shows, View, below, join};
-use crate::plan::mountinfo::Twins;
+use crate::plan::mountinfo::Aliases;
 use crate::plan::state;
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
@@ -56,7 +56,7 @@ struct Work<'a> {
     view: &'a View,
     /// What the sandbox's own scratch directories hold at the start.
     own: &'a BTreeSet<String>,
-    twins: Twins,
+    aliases: Aliases,
     lookup: Lookup,
     pins: BTreeSet<String>,
     masks: BTreeSet<String>,
@@ -105,7 +105,7 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let mut w = Work {
         view,
         own,
-        twins: Twins::here(),
+        aliases: Aliases::here(),
         lookup: Lookup::default(),
         pins: BTreeSet::new(),
         masks: BTreeSet::new(),
@@ -198,7 +198,7 @@ impl Work<'_> {
     /// Many names of one directory at once. False, and nothing done, where a mount lies among them or the directory is of
     /// the sandbox's own: then each name is looked at by itself.
     fn together(&mut self, dir: &str, names: &[&str], deny: bool) -> bool {
-        if !self.twins.of(dir).is_empty() {
+        if !self.aliases.of(dir).is_empty() {
             return false;
         }
         let Some(host) = self.view.host_path(dir) else { return false };
@@ -295,7 +295,7 @@ impl Work<'_> {
             && self
                 .view
                 .host_path(dir)
-                .is_none_or(|host| !self.twins.mounted_below(&host) && !crate::plan::whiteout::base().starts_with(&host))
+                .is_none_or(|host| !self.aliases.mounted_below(&host) && !crate::plan::whiteout::base().starts_with(&host))
     }
 
     /// A protected path of a writable tree: read-only onto itself.
@@ -477,7 +477,7 @@ impl Work<'_> {
             Some(0) | None => return self.everywhere(host),
             Some(i) => (&host[..i], &host[i + 1..]),
         };
-        let ends_here = !self.twins.is_empty()
+        let ends_here = !self.aliases.is_empty()
             || self
                 .view
                 .places()
@@ -494,8 +494,8 @@ impl Work<'_> {
     /// Where a path of the host shows inside, by its own name and by those that the host's mounts give it.
     fn everywhere(&self, host: &str) -> Vec<String> {
         let mut found = self.view.appearances(host);
-        for twin in self.twins.of(host) {
-            for inside in self.view.appearances(&twin) {
+        for alias in self.aliases.of(host) {
+            for inside in self.view.appearances(&alias) {
                 if !found.contains(&inside) {
                     found.push(inside);
                 }

@@ -140,8 +140,8 @@ impl Builder<'_> {
 
     fn everywhere(&self, canonical: &str) -> Vec<String> {
         let mut found = self.out.view.appearances(canonical);
-        for twin in self.facts.twins(canonical) {
-            found.extend(self.out.view.appearances(&twin));
+        for alias in self.facts.aliases(canonical) {
+            found.extend(self.out.view.appearances(&alias));
         }
         found.sort();
         found.dedup();

@@ -102,10 +102,7 @@ impl Calls {
             hidden: self.installed.hidden(unified_has_controllers()),
             finishes: start.finishes,
         };
-        spawn_with(&foreign, &around).map_err(|e| {
-            let why = std::error::Error::source(&e).map(|source| format!(": {source}")).unwrap_or_default();
-            Failure::new(Step::Container, format!("cannot start {}: {e}{why}", self.installed.path.display()))
-        })
+        spawn_with(&foreign, &around).map_err(|e| Failure::not_started(Step::Container, &self.installed.path, &e))
     }
 
     /// Calls it and waits for the answer; what it said where it refused.
@@ -248,7 +245,13 @@ pub fn start(
 ) -> Result<Container, Failure> {
     let inherits = calls.installed.runtime.inherits();
     let started = write(&calls, spec, skeleton.as_ref(), with).and_then(|()| {
-        let mut command = vec!["run", "--bundle"];
+        let mut command = vec!["run"];
+        if calls.installed.runtime.creates_keyrings() {
+            // It is started with an empty session keyring already, and a second one counts against the caller's quota of keys:
+            // 200 by default, of which a quick series of runs needs all, because the kernel frees them late.
+            command.push("--no-new-keyring");
+        }
+        command.push("--bundle");
         let bundle =
             calls.bundle.to_str().ok_or_else(|| Failure::new(Step::Container, "the bundle's path is not UTF-8"))?;
         command.push(bundle);

@@ -62,6 +62,11 @@ impl Runtime {
         !matches!(self, Runtime::Runsc)
     }
 
+    /// Whether it creates a session keyring for each container unless `--no-new-keyring` is given.
+    pub const fn creates_keyrings(self) -> bool {
+        matches!(self, Runtime::Crun | Runtime::Runc)
+    }
+
     /// What stands behind its boundary, for reasons.
     pub const fn isolation(self) -> &'static str {
         match self {
