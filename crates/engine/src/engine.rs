@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use cofferdam_policy::{BackendName, Policy};
 
-use crate::backends::containers::run::ProgressCallback;
-use crate::backends::{self, Backend, Refusal, Request, Tools, containers};
+use crate::backends::containers::ProgressCallback;
+use crate::backends::{self, Backend, Refusal, Request, Tools, containers, registry};
 use crate::failure::{Failure, Step};
 use crate::host::{Expected, Host};
 use crate::outcome::Enforcement;
@@ -51,9 +51,7 @@ impl Engine {
 
     /// What each backend can enforce of this policy on this host.
     pub fn support(&self, policy: &Policy) -> Vec<Support> {
-        // `oci` is one of the others, whichever is installed.
-        let registered = backends::REGISTERED.iter().filter(|(name, _)| *name != BackendName::Oci);
-        registered.map(|(_, backend)| self.support_of(*backend, policy)).collect()
+        registry::each().map(|backend| self.support_of(backend, policy)).collect()
     }
 
     fn support_of(&self, backend: &dyn Backend, policy: &Policy) -> Support {
@@ -114,7 +112,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`].
     pub fn prepare_by(&self, backend: &dyn Backend, policy: &Policy) -> Result<Prepared, Failure> {
-        let policy = &*acceptable(policy, backend.judges_sources())?;
+        let policy = &*acceptable(policy, &[backend])?;
         Ok(self.prepared(backend, &Request { policy, reason: "named by the caller".into(), programs: None })?)
     }
 
@@ -126,17 +124,15 @@ impl Engine {
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
         let named = policy.backend;
-        let candidates = if named == BackendName::Auto { backends::AUTOMATIC } else { &[named] };
-        let candidates = candidates.iter().map(|name| Ok((*name, backends::of(*name)?)));
+        let candidates = registry::candidates(&named).iter().map(|name| registry::of(*name));
         let candidates = candidates.collect::<Result<Vec<_>, Failure>>()?;
-        let judged = candidates.iter().all(|(_, backend)| backend.judges_sources());
-        let policy = &*acceptable(policy, judged)?;
+        let policy = &*acceptable(policy, &candidates)?;
         let mut refusals = Vec::new();
-        for (name, backend) in candidates {
-            let reason = instead.clone().unwrap_or_else(|| reason(named, name, &refusals));
+        for backend in candidates {
+            let reason = instead.clone().unwrap_or_else(|| reason(named, backend, &refusals));
             match self.prepared(backend, &Request { policy, reason, programs: programs.as_ref() }) {
                 Ok(prepared) => return Ok(prepared),
-                Err(refusal) => refusals.push(refusal),
+                Err(refusal) => refusals.push((backend.name(), refusal)),
             }
         }
         Err(neither(refusals))
@@ -145,15 +141,15 @@ impl Engine {
     fn prepared(&self, backend: &dyn Backend, request: &Request<'_>) -> Result<Prepared, Refusal> {
         let plan = backend.plan(&self.host, request)?;
         plan.sufficient()?;
-        Ok(Prepared::new(plan, || self.host.take_cgroup()))
+        Ok(Prepared::new(plan, backend.capabilities(), || self.host.take_cgroup()))
     }
 }
 
-/// The policy as it is enforced, where its paths are ones that may be shown at all. `judged` if its plan judges the sources
-/// of mounts.
-fn acceptable(policy: &Policy, judged: bool) -> Result<Cow<'_, Policy>, Failure> {
-    let policy = host_sockets::denied(policy)?;
-    if !judged {
+/// The policy as these backends enforce it, where its paths are ones that may be shown at all.
+fn acceptable<'a>(policy: &'a Policy, candidates: &[&dyn Backend]) -> Result<Cow<'a, Policy>, Failure> {
+    let hides = candidates.iter().any(|backend| backend.capabilities().hides_paths);
+    let policy = if hides { host_sockets::denied(policy)? } else { Cow::Borrowed(policy) };
+    if !candidates.iter().all(|backend| backend.capabilities().judges_sources) {
         backends::real_sources::acceptable(&policy)?;
     }
     state::acceptable(&policy)?;
@@ -163,21 +159,21 @@ fn acceptable(policy: &Policy, judged: bool) -> Result<Cow<'_, Policy>, Failure>
 
 /// The failure to report where no backend can run a policy. The strongest one's refusal is what the user can act on. Where it
 /// is about the host and not about the policy, the next one's says why it cannot replace it.
-fn neither(refusals: Vec<Refusal>) -> Failure {
+fn neither(refusals: Vec<(&str, Refusal)>) -> Failure {
     let mut refusals = refusals.into_iter();
-    let Some(Refusal { failure: mut first, .. }) = refusals.next() else {
+    let Some((_, Refusal { failure: mut first, .. })) = refusals.next() else {
         return Failure::new(Step::Backend, "no backend");
     };
     if matches!(first.step, Step::Namespaces | Step::Ids)
-        && let Some(Refusal { failure: next, needs_mounts }) = refusals.next()
+        && let Some((other, Refusal { failure: next, needs_mounts })) = refusals.next()
     {
         if first == next {
             return first;
         }
-        first.message = format!("{}\n  the landlock backend cannot stand in: {}", first.message, next.message);
+        first.message = format!("{}\n  the {other} backend cannot stand in: {}", first.message, next.message);
         // Its hint names the jail, whose own refusal this is.
-        let other = next.hint.filter(|_| !needs_mounts);
-        first.hint = match (first.hint, other) {
+        let hint = next.hint.filter(|_| !needs_mounts);
+        first.hint = match (first.hint, hint) {
             (Some(one), Some(other)) => Some(format!("{one}; or {other}")),
             (one, other) => one.or(other),
         };
@@ -185,11 +181,12 @@ fn neither(refusals: Vec<Refusal>) -> Failure {
     first
 }
 
-fn reason(asked: BackendName, chosen: BackendName, refusals: &[Refusal]) -> String {
+fn reason(asked: BackendName, chosen: &dyn Backend, refusals: &[(&str, Refusal)]) -> String {
+    let name = chosen.name();
     match (asked, refusals.first()) {
-        (BackendName::Auto, None) => format!("{} is the strongest, and holds every required field", chosen.name()),
-        (BackendName::Auto, Some(jail)) => {
-            format!("{} holds every required field; the jail does not: {}", chosen.name(), jail.failure.message)
+        (BackendName::Auto, None) => format!("{name} is the strongest, and holds every required field"),
+        (BackendName::Auto, Some((first, Refusal { failure, .. }))) => {
+            format!("{name} holds every required field; the {first} does not: {}", failure.message)
         }
         _ => "named by the policy".into(),
     }

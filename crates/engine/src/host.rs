@@ -10,7 +10,7 @@ use cofferdam_confine::other_cpu;
 use cofferdam_policy::Field;
 
 use crate::backends::Tools;
-use crate::backends::containers::run::ProgressCallback;
+use crate::backends::containers::ProgressCallback;
 use crate::outcome::{Applied, Enforcement, Strength};
 
 /// What this host can do, asked once.

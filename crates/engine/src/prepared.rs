@@ -5,10 +5,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use cofferdam_confine::cgroup::Cgroup;
-use cofferdam_policy::BackendName;
 
-use crate::backends::Plan;
 use crate::backends::native::Core;
+use crate::backends::{Capabilities, Plan};
 use crate::io::Io;
 use crate::outcome::{Enforcement, Outcome};
 use crate::pool::{Early, Level, Pool};
@@ -19,14 +18,19 @@ use crate::run::channel::Channel;
 #[derive(Debug)]
 pub struct Prepared {
     plan: Box<dyn Plan>,
+    capabilities: Capabilities,
     /// Sandboxes that are staged before their runs.
     pool: Option<Pool>,
 }
 
 impl Prepared {
     /// The first run of a sandbox whose first process is init takes the cgroup that was made for it, if there is one.
-    pub(crate) fn new(plan: Box<dyn Plan>, cgroup: impl FnOnce() -> Option<Cgroup>) -> Prepared {
-        let prepared = Prepared { plan, pool: None };
+    pub(crate) fn new(
+        plan: Box<dyn Plan>,
+        capabilities: Capabilities,
+        cgroup: impl FnOnce() -> Option<Cgroup>,
+    ) -> Prepared {
+        let prepared = Prepared { plan, capabilities, pool: None };
         if let Some(core) = prepared.core() {
             *core.cgroup.lock().unwrap_or_else(PoisonError::into_inner) = cgroup();
         }
@@ -42,7 +46,7 @@ impl Prepared {
     #[must_use]
     pub fn keep_ready(mut self, count: usize) -> Prepared {
         if let Some(core) = self.core() {
-            let stages = count > 0 && core.backend != BackendName::Landlock;
+            let stages = count > 0 && core.native.namespaces;
             self.pool = stages.then(|| Pool::new(core, Level::Staged { count }));
         }
         self
@@ -66,12 +70,12 @@ impl Prepared {
 
     /// Whether a tmpfs of the policy can be handed back after a run: see [`Prepared::hands_back`].
     pub fn can_hand_back(&self) -> bool {
-        self.core().is_some_and(|core| core.backend == BackendName::Jail)
+        self.capabilities.hands_back && self.core().is_some()
     }
 
     /// Whether a run takes arguments besides the policy's ([`Io::arguments`]).
     pub fn takes_arguments(&self) -> bool {
-        self.plan.takes_arguments()
+        self.capabilities.takes_arguments
     }
 
     /// Why that backend was chosen.

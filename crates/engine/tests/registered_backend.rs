@@ -1,4 +1,4 @@
-//! A backend of somebody else's, in a crate of its own: the public trait suffices, and the engine's rules hold for it.
+//! A backend in a crate of its own: the public trait suffices, and the engine's rules hold for it.
 
 use cofferdam_engine::backends::{Backend, Plan, Refusal, Request};
 use cofferdam_engine::failure::{Failure, Step};

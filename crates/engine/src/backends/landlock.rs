@@ -11,8 +11,9 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::enforcement::{By, enforcement};
+use crate::backends::native::{self, Native};
 use crate::backends::real_sources;
-use crate::backends::{Backend, Plan, Refusal, Request, native};
+use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::outcome::Enforcement;
@@ -24,7 +25,7 @@ use crate::plan::seccomp_filter::Filters;
 use crate::plan::seccomp_filter::Needs;
 
 /// Without namespaces the filter has more to hold.
-pub fn needs() -> Needs {
+fn needs() -> Needs {
     Needs {
         guards: false,
         links: false,
@@ -42,18 +43,27 @@ pub fn needs() -> Needs {
 #[derive(Debug)]
 pub struct Landlock;
 
+static NATIVE: Native = Native { name: BackendName::Landlock, namespaces: false, needs, plan };
+
 impl Backend for Landlock {
     fn name(&self) -> &'static str {
-        BackendName::Landlock.name()
+        NATIVE.name.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            takes_arguments: true,
+            hands_back: false,
+            // Landlock takes no path out of a directory that can be read.
+            hides_paths: false,
+            judges_sources: true,
+            sets_up_under_limits: true,
+        }
     }
 
     fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
         available()?;
-        Ok(Box::new(native::prepare(host, BackendName::Landlock, request, needs())?))
-    }
-
-    fn judges_sources(&self) -> bool {
-        true
+        Ok(Box::new(native::prepare(host, &NATIVE, request)?))
     }
 }
 
@@ -88,7 +98,7 @@ pub fn as_root() -> Failure {
 ///
 /// # Errors
 /// The policy asks for what needs mounts.
-pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, Refusal> {
+fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, Refusal> {
     if policy.audit.trace && !host::listener_available() {
         let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";

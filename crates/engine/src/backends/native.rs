@@ -21,7 +21,6 @@ use serde_json::Value;
 
 use crate::backends::enforcement::{OWN_NETWORKS, Target, memory_inside, socket_buffers, sufficient};
 use crate::backends::jail;
-use crate::backends::landlock;
 use crate::backends::{Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
@@ -44,7 +43,7 @@ use crate::run::supervise::{Report, Run};
 pub(crate) struct Core {
     pub(crate) policy: Policy,
     pub(crate) identity: Identity,
-    pub(crate) backend: BackendName,
+    pub(crate) native: &'static Native,
     pub(crate) reason: String,
     pub(crate) filters: Filters,
     /// What alone may be executed, where that is limited.
@@ -67,31 +66,37 @@ pub(crate) struct Core {
     pub(crate) cgroup: Mutex<Option<Cgroup>>,
 }
 
+/// What the jail and the landlock backend differ in.
+#[derive(Debug)]
+pub(crate) struct Native {
+    pub(crate) name: BackendName,
+    /// Whether it makes namespaces, in which pids, mounts and the network are the sandbox's own.
+    pub(crate) namespaces: bool,
+    /// What its filters need.
+    pub(crate) needs: fn() -> Needs,
+    /// Plans one run.
+    pub(crate) plan: fn(&Policy, Identity, &Filters) -> Result<NativePlan, Refusal>,
+}
+
 /// A policy planned for the jail or the landlock backend, its enforcement completed by what cgroups enforce here.
-pub(crate) fn prepare(
-    host: &Host,
-    backend: BackendName,
-    request: &Request<'_>,
-    needs: Needs,
-) -> Result<Arc<Core>, Refusal> {
+pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_>) -> Result<Arc<Core>, Refusal> {
     let (policy, identity) = (request.policy, host.identity());
-    let namespaces = backend != BackendName::Landlock;
-    let filters = Filters::new(Needs { limited_exec: request.programs.is_some(), ..needs });
-    let mut plan = planned(policy, identity, backend, &filters)?;
+    let filters = Filters::new(Needs { limited_exec: request.programs.is_some(), ..(native.needs)() });
+    let mut plan = (native.plan)(policy, identity, &filters)?;
     if let Some(programs) = request.programs {
         programs.limit(&mut plan)?;
     }
     host.cgroup_enforcement(&mut plan.enforcement);
-    if namespaces {
+    if native.namespaces {
         memory_inside(policy, &mut plan.enforcement);
     }
     // Without a network namespace there is no network but the host's, or none.
-    let counted = if namespaces { &OWN_NETWORKS } else { &[NetworkMode::None][..] };
+    let counted = if native.namespaces { &OWN_NETWORKS } else { &[NetworkMode::None][..] };
     socket_buffers(policy, counted, &mut plan.enforcement);
     Ok(Arc::new(Core {
         policy: policy.clone(),
         identity,
-        backend,
+        native,
         reason: request.reason.clone(),
         filters,
         programs: request.programs.cloned(),
@@ -107,21 +112,9 @@ pub(crate) fn prepare(
     }))
 }
 
-fn planned(
-    policy: &Policy,
-    identity: Identity,
-    backend: BackendName,
-    filters: &Filters,
-) -> Result<NativePlan, Refusal> {
-    match backend {
-        BackendName::Landlock => landlock::plan(policy, identity, filters),
-        _ => Ok(jail::complete(policy, identity, filters, &jail::Ids::fresh())?),
-    }
-}
-
 impl Plan for Arc<Core> {
     fn backend(&self) -> &'static str {
-        self.backend.name()
+        self.native.name.name()
     }
 
     fn policy(&self) -> &Policy {
@@ -137,18 +130,14 @@ impl Plan for Arc<Core> {
     }
 
     fn sufficient(&self) -> Result<(), Failure> {
-        sufficient(Target::Own(self.backend.name()), &self.policy, &self.enforcement, &[])
+        sufficient(Target::Own(self.native.name.name()), &self.policy, &self.enforcement, &[])
     }
 
     fn describe(&self) -> Value {
         match self.plan() {
-            Ok(plan) => crate::plan::dry_run::plan(&plan, self.backend.name(), &self.reason, &self.enforcement),
+            Ok(plan) => crate::plan::dry_run::plan(&plan, self.native.name.name(), &self.reason, &self.enforcement),
             Err(failure) => serde_json::json!({ "error": failure }),
         }
-    }
-
-    fn takes_arguments(&self) -> bool {
-        true
     }
 
     fn run(&self, io: Io) -> Outcome {
@@ -199,7 +188,7 @@ type TakeStaged<'a> = dyn Fn(&NativePlan, usize) -> Option<Staged> + 'a;
 
 impl Core {
     pub(crate) fn plan(&self) -> Result<NativePlan, Failure> {
-        let mut plan = planned(&self.policy, self.identity, self.backend, &self.filters)?;
+        let mut plan = (self.native.plan)(&self.policy, self.identity, &self.filters)?;
         if let Some(programs) = &self.programs {
             programs.limit(&mut plan)?;
         }
@@ -342,7 +331,7 @@ impl Core {
             *flags &= !flag::NO_CGROUP_NAMESPACES;
         }
         let network = self.network()?;
-        let mut namespaces = jail::namespaces(plan, self.backend != BackendName::Landlock);
+        let mut namespaces = jail::namespaces(plan, self.native.namespaces);
         namespaces.net &= network.is_none();
         let (started, control) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.init_plan, &extra)?;
         // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
@@ -365,7 +354,7 @@ impl Core {
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
     fn network(&self) -> Result<Option<netns::Lease>, Failure> {
         let again = self.ran.swap(true, Ordering::Relaxed);
-        let empty = self.policy.network.mode == NetworkMode::None && self.backend != BackendName::Landlock;
+        let empty = self.policy.network.mode == NetworkMode::None && self.native.namespaces;
         // A granted Unix socket carries descriptors: a socket of this network may live on in another sandbox.
         let left_alone = !self.policy.process.unix_sockets;
         if !(again && empty && left_alone && self.identity.privileged) {
@@ -387,7 +376,7 @@ impl Core {
             // A share of all there is needs no holding.
             cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             cpu_time: true,
-            kill: self.backend == BackendName::Landlock,
+            kill: !self.native.namespaces,
         };
         let made = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
         match made.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
@@ -401,21 +390,21 @@ impl Core {
                     if r.level != Level::Full {
                         let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
-                        if field == Field::Memory && self.backend != BackendName::Landlock {
+                        if field == Field::Memory && self.native.namespaces {
                             memory_inside(&self.policy, e);
                         }
                     }
                 }
-                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| Some(c))
+                sufficient(Target::Own(self.native.name.name()), &self.policy, e, &[]).map(|()| Some(c))
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
                     e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
                 }
-                if self.backend != BackendName::Landlock {
+                if self.native.namespaces {
                     memory_inside(&self.policy, e);
                 }
-                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| None)
+                sufficient(Target::Own(self.native.name.name()), &self.policy, e, &[]).map(|()| None)
             }
         }
     }
@@ -437,7 +426,7 @@ impl Core {
             status: started.status,
             events: started.events,
             lifeline: Some(started.lifeline),
-            own_pids: self.backend != BackendName::Landlock,
+            own_pids: self.native.namespaces,
             wall: Duration::from_millis(l.wall_ms),
             source: Source::new(to, input, false),
             sinks: [
@@ -449,7 +438,7 @@ impl Core {
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,
-            own_network: (self.backend != BackendName::Landlock && self.policy.network.mode != NetworkMode::Host)
+            own_network: (self.native.namespaces && self.policy.network.mode != NetworkMode::Host)
                 .then_some(self.policy.network.mode),
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
@@ -475,7 +464,7 @@ impl Core {
             f.counted(&used);
         }
         f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
-        if self.backend == BackendName::Landlock
+        if !self.native.namespaces
             && let Err(e) = c.kill_all(std::time::Duration::from_secs(2))
         {
             f.problems.push(e.to_string());
@@ -529,18 +518,14 @@ impl Core {
         Outcome {
             violations_complete: false,
             enforcement: self.enforcement.clone(),
-            backend: self.backend.name().into(),
+            backend: self.native.name.name().into(),
             backend_reason: self.reason.clone(),
             ..Outcome::unstarted(None)
         }
     }
 
     fn outcome(&self, f: Finished, plan: &NativePlan, begun: Instant) -> Outcome {
-        let of = RunContext {
-            policy: &self.policy,
-            init_plan: &plan.init_plan,
-            reports: self.backend != BackendName::Landlock,
-        };
+        let of = RunContext { policy: &self.policy, init_plan: &plan.init_plan, reports: self.native.namespaces };
         outcome_builder::outcome(&of, self.blank(), f, begun)
     }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::other_cpu;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{BackendName, NetworkMode, Stdin};
+use cofferdam_policy::{NetworkMode, Stdin};
 
 use crate::backends::native::{Core, Staged};
 use crate::io::Io;
@@ -363,7 +363,7 @@ impl Early {
         let alone = policy.network.mode != NetworkMode::Allowlist;
         // What git obeys in a volume is looked at before anything of the program's runs.
         let watched = embedded::watches(policy);
-        if core.backend == BackendName::Landlock || policy.command.stdin != Stdin::Caller || !alone || watched {
+        if !core.native.namespaces || policy.command.stdin != Stdin::Caller || !alone || watched {
             return None;
         }
         let pool = Pool::new(core, Level::Started { life });

@@ -13,7 +13,7 @@ use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
 use cofferdam_engine::audited_run::About;
-use cofferdam_engine::backends::containers::ImageCommand;
+use cofferdam_engine::backends::containers::{FOR_REFERENCES, FOR_TARBALLS, ImageCommand};
 use cofferdam_policy::{BackendName, Field, FileIdentity, Policy, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};
@@ -121,8 +121,7 @@ fn needs_container(image: &str, why: &str) -> Refusal {
 
 /// The first backend that can run this image here: Docker or Podman for a reference, an OCI runtime for a tarball.
 fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<BackendName, Refusal> {
-    let candidates: &[BackendName] =
-        if image.starts_with('/') { &[BackendName::Oci] } else { &[BackendName::Docker, BackendName::Podman] };
+    let candidates = if image.starts_with('/') { FOR_TARBALLS } else { FOR_REFERENCES };
     let mut reasons = String::new();
     for backend in candidates {
         let mut policy = policy.clone();
@@ -145,13 +144,13 @@ fn image_command(
 ) -> Result<Vec<String>, Refusal> {
     let named = invocation.text("backend").and_then(BackendName::from_name).unwrap_or_default();
     let candidates = match named {
-        BackendName::Auto => vec![BackendName::Docker, BackendName::Podman],
-        backend if backend.is_container() => vec![backend],
+        BackendName::Auto => FOR_REFERENCES,
+        backend if backend.is_container() => &[backend],
         _ => return Err(needs_container(image, "").hint(IMAGE_HINT)),
     };
     let mut reasons = String::new();
     for backend in candidates {
-        match engine.image_command(backend, image) {
+        match engine.image_command(*backend, image) {
             Ok(ImageCommand { entry_point, arguments: own }) => {
                 return image_program(entry_point, own, arguments).ok_or_else(|| {
                     Refusal::new(

@@ -21,6 +21,7 @@ mod engines;
 mod host_files;
 mod oci;
 pub(crate) mod owner;
+mod progress;
 mod rendezvous;
 pub mod run;
 pub mod spec;
@@ -37,11 +38,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::backends::enforcement::{OWN_NETWORKS, socket_buffers};
-use crate::backends::{Backend, Plan, Refusal, Request};
+use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::executables;
 pub(crate) use about::{About, Arrival, Inodes};
+pub use progress::{Progress, ProgressCallback};
 use run::Contained;
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
@@ -130,17 +132,6 @@ pub struct ImageCommand {
     pub entry_point: Vec<String>,
     /// Further arguments, or the program where there is no entry point (`CMD`); may be empty.
     pub arguments: Vec<String>,
-}
-
-/// How far something long is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done, such as `pulling alpine:3.20`.
-    pub what: String,
-    /// Bytes so far.
-    pub done: u64,
-    /// Bytes in all, where that is known.
-    pub total: Option<u64>,
 }
 
 /// A container that has been started.
@@ -236,6 +227,12 @@ pub(crate) fn of(backend: BackendName) -> Result<std::sync::Arc<dyn ContainerRun
     }
 }
 
+/// The backends that run an image of a registry's reference, where none is named.
+pub const FOR_REFERENCES: &[BackendName] = &[BackendName::Docker, BackendName::Podman];
+
+/// The same for an image in a tarball.
+pub const FOR_TARBALLS: &[BackendName] = &[BackendName::Oci];
+
 /// The backend that is this container runtime.
 #[derive(Debug)]
 pub struct Containers(pub BackendName);
@@ -243,6 +240,10 @@ pub struct Containers(pub BackendName);
 impl Backend for Containers {
     fn name(&self) -> &'static str {
         self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { takes_arguments: true, ..Capabilities::default() }
     }
 
     fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {

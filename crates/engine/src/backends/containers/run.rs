@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::host_files::Place;
 use super::spec::{self, Mounted, Parts, Rootfs};
-use super::{About, Arrival, ContainerRuntime, Progress, Ready};
+use super::{About, Arrival, ContainerRuntime, ProgressCallback, Ready};
 use crate::backends::Plan;
 use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
 use crate::backends::layout::{Layout, in_container};
@@ -27,9 +27,6 @@ use crate::plan::facts::Here;
 use crate::plan::seccomp_filter;
 use crate::plan::seccomp_filter::{Filter, Needs};
 use request::{floored, open_files};
-
-/// Called with the progress of a pull.
-pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// A policy with the runtime of its containers, to be run many times and from several threads.
 pub struct Contained {
@@ -104,10 +101,6 @@ impl Plan for Contained {
 
     fn describe(&self) -> Value {
         self.plan_json()
-    }
-
-    fn takes_arguments(&self) -> bool {
-        true
     }
 
     fn run(&self, io: Io) -> Outcome {

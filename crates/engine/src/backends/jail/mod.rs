@@ -26,7 +26,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 pub use plan::plan;
 pub use root::{Ids, terminal_device};
 
-use crate::backends::{Backend, Plan, Refusal, Request, native};
+use crate::backends::native::{self, Native};
+use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::NativePlan;
@@ -36,18 +37,31 @@ use crate::plan::seccomp_filter::{Filters, Needs};
 #[derive(Debug)]
 pub struct Jail;
 
+static NATIVE: Native = Native {
+    name: BackendName::Jail,
+    namespaces: true,
+    needs: Needs::default,
+    plan: |policy, me, filters| Ok(complete(policy, me, filters, &Ids::fresh())?),
+};
+
 impl Backend for Jail {
     fn name(&self) -> &'static str {
-        BackendName::Jail.name()
+        NATIVE.name.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            takes_arguments: true,
+            hands_back: true,
+            hides_paths: true,
+            judges_sources: true,
+            sets_up_under_limits: true,
+        }
     }
 
     fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
         available(host.identity())?;
-        Ok(Box::new(native::prepare(host, BackendName::Jail, request, Needs::default())?))
-    }
-
-    fn judges_sources(&self) -> bool {
-        true
+        Ok(Box::new(native::prepare(host, &NATIVE, request)?))
     }
 }
 
