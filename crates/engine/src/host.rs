@@ -44,7 +44,7 @@ struct OnProgress(Option<ProgressCallback>);
 
 impl std::fmt::Debug for OnProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Telling(..)" } else { "Telling(nobody)" })
+        f.write_str(if self.0.is_some() { "OnProgress(..)" } else { "OnProgress(none)" })
     }
 }
 

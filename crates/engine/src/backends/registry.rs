@@ -55,3 +55,24 @@ pub(crate) fn of(name: BackendName) -> Result<&'static dyn Backend, Failure> {
         Failure::new(Step::Backend, format!("the {} backend is not built into this program", name.name()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_policy_but_auto_has_one_backend() {
+        let named = BackendName::NAMES.iter().filter(|(_, name)| *name != BackendName::Auto);
+        assert_eq!(named.clone().count(), REGISTERED.len());
+        for (text, name) in named {
+            assert_eq!(of(*name).unwrap().name(), *text);
+        }
+        assert!(of(BackendName::Auto).is_err());
+    }
+
+    #[test]
+    fn capabilities_of_auto_are_those_of_the_first_that_is_tried() {
+        assert_eq!(capabilities(BackendName::Auto), Jail.capabilities());
+        assert!(!capabilities(BackendName::Landlock).hides_paths, "the host's sockets would be denied in vain");
+    }
+}
