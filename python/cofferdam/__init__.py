@@ -7,6 +7,9 @@
 The native part is `cofferdam._native`. The public interface is here.
 """
 
+import os as _os
+
+from . import _native
 from ._native import (
     CofferdamError,
     ExecutionResult,
@@ -22,6 +25,12 @@ from .executors import JailExecutor, NsJailExecutor, SeatbeltExecutor
 from .profiles import compile_profile
 from .runs import AsyncRun, Policy, Prepared, Run, prepare, run, run_async, start, start_async
 from .skills import NclDrivenSandbox, Platform, SandboxResult
+
+_os.register_at_fork(
+    before=_native.before_fork,
+    after_in_parent=_native.after_fork_in_parent,
+    after_in_child=_native.after_fork_in_child,
+)
 
 __version__ = "0.1.0"
 

@@ -375,6 +375,13 @@ class Prepared:
         return self._native.plan
 
 
+def _trail(directory: TrailPath) -> Path:
+    """The trail's directory. An empty path, which would be the working directory, is an error."""
+    if not os.fspath(directory):
+        raise ValueError("audit_trail: an empty path; name a directory, or give None")
+    return Path(directory)
+
+
 def prepare(
     policy: Policy,
     argv: Optional[Sequence[str]] = None,
@@ -395,7 +402,7 @@ def prepare(
             command=None if argv is None else words_of("argv", argv),
             timeout_ms=timeout_ms(timeout),
             keep_ready=keep_ready,
-            audit_trail=None if audit_trail is None else Path(audit_trail),
+            audit_trail=None if audit_trail is None else _trail(audit_trail),
         )
     )
 

@@ -244,6 +244,72 @@ def test_a_forked_process_runs_what_was_prepared_before() -> None:
     assert prepared.run().stdout == "x\n", "and the one before the fork still does"
 
 
+def test_a_run_ends_with_the_process_that_started_it_and_not_with_its_forks(tmp_path: Path) -> None:
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    code = f"""
+import multiprocessing, os, sys, time, cofferdam
+policy = {{"version": 1, "command": {{"env": {{"MARK": {mark!r}}}}}}}
+ready = cofferdam.prepare(policy, ["true"], keep_ready=1)
+run = cofferdam.start(policy, ["sleep", "55"], stream=False)
+while run.usage() is None: time.sleep(0.01)
+multiprocessing.get_context("fork").Process(target=time.sleep, args=(50,)).start()
+print(os.getpid(), flush=True)
+time.sleep(50)
+"""
+    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None and int(owner.stdout.readline()) == owner.pid
+
+    def alive() -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+        return found
+
+    children = [int(pid) for pid in Path(f"/proc/{owner.pid}/task/{owner.pid}/children").read_text().split()]
+    forks = [pid for pid in children if Path(f"/proc/{pid}/exe").resolve() == Path(f"/proc/{owner.pid}/exe").resolve()]
+    try:
+        assert forks and alive(), "the run goes on beside the fork"
+        owner.kill()
+        owner.wait()
+        wait_for(lambda: not alive())
+        assert all(Path(f"/proc/{pid}").exists() for pid in forks)
+    finally:
+        owner.kill()
+        for pid in forks:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_forked_process_cannot_wait_for_a_run_of_its_parent() -> None:
+    with cofferdam.start(policy(), ["cat"], stdin=subprocess.PIPE) as run:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                run.wait(20)
+            except RuntimeError as error:
+                os._exit(0 if "another process" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert run.usage() is not None, "and it goes on in the process that started it"
+
+
+def test_changes_are_kept_only_outside_of_cofferdams_own_directories(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    mount = {"kind": "bind", "source": str(source), "target": "/data", "access": "copy_on_write"}
+    prepared = cofferdam.prepare(policy(filesystem={"mounts": [mount]}), ["sh", "-c", "echo 1 > /data/f"])
+    own = Path.home() / ".config" / "cofferdam" / "profiles" / "x"
+    with pytest.raises(cofferdam.CofferdamError, match="keep_changes.*\n?.*hint"):
+        prepared.run(keep_changes=own)
+    assert not own.exists()
+    assert prepared.run(keep_changes=tmp_path / "kept").exit_code == 0
+    assert (tmp_path / "kept" / "f").read_text() == "1\n"
+
+
 def test_prepared_policy_can_be_inspected() -> None:
     prepared = cofferdam.prepare(policy(), ["true"])
     assert prepared.backend in ("jail", "landlock") and prepared.backend_reason
@@ -275,3 +341,5 @@ def test_runs_are_recorded_only_in_a_named_trail(
     (tmp_path / "file").write_text("")
     with pytest.raises(cofferdam.CofferdamError, match="cannot be recorded"):
         cofferdam.run(policy(), ["true"], audit_trail=tmp_path / "file")
+    with pytest.raises(ValueError, match="audit_trail: an empty path"):
+        cofferdam.run(policy(), ["true"], audit_trail="")

@@ -197,7 +197,7 @@ rootless_storage_path = "{place}/graph"
                 continue
             pid = int(name)
             try:
-                with open(f"/proc/{pid}/stat") as file:
+                with open(f"/proc/{pid}/stat", errors="replace") as file:
                     fields = file.read().rpartition(")")[2].split()
                 state, parents[pid] = fields[0], int(fields[1])
                 if state == "Z" or pid in watchers:

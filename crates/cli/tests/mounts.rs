@@ -112,3 +112,24 @@ fn link_at_a_mount_target_does_not_lead_out_of_the_root() {
         fs::remove_file(&target).unwrap();
     }
 }
+
+#[test]
+fn a_volume_of_the_whole_host_does_not_show_its_processes() {
+    let script = "ls /host/proc; ls /proc/self/status /host/etc/passwd";
+    let own = "/host/etc/passwd\n/proc/self/status\n";
+    for root in [
+        &[][..],
+        &["--root", "minimal"],
+        &["--root", "minimal", "--backend", "bubblewrap", "--best-effort=filesystem,limits"],
+    ] {
+        if root.contains(&"bubblewrap") && !common::needs_bubblewrap() {
+            continue;
+        }
+        let all: Vec<&str> = ["run", "-q", "-w", "/", "-v", "/:/host:ro"].iter().chain(root).copied().collect();
+        let all = [&all[..], &["--", "/bin/sh", "-c", script]].concat();
+        let out = output(&all);
+        let (text, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert_eq!((&*text, out.status.code()), (own, Some(0)), "{root:?}: {errors}");
+        assert!(errors.is_empty() || errors.contains("/host/proc"), "{root:?}: {errors}");
+    }
+}

@@ -210,6 +210,95 @@ print('mbind', libc.syscall(number, ctypes.c_void_p(at), 4096, 2, ctypes.byref(m
     assert_eq!(o["stdout"], "20 access set\n20 default set\n100 access 7\n100 default 7\nmbind -1 1\n", "{o:#}");
 }
 
+/// Lists a copy-on-write directory of many names, after each change anew, through descriptors that stay open in one way or
+/// another: overlayfs keeps the names for each of them.
+const NAMES: &str = "
+import ctypes, os, socket, sys, threading, time
+mode = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+os.chdir('/d')
+here = os.open('.', os.O_RDONLY)
+held = []
+def name(i): return '%06d' % i + 'a' * 244
+def make():
+    for i in range(4000): os.close(os.open(name(i), os.O_CREAT | os.O_WRONLY, 0o600))
+def listed():
+    os.fchmod(here, 0o700)
+    t = 't%d-%d' % (os.getpid(), threading.get_native_id())
+    os.close(os.open(t, os.O_CREAT | os.O_WRONLY, 0o600)); os.unlink(t)
+    d = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
+    with os.scandir(d) as names: next(names, None)
+    return d
+if mode == 'removed':
+    for n in os.listdir('.'): os.unlink(n)
+else:
+    make()
+if mode == 'undumpable': assert libc.prctl(4, 0, 0, 0, 0) == 0
+if mode == 'threads':
+    ready = threading.Semaphore(0)
+    def work():
+        if libc.unshare(0x400): os._exit(3)
+        mine = [listed() for _ in range(15)]
+        ready.release(); time.sleep(60)
+    for _ in range(10): threading.Thread(target=work).start()
+    for _ in range(10): ready.acquire()
+elif mode == 'processes':
+    ends = []
+    for _ in range(10):
+        r, w = os.pipe(); ends.append(r)
+        if os.fork() == 0:
+            mine = [listed() for _ in range(15)]
+            os.write(w, b'x'); time.sleep(60)
+        os.close(w)
+    for r in ends: os.read(r, 1)
+elif mode == 'sent':
+    a, b = socket.socketpair()
+    for _ in range(15):
+        c, d = socket.socketpair()
+        for _ in range(10):
+            e = listed(); socket.send_fds(c, [b'x'], [e]); os.close(e)
+        socket.send_fds(a, [b'x'], [c.fileno(), d.fileno()]); c.close(); d.close()
+else:
+    for _ in range(150):
+        d = listed()
+        if mode == 'forbidden': os.fchmod(here, 0)
+        if mode == 'closed': os.close(d)
+        else: held.append(d)
+time.sleep(0.5)
+print('done', flush=True)
+os._exit(0)
+";
+
+#[test]
+fn names_that_overlayfs_keeps_count_as_memory() {
+    let dir = common::open_directory();
+    let dir = dir.path();
+    let named = |mode: &str, memory: &str| {
+        let lower = dir.join(mode);
+        std::fs::create_dir_all(&lower).unwrap();
+        if mode == "removed" {
+            for i in 0..4000 {
+                std::fs::write(lower.join(format!("{i:06}{}", "a".repeat(244))), "").unwrap();
+            }
+        }
+        let volume = format!("{}:/d:cow", lower.display());
+        program(&["--memory", memory, "--best-effort", "--timeout", "60s", "-v", &volume], &[PYTHON, "-c", NAMES, mode])
+    };
+    // 150 times 4000 names of 512 bytes.
+    for mode in ["kept", "removed", "threads", "processes", "sent", "undumpable", "forbidden"] {
+        let o = named(mode, "64m");
+        assert_eq!(
+            (&o["outcome"], &o["limit"]),
+            (&"limit_exceeded".into(), &"limits.memory_mb".into()),
+            "{mode}: {o:#}"
+        );
+    }
+    for (mode, memory) in [("closed", "64m"), ("kept", "1g")] {
+        let o = named(mode, memory);
+        assert_eq!((&o["outcome"], &o["stdout"]), (&"exited".into(), &"done\n".into()), "{mode}: {o:#}");
+    }
+}
+
 #[test]
 fn process_limit_makes_fork_fail() {
     let forks = "

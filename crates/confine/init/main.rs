@@ -21,6 +21,7 @@ mod capture;
 mod container;
 mod control;
 mod fault;
+mod hold;
 mod listener;
 mod mounts;
 mod netlink;
@@ -135,13 +136,19 @@ core::arch::global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x30, xz
 
 /// The kernel leaves the number of arguments and their addresses on the stack (the System V ABI's process start).
 extern "C" fn entry(stack: *const usize) -> ! {
-    // SAFETY: `stack` is the stack pointer as the kernel set it: a count, then as many addresses of strings that live as long
-    // as the process.
-    let first = unsafe { if *stack > 1 { Some(*stack.add(2) as sys::Str) } else { None } };
+    // SAFETY: `stack` is the stack pointer as the kernel set it: a count, as many addresses of strings that live as long as the
+    // process, a null pointer, and the same of the variables.
+    let (count, words) = unsafe { (*stack, stack.add(1).cast::<sys::Str>()) };
+    if hold::is_meant(words, count) {
+        // SAFETY: as above.
+        hold::wait(words, unsafe { words.add(count + 1) })
+    }
+    // SAFETY: as above.
+    let first = if count > 1 { Some(unsafe { *words.add(1) }) } else { None };
     main(first)
 }
 
-/// With an argument init is a container's, and the argument is the path of the socket at which its owner listens.
+/// With one argument init is a container's, and the argument is the path of the socket at which its owner listens.
 fn main(rendezvous: Option<sys::Str>) -> ! {
     if let Some(path) = rendezvous
         && container::receive_descriptors(path).is_err()

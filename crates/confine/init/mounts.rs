@@ -342,6 +342,8 @@ impl Root {
         // It also switches metacopy and redirect_dir off, whatever the module's defaults are: no attribute of a file in the
         // lower directory names another file.
         sys::fsconfig(fs, FSCONFIG_SET_FLAG, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
+        // Otherwise directories of one layer keep a list of names as well, for as long as the kernel knows them.
+        set_string(fs, c"xino".as_ptr().cast(), c"off".as_ptr().cast())?;
         sys::fsconfig(fs, FSCONFIG_CMD_CREATE, core::ptr::null(), core::ptr::null(), 0)?;
         let mounted = sys::fsmount(fs, FSMOUNT_CLOEXEC, m.a)? as i32;
         sys::close(fs)?;

@@ -102,7 +102,9 @@ as_in_libc! { constants_are_those_of_libc:
     // fcntl(2), close_range(2), mmap(2), poll(2)
     F_GETFL: i32 = 3;
     F_SETFL: i32 = 4;
+    F_SETFD: i32 = 2;
     F_DUPFD_CLOEXEC: i32 = 1030;
+    FD_CLOEXEC: usize = 1;
     CLOSE_RANGE_CLOEXEC: u32 = 4;
     PROT_READ: usize = 1;
     MAP_PRIVATE: usize = 2;

@@ -32,6 +32,17 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
     if r == 0 { Ok(found.pid) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether two tasks use one table of descriptors (kcmp(2), `KCMP_FILES`).
+///
+/// # Errors
+/// One of them has ended or is not ours to look at, or the kernel has no kcmp(2).
+pub fn share_descriptors(one: i32, other: i32) -> io::Result<bool> {
+    const KCMP_FILES: libc::c_int = 2;
+    // SAFETY: numbers alone are passed.
+    let r = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0 as libc::c_ulong, 0 as libc::c_ulong) };
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r == 0) }
+}
+
 /// Waits for the process of this pidfd and returns what its tree used; waitid(2) with the kernel's rusage argument.
 ///
 /// # Errors

@@ -45,3 +45,4 @@ pub use plan::{executables, facts, interpreter, settings, shebang, support};
 pub use pool::Early;
 pub use prepared::Prepared;
 pub use run::evidence;
+pub use run::lifeline::Fork;

@@ -130,7 +130,8 @@ fn is_zombie(pid: i32) -> bool {
     stat.rfind(')').is_none_or(|at| stat[at..].starts_with(") Z"))
 }
 
-fn descendants(root: i32) -> Vec<i32> {
+/// Every process below this one, at about this moment.
+pub fn descendants(root: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut queue = vec![root];
     while let Some(pid) = queue.pop() {

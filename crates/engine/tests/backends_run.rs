@@ -372,6 +372,149 @@ fn without_a_level_there_are_still_no_further_user_namespaces() {
     each(&policy, |o, tool| assert_eq!(o.stdout, "refused\nalive\n", "{tool:?}: {o:?}"));
 }
 
+/// The tool, started by a script that does this first: what a program in another sandbox could do in that moment. It runs as
+/// the sandbox's user.
+fn after(tool: &Installed, dir: &Path, first: &str) -> Installed {
+    started_by(tool, dir, &format!("{first}\nexec"))
+}
+
+/// The same, with the script's last words before the tool's name.
+fn started_by(tool: &Installed, dir: &Path, first: &str) -> Installed {
+    let path = dir.join(format!("{}-after", tool.tool.name()));
+    let real = tool.path.display();
+    let text = format!("#!/bin/sh\ncd {} || exit 9\n{first} {real} \"$@\"\n", dir.display());
+    let write = "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"";
+    let status = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&path).arg(text).status();
+    assert!(status.unwrap().success());
+    Installed { path, ..tool.clone() }
+}
+
+fn bind(source: &Path, target: &str, access: Access) -> Mount {
+    let (source, target) = (source.to_str().unwrap().into(), target.into());
+    Mount::Bind { source, target, access, exec: true, optional: false }
+}
+
+#[test]
+fn a_source_that_is_exchanged_while_the_tool_starts_is_not_shown_to_the_program() {
+    for (name, exchange, refused) in [
+        ("nothing", "", false),
+        ("beside it", "mv other aside; ln -s .git other", false),
+        ("a link for a directory", "mv data aside; ln -s .git/hooks data", true),
+        ("a link for the directory above", "mv above aside; mkdir -p .git/in; ln -s .git above", true),
+        ("another directory", "mv data aside; mkdir data", true),
+        ("another file", "mv file aside; echo other > file", true),
+        ("a link for a file", "mv file aside; ln -s secret file", true),
+    ] {
+        for tool in tools() {
+            let (_dir, path) = work();
+            let open = |p: &str| {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+                std::fs::set_permissions(path.join(p), mode).unwrap();
+            };
+            for directory in ["data", "other", "above", "above/in"] {
+                std::fs::create_dir(path.join(directory)).unwrap();
+                open(directory);
+            }
+            std::fs::write(path.join("file"), "file\n").unwrap();
+            open("file");
+            let mut policy = policy("echo ran; touch /data/made /in/made; cat /file");
+            policy.filesystem.mounts = vec![
+                bind(&path.join("data"), "/data", Access::ReadWrite),
+                bind(&path.join("above/in"), "/in", Access::ReadWrite),
+                bind(&path.join("file"), "/file", Access::ReadOnly),
+            ];
+            policy.allow_partial(Field::Mounts);
+            policy.allow_partial(Field::Protected);
+            let o = run(&after(&tool, &path, exchange), &policy);
+            let what = format!("{name}, {:?}: {o:?}", tool.tool);
+            assert!(!path.join(".git/hooks/made").exists(), "{what}");
+            assert!(!path.join(".git/in/made").exists(), "{what}");
+            if !refused {
+                assert_eq!((o.stdout.as_str(), o.success), ("ran\nfile\n", true), "{what}");
+                assert!(path.join("data/made").exists() && path.join("above/in/made").exists(), "{what}");
+                continue;
+            }
+            assert_eq!((o.outcome, o.stdout.as_str()), (Ending::SetupFailed, ""), "{what}");
+            let failure = o.error.as_ref().unwrap();
+            assert!(failure.step.as_str().starts_with("filesystem.mounts["), "{what}");
+            assert!(failure.message.contains("was replaced") && failure.hint.is_some(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_mount_whose_place_leads_elsewhere_meanwhile_is_refused() {
+    for (exchange, refused) in [("", false), ("mv inner aside; ln -s .git/hooks inner", true)] {
+        for tool in tools() {
+            let (_dir, path) = work();
+            for directory in ["inner", "data"] {
+                std::fs::create_dir(path.join(directory)).unwrap();
+            }
+            let mut policy = policy("echo ran");
+            policy.filesystem.mounts = vec![
+                bind(&path, "/work", Access::ReadWrite),
+                bind(&path.join("data"), "/work/inner", Access::ReadOnly),
+            ];
+            policy.allow_partial(Field::Mounts);
+            policy.allow_partial(Field::Protected);
+            let o = run(&after(&tool, &path, exchange), &policy);
+            let what = format!("{exchange}, {:?}: {o:?}", tool.tool);
+            assert_eq!(
+                (o.outcome == Ending::SetupFailed, o.stdout.as_str()),
+                (refused, if refused { "" } else { "ran\n" }),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_is_a_failure_and_its_own_exit_code_is_none() {
+    for tool in tools() {
+        let (_dir, path) = work();
+        let write = |name: &str, text: &str| {
+            std::fs::write(path.join(name), text).unwrap();
+            std::fs::set_permissions(path.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        write("none", "#!/no/such/interpreter\n");
+        write("ends", "#!/bin/sh\nexit 127\n");
+        let mut policy = policy("");
+        policy.filesystem.mounts = vec![bind(&path, "/work", Access::ReadOnly)];
+        policy.command.argv = vec!["/work/none".into()];
+        let o = run(&tool, &policy);
+        assert_eq!((o.outcome, o.exit_code), (Ending::SetupFailed, None), "{:?}: {o:?}", tool.tool);
+        assert!(o.error.as_ref().unwrap().message.contains("No such file"), "{:?}: {o:?}", tool.tool);
+        policy.command.argv = vec!["/work/ends".into(), "an argument".into()];
+        let o = run(&tool, &policy);
+        assert_eq!((o.outcome, o.exit_code), (Ending::Exited, Some(127)), "{:?}: {o:?}", tool.tool);
+    }
+}
+
+#[test]
+fn a_script_may_start_the_tool_without_becoming_it() {
+    for tool in tools() {
+        let (_dir, path) = work();
+        let o = run(&started_by(&tool, &path, ""), &policy("echo ran; exit 3"));
+        assert_eq!((o.stdout.as_str(), o.exit_code), ("ran\n", Some(3)), "{:?}: {o:?}", tool.tool);
+    }
+}
+
+#[test]
+fn the_program_gets_its_name_its_arguments_and_no_descriptor_of_ours() {
+    // Without a pipe, which the shell would hold open for a moment.
+    let mut policy = policy("");
+    policy.command.argv =
+        ["sh", "-c", "echo \"$0|$1|$2\"; tr '\\0' '|' < /proc/$$/cmdline; ls /proc/$$/fd; exit 0", "a b", "", "hold"]
+            .map(str::to_owned)
+            .to_vec();
+    each(&policy, |o, tool| {
+        assert!(
+            o.stdout.starts_with("a b||hold\nsh|-c|echo ") && o.stdout.ends_with("|a b||hold|0\n1\n2\n"),
+            "{tool:?}: {o:?}"
+        );
+    });
+}
+
 #[test]
 fn the_engine_runs_them_by_name_with_the_limits_of_a_cgroup() {
     use cofferdam_engine::Engine;

@@ -10,6 +10,7 @@
 
 mod audit;
 mod errors;
+mod fork;
 mod hints;
 mod host;
 mod outcome;
@@ -29,6 +30,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::errors::{CofferdamError, PolicyError, ProfileError};
+    #[pymodule_export]
+    use crate::fork::{after_fork_in_child, after_fork_in_parent, before_fork};
     #[pymodule_export]
     use crate::outcome::{ExecutionResult, Outcome, ResourceUsage};
     #[pymodule_export]

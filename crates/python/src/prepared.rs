@@ -122,6 +122,18 @@ impl Prepared {
     }
 }
 
+/// Refuses to keep changes in a directory of Cofferdam's own: what a program writes must not become what a later sandbox obeys.
+fn destination(directory: Option<&Path>) -> PyResult<()> {
+    let Some(directory) = directory else { return Ok(()) };
+    match engine::destination_fault(directory, &[]) {
+        None => Ok(()),
+        Some(fault) => {
+            let text = format!("keep_changes: cannot keep changes in {}: {fault}", directory.display());
+            Err(crate::errors::CofferdamError::new_err(format!("{text}\nhint: name a directory elsewhere")))
+        }
+    }
+}
+
 /// Standard input as bytes; end of file without any.
 fn input(stdin: Option<&[u8]>) -> Input {
     stdin.map_or(Input::Closed, |bytes| Input::Bytes(bytes.to_vec()))
@@ -231,6 +243,7 @@ impl Prepared {
     fn run(&self, py: Python<'_>, stdin: Option<&[u8]>, keep_changes: Option<PathBuf>) -> PyResult<Outcome> {
         let owned = self.current()?;
         let trail = audit::trail(self.audit_trail.as_deref())?;
+        destination(keep_changes.as_deref())?;
         let input = input(stdin);
         let cancel = Cancel::default();
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
@@ -270,6 +283,7 @@ impl Prepared {
     ) -> PyResult<Run> {
         let owned = self.current()?;
         let (policy, trail) = (self.policy.clone(), audit::trail(self.audit_trail.as_deref())?);
+        destination(keep_changes.as_deref())?;
         let (input, ours) = match pipe {
             true => std::io::pipe().map(|(theirs, ours)| (Input::Fd(theirs.into()), Some(ours.into())))?,
             false => (input(stdin), None),

@@ -89,6 +89,8 @@ pub struct Run {
     cancel: Cancel,
     monitor: Monitor,
     streams: bool,
+    /// The process that started it, whose thread it runs on. A fork of that has no such thread.
+    process: u32,
     /// The write end of the standard input pipe, until it is taken.
     stdin: Mutex<Option<OwnedFd>>,
 }
@@ -117,6 +119,7 @@ impl Run {
             cancel: io.cancel.clone(),
             monitor: io.monitor.clone(),
             streams: stream,
+            process: std::process::id(),
             stdin: Mutex::new(stdin),
         };
         if stream {
@@ -158,6 +161,9 @@ impl Run {
         mut ready: impl FnMut(&mut State) -> Option<T> + Send,
     ) -> PyResult<Option<T>> {
         let until = deadline(timeout)?;
+        if self.process != std::process::id() {
+            return Err(PyRuntimeError::new_err("the run was started by another process, of which this one is a fork"));
+        }
         loop {
             let found = py.detach(|| {
                 let mut state = self.shared.lock();

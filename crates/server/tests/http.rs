@@ -54,7 +54,11 @@ fn without_the_token_nothing_is_answered() {
         assert_eq!(status, 401, "{head}");
         assert!(head.to_lowercase().contains("www-authenticate: bearer") && body.contains("hint: "), "{head}\n{body}");
     }
-    assert_eq!(served.send(&[("Authorization", &format!("bearer {TOKEN}"))], &initialize()).0, 200);
+    let right = format!("bearer {TOKEN}");
+    for two in [[right.as_str(), &wrong], [&wrong, &right], [&right, &right]] {
+        assert_eq!(served.send(&two.map(|value| ("Authorization", value)), &initialize()).0, 401, "{two:?}");
+    }
+    assert_eq!(served.send(&[("Authorization", &right)], &initialize()).0, 200);
 }
 
 #[test]
@@ -77,6 +81,9 @@ fn foreign_hosts_and_origins_are_refused_and_own_accepted() {
     ] {
         assert_eq!(status(header), expected, "{header:?}");
     }
+    let two =
+        [("Authorization", bearer.as_str()), ("Origin", "https://app.example"), ("Origin", "https://evil.example")];
+    assert_eq!(served.send(&two, &initialize()).0, 400);
 }
 
 #[test]

@@ -46,6 +46,10 @@ pub trait Facts {
     fn state(&self) -> Vec<Place> {
         Vec::new()
     }
+    /// Where proc file systems of the host are mounted.
+    fn processes(&self) -> &[String] {
+        &[]
+    }
     /// The caller's home directory, canonical; `None` where nothing says which it is.
     fn home(&self) -> Option<String> {
         None
@@ -166,6 +170,10 @@ impl Facts for Here {
 
     fn state(&self) -> Vec<Place> {
         crate::plan::state::places()
+    }
+
+    fn processes(&self) -> &[String] {
+        self.aliases.processes()
     }
 
     fn kind(&self, path: &str) -> Kind {

@@ -19,12 +19,14 @@ struct Pair {
 pub struct Aliases {
     pairs: Vec<Pair>,
     points: Vec<String>,
+    processes: Vec<String>,
 }
 
 struct Mount {
     device: String,
     root: String,
     point: String,
+    shows_processes: bool,
 }
 
 impl Aliases {
@@ -58,7 +60,13 @@ impl Aliases {
         }
         pairs.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
         pairs.dedup();
-        Aliases { pairs, points: mounts.into_iter().map(|m| m.point).collect() }
+        let processes = mounts.iter().filter(|m| m.shows_processes).map(|m| m.point.clone()).collect();
+        Aliases { pairs, points: mounts.into_iter().map(|m| m.point).collect(), processes }
+    }
+
+    /// Where proc file systems are mounted: what shows them shows the host's processes.
+    pub fn processes(&self) -> &[String] {
+        &self.processes
     }
 
     /// Whether something is mounted below this directory of the host.
@@ -100,12 +108,13 @@ impl Aliases {
     }
 }
 
-/// One line: id, parent, device, root, mount point. What is mounted over again later still counts: holding a place that
+/// One line: id, parent, device, root, mount point, options, and after a dash the type. What is mounted over again later still counts: holding a place that
 /// does not show is no harm.
 fn mount(line: &str) -> Option<Mount> {
     let mut words = line.split(' ').skip(2);
     let (device, root, point) = (words.next()?, words.next()?, words.next()?);
-    Some(Mount { device: device.to_owned(), root: unescape(root)?, point: unescape(point)? })
+    let shows_processes = words.skip_while(|&word| word != "-").nth(1) == Some("proc");
+    Some(Mount { device: device.to_owned(), root: unescape(root)?, point: unescape(point)?, shows_processes })
 }
 
 /// Space, tab, line feed and backslash are written as three octal digits.
@@ -152,6 +161,7 @@ mod tests {
         assert_eq!(t.of("/home/u/.aws"), ["/mnt/my home/.aws"]);
         assert_eq!(t.of("/mnt/my home/.aws"), ["/home/u/.aws"]);
         assert_eq!(t.of("/etc/passwd"), Vec::<String>::new());
+        assert_eq!(t.processes(), ["/proc"]);
         assert!(t.mounted_below("/mnt") && !t.mounted_below("/mnt/my home") && !t.mounted_below("/etc"));
     }
 

@@ -1,7 +1,7 @@
 //! Whether a mount source is still the file that the caller of the engine decided to mount (`Filesystem::identities`).
 //!
-//! A backend that mounts by descriptor asks with what it has opened. One that has another program mount a path asks
-//! immediately before that program starts, and says in SECURITY.md what the moment in between leaves open.
+//! A backend that mounts by descriptor asks with what it has opened. One that has another program mount a path asks before
+//! that program starts, and compares what it has mounted before the sandbox's program starts (`external::mounted`).
 
 use std::os::unix::fs::MetadataExt as _;
 

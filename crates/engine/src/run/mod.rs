@@ -3,8 +3,10 @@
 //! Knows no backend: each hands over the ends of what it has started.
 
 pub(crate) mod channel;
+pub(crate) mod directory_memory;
 pub mod evidence;
 pub(crate) mod gateway;
+pub mod lifeline;
 pub(crate) mod outcome_builder;
 pub(crate) mod overlay;
 pub(crate) mod socket_memory;

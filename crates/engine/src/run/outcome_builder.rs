@@ -34,7 +34,7 @@ impl Finished {
     /// What the supervisor itself saw.
     pub fn of(mut report: Report, enforcement: Enforcement) -> Finished {
         Finished {
-            memory: Some(report.sampled_memory.max(report.largest).max(report.sampled_with_sockets))
+            memory: Some(report.sampled_memory.max(report.largest).max(report.sampled_with_uncharged))
                 .filter(|&bytes| bytes > 0),
             cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
             processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
@@ -50,8 +50,8 @@ impl Finished {
 
     /// What a cgroup counted, which knows better.
     pub fn counted(&mut self, used: &Usage) {
-        let with_sockets = Some(self.report.sampled_with_sockets).filter(|&bytes| bytes > 0);
-        self.memory = used.memory_peak_bytes.max(with_sockets).or(self.memory);
+        let with_uncharged = Some(self.report.sampled_with_uncharged).filter(|&bytes| bytes > 0);
+        self.memory = used.memory_peak_bytes.max(with_uncharged).or(self.memory);
         // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
         let counted = used.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
         self.cpu = Some(self.cpu.unwrap_or(0.0).max(counted));

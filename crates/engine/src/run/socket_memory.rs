@@ -13,16 +13,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// A sum that is not worth comparing: sockets at rest have less.
-pub const FLOOR: u64 = 1 << 20;
-/// After a look nothing is asked for so many times as long as it took, and no longer than this.
-pub const REST_SHARE: u32 = 20;
-/// See [`REST_SHARE`].
-pub const LONGEST_REST: Duration = Duration::from_millis(250);
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -52,6 +46,8 @@ pub struct Sockets {
     unlisted: u64,
     /// Whether there were more of them than the look before saw: the next look should come soon.
     pub growing: bool,
+    /// Bytes that the last look found.
+    pub found: u64,
     /// Nothing is asked before.
     pub rests_until: Option<Instant>,
 }
@@ -143,12 +139,6 @@ fn of_this_process() -> u64 {
         return 0;
     };
     KINDS.iter().map(|&(family, protocol)| dump(&diag, family, protocol).unwrap_or(0)).fold(0, u64::saturating_add)
-}
-
-/// What the tree takes in all, where its cgroup is charged for `charged` bytes of which `counted` are already for sockets.
-/// `None` where sockets have too little to matter.
-pub fn total(charged: u64, counted: u64, sockets: u64) -> Option<u64> {
-    (sockets > FLOOR).then(|| charged.saturating_sub(counted).saturating_add(sockets))
 }
 
 /// What each processor may have given to sockets and not yet counted (`SK_MEMORY_PCPU_RESERVE`, for each of two protocols).
@@ -372,12 +362,6 @@ mod tests {
             // Five figures of 32 bits for each message, which has its head at the least.
             proptest::prop_assert!(sum <= bytes.len() as u64 / 16 * 7 * u64::from(u32::MAX));
         }
-    }
-
-    #[test]
-    fn what_a_cgroup_counts_already_is_not_counted_twice() {
-        assert_eq!(total(100 << 20, 30 << 20, 50 << 20), Some(120 << 20));
-        assert_eq!(total(500 << 20, 0, 1000), None, "sockets at rest");
     }
 
     #[test]

@@ -20,8 +20,10 @@ use crate::io::Io;
 use crate::outcome::Network;
 use crate::proctree;
 use crate::run::channel::Channel;
+use crate::run::directory_memory::Directories;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Watch;
+use crate::run::lifeline::Lifeline;
 use crate::run::socket_memory::Sockets;
 use crate::run::streams::{Sink, Source, buffer};
 
@@ -36,7 +38,7 @@ pub struct Run<'a> {
     /// Event records.
     pub events: OwnedFd,
     /// Closing it ends the run.
-    pub lifeline: Option<OwnedFd>,
+    pub lifeline: Option<Lifeline>,
     /// Init's end is the end of every process: it is the first of a pid namespace.
     pub own_pids: bool,
     /// The wall limit, which init holds; the supervisor steps in when init cannot.
@@ -128,8 +130,8 @@ pub struct Report {
     pub largest: u64,
     /// Highest memory sample, bytes; 0 when none was taken.
     pub sampled_memory: u64,
-    /// Highest sum of what sockets hold and all other memory, bytes; 0 where sockets held little.
-    pub sampled_with_sockets: u64,
+    /// Highest sum of what no cgroup counts, of sockets and overlays, and all other memory, bytes; 0 where that was little.
+    pub sampled_with_uncharged: u64,
     /// Highest sample of the tree's CPU time, microseconds; counts what was killed and so never waited for.
     pub sampled_cpu_us: u64,
     /// Highest process count sampled; 0 when none was taken.
@@ -157,7 +159,7 @@ impl Report {
             usage: process::Usage::default(),
             largest: 0,
             sampled_memory: 0,
-            sampled_with_sockets: 0,
+            sampled_with_uncharged: 0,
             sampled_cpu_us: 0,
             sampled_processes: 0,
             layers: Vec::new(),
@@ -195,6 +197,7 @@ struct Loop<'a, 'io> {
     next_sample: Instant,
     oom: Option<cofferdam_confine::cgroup::OomWatch>,
     sockets: Sockets,
+    directories: Directories,
     sampler: proctree::Sampler,
     /// Nobody is left who could write events: their socket would be ready for ever.
     deaf: bool,
@@ -212,6 +215,8 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
     let log = std::mem::take(&mut run.log);
     let report = Report::begin(log);
     let now = Instant::now();
+    // A volume of an overlay of the host's can be written to as well as a layer of the sandbox's own.
+    let writes = run.paths.view.places().iter().any(|place| place.persistent) || !run.layers.is_empty();
     let mut l = Loop {
         run,
         io,
@@ -224,6 +229,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         next_sample: now + SAMPLE,
         oom: None,
         sockets: Sockets::default(),
+        directories: Directories::begin(writes),
         sampler: proctree::Sampler::default(),
         deaf: false,
         armed: false,

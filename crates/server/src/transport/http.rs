@@ -155,13 +155,17 @@ async fn delete_status(request: Request, next: Next) -> Response {
     response
 }
 
-/// Refuses a request whose host is ambiguous. The library checks which hosts are allowed, and reads only the first `Host`.
+/// Refuses a request whose host or origin is ambiguous. The library checks which are allowed, and reads only the first of each.
 async fn one_host(request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
     let has_user = first.is_some_and(|host| host.as_bytes().contains(&b'@'));
     if second.is_some() || has_user {
         let why = "the Host header must name one host, without a user\nhint: send one Host header: NAME or NAME:PORT\n";
+        return (StatusCode::BAD_REQUEST, why).into_response();
+    }
+    if request.headers().get_all(header::ORIGIN).iter().nth(1).is_some() {
+        let why = "the Origin header must name one origin\nhint: send one Origin header, or none\n";
         return (StatusCode::BAD_REQUEST, why).into_response();
     }
     // A target in absolute form takes precedence over Host (RFC 9112, 3.2.2).
@@ -227,8 +231,9 @@ fn hint(status: StatusCode, text: &str) -> Option<&'static str> {
 
 /// Refuses a request without the token.
 async fn require_token(token: Arc<Token>, request: Request, next: Next) -> Response {
-    let sent = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    if token.matches_header(sent) {
+    let mut sent = request.headers().get_all(header::AUTHORIZATION).iter();
+    // With two of them this server and a proxy before it could go by different ones.
+    if token.matches_header(sent.next().map(HeaderValue::as_bytes)) && sent.next().is_none() {
         return next.run(request).await;
     }
     let text = "the bearer token is missing or wrong\nhint: send Authorization: Bearer TOKEN\n";

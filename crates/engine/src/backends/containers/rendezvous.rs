@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::StartedContainer;
 use crate::failure::{Failure, Step};
+use crate::run::lifeline::Lifeline;
 use crate::run::streams::give_away;
 
 /// How long init may take to come.
@@ -33,7 +34,7 @@ pub(crate) struct Ours {
     /// Standard input, output and error.
     pub stdio: [OwnedFd; 3],
     /// Closing it ends the run.
-    pub lifeline: OwnedFd,
+    pub lifeline: Lifeline,
     /// Status records.
     pub status: OwnedFd,
     /// Event records.
@@ -95,7 +96,8 @@ pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
     let (status, status_theirs) = records(SocketFlags::empty())?;
     let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
     let (control, control_theirs) = control::socket().map_err(failed)?;
-    let ours = Ours { stdio: [in_ours, out_ours, err_ours], lifeline, status, events, control };
+    let ours =
+        Ours { stdio: [in_ours, out_ours, err_ours], lifeline: Lifeline::new(lifeline), status, events, control };
     let theirs = Theirs {
         stdio: [in_theirs, out_theirs, err_theirs],
         nothing,

@@ -15,10 +15,11 @@ use crate::failure::Failure;
 pub const ARGS_FD: i32 = FIRST_FD;
 /// Descriptor on which bubblewrap tells how far it is.
 pub const STATUS_FD: i32 = FIRST_FD + 1;
-/// Descriptor of the system call filter.
+/// Descriptor of the system call filter. bubblewrap reads it to its end after its mounts and just before the program starts,
+/// so it waits there for our go.
 pub const FILTER_FD: i32 = FIRST_FD + 2;
-/// Descriptor on which it waits before the program starts, so that the program can be held first.
-pub const GO_FD: i32 = FIRST_FD + 3;
+/// Descriptor from which it reads when its mounts are made, immediately before the filter (`--block-fd`).
+pub const MOUNTED_FD: i32 = FIRST_FD + 3;
 /// The first descriptor of a file's contents.
 const FIRST_DATA: i32 = FIRST_FD + 4;
 
@@ -89,7 +90,7 @@ pub fn plan(
         a.add(&["--setenv", name, value]);
     }
     a.add(&["--json-status-fd", &STATUS_FD.to_string(), "--seccomp", &FILTER_FD.to_string()]);
-    a.add(&["--block-fd", &GO_FD.to_string()]);
+    a.add(&["--block-fd", &MOUNTED_FD.to_string()]);
     let mut read_only = vec!["/sys", "/dev"];
     if !layout.items.iter().any(|i| matches!(i, Item::Bind { target, .. } if target == "/")) {
         read_only.push("/");

@@ -12,6 +12,7 @@
 pub mod bubblewrap;
 pub mod export;
 mod filter;
+mod mounted;
 pub mod nsjail;
 mod prototext;
 pub mod run;

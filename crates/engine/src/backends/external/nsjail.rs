@@ -18,6 +18,15 @@ use crate::failure::Failure;
 pub(super) const CONFIG_FD: i32 = FIRST_FD;
 /// Descriptor of its log.
 const LOG_FD: i32 = FIRST_FD + 1;
+/// Descriptor of init's program, which nsjail starts in the program's place: it waits until we have looked at what is mounted,
+/// and becomes the program.
+const INIT_FD: i32 = FIRST_FD + 2;
+/// Descriptor from which init reads first.
+const MOUNTED_FD: i32 = FIRST_FD + 3;
+/// Descriptor on which init waits for [`GO`].
+const GO_FD: i32 = FIRST_FD + 4;
+/// The word.
+pub(super) const GO: u8 = 1;
 
 /// `NsJailConfig`, as far as it is used. What is `None` has nsjail's own default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
@@ -73,6 +82,8 @@ pub struct NsjailConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detect_cgroupv2: Option<bool>,
     pub iface_no_lo: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pass_fd: Vec<i32>,
     pub exec_bin: Exe,
 }
 
@@ -185,7 +196,7 @@ pub fn plan(
     let name = policy.command.argv.first().cloned().unwrap_or_default();
     let path = program.unwrap_or_else(|| name.clone());
     let id = || vec![IdMap { inside_id: INSIDE.to_string(), outside_id: String::new(), count: 1 }];
-    let held = |kind: &'static str| if exported { kind } else { "SOFT" };
+    let limit = |kind: &'static str| if exported { kind } else { "SOFT" };
     let value = |value: u64| exported.then_some(value);
     let group = |field| exported && policy.is_required(field);
     Ok(NsjailConfig {
@@ -202,15 +213,15 @@ pub fn plan(
         envar: policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect(),
         // Per process, where the tree is not to be held by a cgroup, which not every caller may make.
         rlimit_as: value(l.memory_mb).filter(|_| !group(Field::Memory)),
-        rlimit_as_type: if group(Field::Memory) { "INF" } else { held("VALUE") },
+        rlimit_as_type: if group(Field::Memory) { "INF" } else { limit("VALUE") },
         // Its unit is MiB, and 0 would let a piped core handler run on the host: what the caller has stays.
         rlimit_core_type: "SOFT",
         rlimit_cpu: value(l.cpu_seconds),
-        rlimit_cpu_type: held("VALUE"),
+        rlimit_cpu_type: limit("VALUE"),
         rlimit_fsize: value(l.file_size_mb),
-        rlimit_fsize_type: held("VALUE"),
+        rlimit_fsize_type: limit("VALUE"),
         rlimit_nofile: value(l.open_files),
-        rlimit_nofile_type: held("VALUE"),
+        rlimit_nofile_type: limit("VALUE"),
         // It is set inside the new user namespace, where the kernel counts the sandbox's processes alone.
         rlimit_nproc: l.processes,
         rlimit_nproc_type: "VALUE",
@@ -232,12 +243,21 @@ pub fn plan(
         cgroup_cpu_ms_per_sec: group(Field::CpuShare).then_some(l.cpu_millis),
         detect_cgroupv2: (group(Field::Memory) || group(Field::CpuShare)).then_some(true),
         iface_no_lo: policy.network.mode == NetworkMode::None,
-        exec_bin: Exe {
-            arg0: (path != name).then_some(name),
-            path,
-            arg: policy.command.argv.iter().skip(1).cloned().collect(),
+        pass_fd: if exported { Vec::new() } else { vec![INIT_FD, MOUNTED_FD, GO_FD] },
+        exec_bin: if exported {
+            let arg = policy.command.argv.iter().skip(1).cloned().collect();
+            Exe { arg0: (path != name).then_some(name), path, arg }
+        } else {
+            held(path, &policy.command.argv)
         },
     })
+}
+
+/// Init in the program's place, as `confine/init/hold.rs` reads its arguments.
+fn held(path: String, argv: &[String]) -> Exe {
+    let numbers = [INIT_FD, MOUNTED_FD, GO_FD].map(|fd| fd.to_string());
+    let arg = ["hold".to_owned()].into_iter().chain(numbers).chain([path]).chain(argv.iter().cloned()).collect();
+    Exe { path: format!("/proc/self/fd/{INIT_FD}"), arg, arg0: None }
 }
 
 /// The filter as Kafel text, one entry per line: nsjail joins them. nsjail ends its program by a signal that comes when it

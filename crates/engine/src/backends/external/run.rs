@@ -10,15 +10,17 @@ use cofferdam_confine::external::{ExternalProgram, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
+use super::mounted::Mounts;
 use super::tool::{Installed, Tool};
-use super::watch::{Killed, Seen, Tree, Watched, watch};
+use super::watch::{Gate, Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
 use crate::backends::Plan;
 use crate::backends::complaint::{Cause, cause};
 use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
-use crate::backends::layout::layout;
+use crate::backends::layout::{Layout, layout};
 use crate::backends::real_sources;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
@@ -77,6 +79,8 @@ struct Start {
     cwd: CString,
     /// What is on the descriptors from the first on.
     fds: Vec<End>,
+    /// What the sandbox has to show before the program starts. `None`: the tool mounts nothing.
+    layout: Option<Layout>,
     plan: Value,
 }
 
@@ -86,8 +90,20 @@ enum End {
     File(Vec<u8>),
     /// It tells us on it.
     Tells,
-    /// It waits on it for our go.
-    Waits,
+    /// It reads from it when its mounts are made.
+    Reached,
+    /// It reads these bytes from it to start the program, and waits for them.
+    Go(Vec<u8>),
+    /// Init's program.
+    Init,
+}
+
+/// A pipe with room for one write, which is taken: (ours to write, theirs to read). It can be written again when they have read.
+fn full() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::pipe::fcntl_setpipe_size(&ours, 1)?; // the kernel makes it one page
+    rustix::io::write(&ours, b"0")?;
+    Ok((ours, theirs))
 }
 
 fn text(value: impl Into<Vec<u8>>) -> Result<CString, Failure> {
@@ -191,8 +207,8 @@ impl Ready {
                 let mut fds = vec![
                     End::File(arguments.by_descriptor()),
                     End::Tells,
-                    End::File(arguments.filter.clone()),
-                    End::Waits,
+                    End::Go(arguments.filter.clone()),
+                    End::Reached,
                 ];
                 fds.extend(arguments.files.iter().map(|file| End::File(file.clone().into_bytes())));
                 let plan = json!({ "argv": arguments.argv(), "files": arguments.files });
@@ -203,16 +219,18 @@ impl Ready {
                 let file = format!("/proc/self/fd/{}", nsjail::CONFIG_FD);
                 let argv = ["nsjail".to_owned(), "-C".into(), file];
                 let plan = serde_json::to_value(&config).unwrap_or_default();
-                self.outside(program, &argv, vec![End::File(config.text().into_bytes()), End::Tells], plan)?
+                let file = End::File(config.text().into_bytes());
+                let fds = vec![file, End::Tells, End::Init, End::Reached, End::Go(vec![nsjail::GO])];
+                self.outside(program, &argv, fds, plan)?
             }
         };
-        Ok((start, e))
+        Ok((Start { layout: Some(layout), ..start }, e))
     }
 
     /// A program that makes the sandbox and gets nothing of the policy's variables itself.
     fn outside(&self, program: CString, argv: &[String], fds: Vec<End>, plan: Value) -> Result<Start, Failure> {
         let argv = argv.iter().map(|argument| text(argument.as_str())).collect::<Result<_, _>>()?;
-        Ok(Start { program, argv, envp: Vec::new(), cwd: text("/")?, fds, plan })
+        Ok(Start { program, argv, envp: Vec::new(), cwd: text("/")?, fds, layout: None, plan })
     }
 
     /// sandbox-exec becomes the program, so it starts as the program is to.
@@ -225,7 +243,8 @@ impl Ready {
         let plan = json!({ "argv": argv, "warnings": profile.warnings });
         let argv = argv.iter().map(|argument| text(argument.as_str())).collect::<Result<_, _>>()?;
         let envp = command.variables.iter().map(|(k, v)| text(format!("{k}={v}"))).collect::<Result<_, _>>()?;
-        Ok(Start { program, argv, envp, cwd: text(command.cwd.as_deref().unwrap_or("/"))?, fds: Vec::new(), plan })
+        let cwd = text(command.cwd.as_deref().unwrap_or("/"))?;
+        Ok(Start { program, argv, envp, cwd, fds: Vec::new(), layout: None, plan })
     }
 
     /// Runs it and returns when the tree is dead.
@@ -258,10 +277,18 @@ impl Ready {
         }
         sufficient(Target::External(self.backend()), &self.policy, &enforcement, &[])?;
         let cgroup = self.cgroup(&mut enforcement)?;
-        let (watched, setup) = self.spawn(&start, cgroup.as_ref(), io, begun)?;
+        let mounts = start.layout.as_ref().map(|layout| Mounts::of(&pinned, layout)).unwrap_or_default();
+        let allows = |pid| mounts.compare(pid, self.backend());
+        let (watched, setup) = self.spawn(&start, &allows, cgroup.as_ref(), io, begun)?;
         io.monitor.begin(watched.running.pid, cgroup.as_ref(), self.ours());
         let monitor = io.monitor.clone();
-        let seen = watch(watched, io, &|| monitor.end());
+        let mut seen = watch(watched, io, &|| monitor.end());
+        if let Some(failure) = seen.refused.take() {
+            if let Some(Err(e)) = cgroup.map(Cgroup::remove) {
+                return Err(Failure { message: format!("{}; {e}", failure.message), ..failure });
+            }
+            return Err(failure);
+        }
         Ok(self.outcome(seen, setup, enforcement, cgroup))
     }
 
@@ -317,7 +344,8 @@ impl Ready {
 
     fn spawn<'c>(
         &self,
-        start: &Start,
+        start: &'c Start,
+        allows: &'c dyn Fn(i32) -> Result<(), Failure>,
         cgroup: Option<&'c Cgroup>,
         io: &mut Io,
         begun: Instant,
@@ -338,7 +366,7 @@ impl Ready {
         let (err_ours, err_theirs) = crate::run::streams::outgoing().map_err(pipes)?;
         let mut side = None;
         let mut held: Vec<OwnedFd> = Vec::new();
-        let mut go = None;
+        let (mut reached, mut go) = (None, None);
         for end in &start.fds {
             held.push(match end {
                 End::File(bytes) => {
@@ -353,11 +381,20 @@ impl Ready {
                     side = Some(ours);
                     theirs
                 }
-                End::Waits => {
-                    let (theirs, ours) = crate::run::streams::incoming().map_err(pipes)?;
-                    go = Some(ours);
+                End::Reached => {
+                    let (ours, theirs) = full().map_err(|e| pipes(e.into()))?;
+                    reached = Some(ours);
                     theirs
                 }
+                End::Go(says) => {
+                    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+                    let (ours, theirs) = pair.map_err(|e| pipes(e.into()))?;
+                    go = Some((ours, says.as_slice()));
+                    theirs
+                }
+                End::Init => memfd::init_program()
+                    .and_then(|init| init.try_clone_to_owned())
+                    .map_err(|e| failed("cannot make init's program", &e))?,
             });
         }
         let (lifeline, alive) = crate::run::streams::outgoing().map_err(pipes)?;
@@ -393,7 +430,7 @@ impl Ready {
         let watched = Watched {
             running,
             side,
-            go,
+            gate: reached.zip(go).map(|(reached, (go, says))| Gate { reached, go, says, allows }),
             tree: match self.tool.tool {
                 Tool::Bubblewrap if self.own_pids => Tree::Namespace,
                 Tool::Bubblewrap | Tool::Nsjail => Tree::Below,
@@ -496,7 +533,8 @@ impl Ready {
                 o.limit = Some(field);
                 return;
             }
-            Some(Killed::Cancelled) => {
+            // What is refused has no outcome of its own.
+            Some(Killed::Cancelled | Killed::Refused) => {
                 o.outcome = Ending::Signalled;
                 o.signal = Some(15);
                 return;
@@ -509,6 +547,7 @@ impl Ready {
                 Some(status) if status & 0x7f != 0 => Ended::Signalled(status & 0x7f),
                 _ => Ended::Exited(code & 0xff),
             }),
+            Tool::Nsjail if seen.not_executed.is_some() => None,
             Tool::Nsjail => nsjail_ended(&seen.side),
             Tool::Seatbelt if seen.status & 0x7f == 0 => Some(Ended::Exited(seen.status >> 8 & 0xff)),
             Tool::Seatbelt => Some(Ended::Signalled(seen.status & 0x7f)),
@@ -550,7 +589,10 @@ impl Ready {
     /// What the tool said before it gave up. Nothing of the program's ran, so the words are the tool's own.
     fn setup_failure(&self, o: &Outcome, seen: &Seen) -> Failure {
         let said = match self.tool.tool {
-            Tool::Nsjail => nsjail_complaints(&seen.side),
+            Tool::Nsjail => match seen.not_executed {
+                Some(errno) => format!("cannot execute the program: {}", std::io::Error::from_raw_os_error(errno)),
+                None => nsjail_complaints(&seen.side),
+            },
             _ => o.stderr.trim().to_owned(),
         };
         let said = if said.is_empty() { "it said nothing".to_owned() } else { said };

@@ -10,8 +10,10 @@ use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::{Running, process};
 use cofferdam_policy::Field;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::failure::{Failure, Step};
 use crate::io::Io;
 use crate::proctree;
 use crate::run::streams::{Sink, Source, buffer};
@@ -22,8 +24,8 @@ pub struct Watched<'a> {
     pub running: Running,
     /// What it tells.
     pub side: Option<OwnedFd>,
-    /// It waits for this to be closed before the program starts, and has told by then that there is one.
-    pub go: Option<OwnedFd>,
+    /// What it waits at before the program starts.
+    pub gate: Option<Gate<'a>>,
     /// How the whole tree is ended.
     pub tree: Tree,
     /// Standard input.
@@ -38,6 +40,18 @@ pub struct Watched<'a> {
     pub cpu_seconds: u64,
     /// Memory bytes, when no cgroup holds it.
     pub sample_memory: Option<u64>,
+}
+
+/// Where the sandbox program waits once it has made its mounts, and before the program starts.
+pub struct Gate<'a> {
+    /// A pipe that is full, until the sandbox program reads from it: its mounts are made.
+    pub reached: OwnedFd,
+    /// A socket from which it reads on, to the end, and on which it may tell why the program could not be started.
+    pub go: OwnedFd,
+    /// What it reads there. Without all of it no program starts, so that our death starts none.
+    pub says: &'a [u8],
+    /// Whether the program may start in the sandbox in which this process is.
+    pub allows: &'a dyn Fn(i32) -> Result<(), Failure>,
 }
 
 /// How a whole tree is ended.
@@ -60,6 +74,8 @@ pub enum Killed {
     Limit(Field),
     /// The caller asked for it.
     Cancelled,
+    /// The program was not let start.
+    Refused,
 }
 
 /// What is known afterwards.
@@ -82,6 +98,10 @@ pub struct Seen {
     pub sampled: proctree::Sample,
     /// What went wrong beside the run.
     pub problems: Vec<String>,
+    /// Why the program was not let start.
+    pub refused: Option<Failure>,
+    /// The errno with which the program could not be executed.
+    pub not_executed: Option<i32>,
 }
 
 /// How often limits are looked at.
@@ -100,6 +120,8 @@ struct Loop<'a, 'io> {
     sampler: proctree::Sampler,
     /// The program, which is the sandbox program's child.
     inner: Option<OwnedFd>,
+    /// The gate's socket, once the program was let start.
+    answers: Option<OwnedFd>,
     buf: Vec<u8>,
 }
 
@@ -118,9 +140,11 @@ pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
         usage: process::Usage::default(),
         sampled: proctree::Sample::default(),
         problems: Vec::new(),
+        refused: None,
+        not_executed: None,
     };
     let (next_sample, sampler) = (begun + SAMPLE, proctree::Sampler::default());
-    let mut l = Loop { w, io, seen, begun, next_sample, sampler, inner: None, buf: buffer() };
+    let mut l = Loop { w, io, seen, begun, next_sample, sampler, inner: None, answers: None, buf: buffer() };
     while !l.step() {}
     ending();
     l.finish()
@@ -129,11 +153,14 @@ pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
 impl Loop<'_, '_> {
     /// One turn; true when the program is dead.
     fn step(&mut self) -> bool {
-        let (dead, from) = self.wait();
+        let (dead, from, reached) = self.wait();
         if self.io.cancel.is_cancelled() {
             self.kill(Killed::Cancelled);
         }
         self.listen();
+        if let Some(reached) = reached {
+            self.pass(reached);
+        }
         for sink in self.w.sinks.iter_mut().flatten() {
             sink.pump(&mut self.buf, &mut self.io.output);
         }
@@ -148,8 +175,9 @@ impl Loop<'_, '_> {
         dead
     }
 
-    /// Waits a little: whether the program is dead, and whether the caller's input can be read.
-    fn wait(&mut self) -> (bool, bool) {
+    /// Waits a little: whether the program is dead, whether the caller's input can be read, and whether the gate was reached:
+    /// false where no process is left that could.
+    fn wait(&mut self) -> (bool, bool, Option<bool>) {
         let waits = self.w.sinks.iter().flatten().any(Sink::waits);
         let most = if waits { Duration::from_millis(1) } else { SAMPLE };
         let left = self.w.wall.saturating_sub(self.begun.elapsed());
@@ -165,13 +193,18 @@ impl Loop<'_, '_> {
         let readable = first.chain(rest.into_iter().flatten());
         let mut fds: Vec<PollFd<'_>> = readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         fds.extend(self.w.source.poll_to().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+        let gate = self.w.gate.as_ref().map(|gate| {
+            fds.push(PollFd::from_borrowed_fd(gate.reached.as_fd(), PollFlags::OUT));
+            fds.len() - 1
+        });
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
         // EINTR: a signal for the caller; the flags are looked at next.
         if poll(&mut fds, Some(&timeout)).is_err() {
-            return (false, false);
+            return (false, false, None);
         }
         let ready = |i: usize| !fds[i].revents().is_empty();
-        (ready(0), from.is_some() && ready(1))
+        let reached = gate.filter(|&i| ready(i)).map(|i| fds[i].revents().contains(PollFlags::OUT));
+        (ready(0), from.is_some() && ready(1), reached)
     }
 
     /// Reads what the program tells.
@@ -187,9 +220,36 @@ impl Loop<'_, '_> {
                 Err(_) => self.w.side = None,
             }
         }
-        if self.w.go.is_some() && self.seen.side.contains(&b'\n') {
-            self.inner = child(self.w.running.pid);
-            self.w.go = None;
+    }
+
+    /// Lets the program start, or ends it all. The sandbox program's child waits meanwhile, so that its number is its own.
+    fn pass(&mut self, reached: bool) {
+        let Some(gate) = self.w.gate.take().filter(|_| reached) else { return };
+        let allowed = match last_of(self.w.running.pid) {
+            Some((pid, pidfd)) => {
+                self.inner = Some(pidfd);
+                (gate.allows)(pid)
+            }
+            None => Err(Failure::new(
+                Step::Mount,
+                "cannot find the sandbox's process in /proc: what is mounted in it cannot be compared with the policy",
+            )
+            .hint("this backend needs a /proc that shows the processes of its own user; or use --backend jail")),
+        };
+        if let Err(failure) = allowed {
+            self.seen.refused = Some(failure);
+            return self.kill(Killed::Refused);
+        }
+        let sent = send(&gate.go, gate.says, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        let ended = sent.and_then(|n| rustix::net::shutdown(&gate.go, Shutdown::Write).map(|()| n == gate.says.len()));
+        match ended {
+            Ok(true) => self.answers = Some(gate.go),
+            // It has ended meanwhile, which shows next.
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET | rustix::io::Errno::NOTCONN) => {}
+            Ok(false) | Err(_) => {
+                self.seen.refused = Some(Failure::new(Step::Spawn, "cannot tell the sandbox to start the program"));
+                self.kill(Killed::Refused);
+            }
         }
     }
 
@@ -270,6 +330,12 @@ impl Loop<'_, '_> {
             Ok((status, usage)) => (self.seen.status, self.seen.usage) = (status, usage),
             Err(e) => self.seen.problems.push(format!("cannot wait for the sandbox: {e}")),
         }
+        let mut errno = [0; 4];
+        if let Some(answers) = self.answers.take()
+            && let Ok((4, _)) = recv(&answers, &mut errno, RecvFlags::DONTWAIT)
+        {
+            self.seen.not_executed = Some(i32::from_ne_bytes(errno));
+        }
         self.seen.inner = self.inner.take().and_then(|inner| process::exit_status(inner.as_fd()));
         if let Some(c) = self.w.cgroup {
             if self.seen.killed.is_none() && c.events().is_ok_and(|e| e.oom_kills > 0) {
@@ -293,9 +359,15 @@ impl Loop<'_, '_> {
     }
 }
 
-/// A pidfd of the only child of a process that waits: its number is its own meanwhile.
-fn child(parent: i32) -> Option<OwnedFd> {
-    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    let pid = children.split_whitespace().next()?.parse().ok()?;
-    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+/// The last of the processes that come each from the one before, alone, which waits: its number, which is its own meanwhile,
+/// and a pidfd. A script may have started the sandbox program, or become it.
+fn last_of(first: i32) -> Option<(i32, OwnedFd)> {
+    let mut last = None;
+    let mut children = proctree::children(first);
+    while let [pid] = children[..] {
+        last = Some(pid);
+        children = proctree::children(pid);
+    }
+    let pid = last.filter(|_| children.is_empty())?;
+    Some((pid, pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?))
 }

@@ -32,6 +32,7 @@ use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::NativePlan;
 use crate::plan::seccomp_filter::{Filters, Needs};
+use crate::run::lifeline::Lifeline;
 
 /// The jail.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ pub struct Started {
     /// Event records.
     pub events: OwnedFd,
     /// Closing it ends the run.
-    pub lifeline: OwnedFd,
+    pub lifeline: Lifeline,
     /// Standard input, output and error: our ends.
     pub stdio: [OwnedFd; 3],
 }
@@ -158,6 +159,7 @@ pub fn start(
         network,
     };
     let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
+    let lifeline = Lifeline::new(lifeline);
     let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
     let handed = send_plan(&control, init_plan, extra).and_then(|()| release(init_plan, started.running.pid, &control));
     match handed {

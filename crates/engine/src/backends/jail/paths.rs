@@ -99,13 +99,21 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
     let state = state::places();
     let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
-    if !shown && fs.deny.is_empty() && !writable && !fs.protected.iter().any(|p| p.starts_with('/')) {
+    let aliases = Aliases::here();
+    let shows_processes = |mounted: &&String| !view.appearances(mounted).is_empty();
+    let processes: Vec<String> = aliases.processes().iter().filter(shows_processes).cloned().collect();
+    if !shown
+        && processes.is_empty()
+        && fs.deny.is_empty()
+        && !writable
+        && !fs.protected.iter().any(|p| p.starts_with('/'))
+    {
         return Held::default(); // nothing to ask the host about
     }
     let mut w = Work {
         view,
         own,
-        aliases: Aliases::here(),
+        aliases,
         lookup: Lookup::default(),
         pins: BTreeSet::new(),
         masks: BTreeSet::new(),
@@ -157,6 +165,10 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let shows = |place: &&state::Place| place.hidden && !view.appearances(&place.path).is_empty();
     for place in state.iter().filter(|place| writable || shows(place)) {
         w.each(&place.path, place.hidden);
+    }
+    // A volume that contains one shows the host's processes.
+    for mounted in &processes {
+        w.existing(mounted, true);
     }
     // Whoever replaces a link on the way to a path puts something else at that path.
     for (parent, name) in std::mem::take(&mut w.lookup.links) {

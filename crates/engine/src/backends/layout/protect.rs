@@ -63,6 +63,12 @@ impl Builder<'_> {
                 return Err(state::exposed(self.policy.backend.name(), &place));
             }
         }
+        // A volume that contains one shows the host's processes.
+        for mounted in self.facts.processes() {
+            if !self.out.view.appearances(mounted).is_empty() {
+                self.host_path(mounted, mounted, true, &mut held);
+            }
+        }
         self.finish(held);
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! The limits that the supervisor enforces by sampling, since the kernel enforces them in part or not at all: CPU time,
-//! memory and what sockets buffer.
+//! memory, what sockets buffer and what overlays keep of names.
 //!
 //! Init enforces the wall time (`confine/init/supervise.rs`); only where it does not does the supervisor end the run, a moment
 //! later.
@@ -11,10 +11,15 @@ use cofferdam_policy::{Field, NetworkMode};
 
 use super::{End, GRACE, Loop, Outer, SAMPLE, now_ns};
 use crate::proctree;
-use crate::run::socket_memory;
 
-/// The same once sockets hold an eighth of the memory limit.
+/// The same once what no cgroup counts is an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);
+/// A sum that is not worth comparing: sockets at rest have less.
+const LITTLE: u64 = 1 << 20;
+/// After a look nothing is asked for so many times as long as it took, and no longer than [`LONGEST_REST`].
+const REST_SHARE: u32 = 20;
+/// See [`REST_SHARE`].
+const LONGEST_REST: Duration = Duration::from_millis(250);
 /// How long a process may take from giving up its namespaces to its end.
 const EXITING: Duration = Duration::from_millis(100);
 /// A look at very many sockets takes long: they are looked at for no more than a fifth of the time.
@@ -53,7 +58,7 @@ impl Loop<'_, '_> {
             }
             return;
         }
-        self.sample_sockets();
+        self.sample_uncharged();
         let late = self.run.wall.saturating_add(GRACE).as_nanos();
         if u128::from(now_ns().saturating_sub(self.report.started_ns)) > late {
             self.kill(End::TimedOut);
@@ -83,12 +88,50 @@ impl Loop<'_, '_> {
         }
     }
 
-    /// What sockets hold is charged to no cgroup, or to one apart: it counts towards the memory limit here.
-    fn sample_sockets(&mut self) {
-        let Some(mode) = self.run.own_network else { return };
+    /// What sockets buffer and overlays keep of names is charged to no cgroup, or to one apart: it counts towards the memory
+    /// limit here.
+    fn sample_uncharged(&mut self) {
         let begun = Instant::now();
-        if self.sockets.rests_until.is_some_and(|until| begun < until) {
+        let looked = self.look_at_sockets(begun) | self.look_at_directories(begun);
+        let (limit, sockets) = (self.run.memory_bytes, self.sockets.found);
+        let held = sockets.saturating_add(self.directories.held);
+        let soon = || Instant::now() + CLOSELY.max(begun.elapsed() * LOOK_SHARE);
+        if self.sockets.growing || looked && held > limit / 8 {
+            (self.sockets.rests_until, self.directories.rests_until) = (None, None);
+            self.next_sample = self.next_sample.min(soon());
+        }
+        // What the rest takes is asked only where it matters: the figures of a cgroup are dear.
+        if !looked || held <= LITTLE {
             return;
+        }
+        let (charged, counted) = match self.run.cgroup.map(Cgroup::charged) {
+            Some(Ok(Some(charged))) => (charged.bytes, charged.sockets),
+            // Without a cgroup's word the processes are asked, as for the limit itself.
+            _ => (proctree::sample(self.run.running.pid).memory_bytes, 0),
+        };
+        let total = total(charged, counted, sockets, self.directories.held);
+        self.report.sampled_with_uncharged = self.report.sampled_with_uncharged.max(total);
+        if total > limit {
+            self.kill(End::Limit(Field::Memory));
+        }
+    }
+
+    /// True where the names that overlays keep were asked for.
+    fn look_at_directories(&mut self, begun: Instant) -> bool {
+        if self.directories.rests_until.is_some_and(|until| begun < until) {
+            return false;
+        }
+        let begun = Instant::now();
+        self.directories.look(self.run.running.pid, self.run.memory_bytes / 8);
+        self.directories.rests_until = Some(rest(begun));
+        true
+    }
+
+    /// True where what sockets hold was asked for.
+    fn look_at_sockets(&mut self, begun: Instant) -> bool {
+        let Some(mode) = self.run.own_network else { return false };
+        if self.sockets.rests_until.is_some_and(|until| begun < until) {
+            return false;
         }
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
         // An OCI runtime is a process of the caller's network, whose netlink sockets are not the container's.
@@ -105,44 +148,42 @@ impl Loop<'_, '_> {
             Ok(_) if unknown => Err(std::io::ErrorKind::Unsupported.into()),
             held => held,
         };
-        // Hundreds of sandboxes make it dear for each: what it costs bounds how often it is done.
-        self.sockets.rests_until =
-            Some(begun + (begun.elapsed() * socket_memory::REST_SHARE).min(socket_memory::LONGEST_REST));
-        let held = match held {
-            Ok(held) => held,
+        self.sockets.rests_until = Some(rest(begun));
+        match held {
+            Ok(held) => {
+                self.sockets.found = held;
+                true
+            }
             Err(e) => {
                 let said = (cofferdam_confine::wire::step::SOCKETS, e.raw_os_error().unwrap_or(EOPNOTSUPP));
                 // A process gives its namespaces up a moment before its end can be seen.
                 if !self.report.weakened.contains(&said) && !self.has_ended(EXITING) {
                     self.report.weakened.push(said);
                 }
-                return;
-            }
-        };
-        let soon = |begun: Instant| Instant::now() + CLOSELY.max(begun.elapsed() * LOOK_SHARE);
-        if self.sockets.growing {
-            self.sockets.rests_until = None;
-            self.next_sample = self.next_sample.min(soon(begun));
-        }
-        // What the rest takes is asked only where it matters: the figures of a cgroup are dear.
-        if held <= socket_memory::FLOOR {
-            return;
-        }
-        let charged = match self.run.cgroup.map(Cgroup::charged) {
-            Some(Ok(Some(charged))) => (charged.bytes, charged.sockets),
-            // Without a cgroup's word the processes are asked, as for the limit itself.
-            _ => (proctree::sample(self.run.running.pid).memory_bytes, 0),
-        };
-        let limit = self.run.memory_bytes;
-        if let Some(total) = socket_memory::total(charged.0, charged.1, held) {
-            self.report.sampled_with_sockets = self.report.sampled_with_sockets.max(total);
-            if total > limit {
-                self.kill(End::Limit(Field::Memory));
+                false
             }
         }
-        if held > limit / 8 {
-            self.sockets.rests_until = None;
-            self.next_sample = self.next_sample.min(soon(begun));
-        }
+    }
+}
+
+/// Until when nothing is asked again after a look that began then. Hundreds of sandboxes make it dear for each: what it costs
+/// bounds how often it is done.
+fn rest(begun: Instant) -> Instant {
+    begun + (begun.elapsed() * REST_SHARE).min(LONGEST_REST)
+}
+
+/// What a tree takes in all, where its cgroup is charged for `charged` bytes, of which `counted` are already for sockets.
+fn total(charged: u64, counted: u64, sockets: u64, directories: u64) -> u64 {
+    let counted = counted.min(sockets);
+    charged.saturating_sub(counted).saturating_add(sockets).saturating_add(directories)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_a_cgroup_counts_already_is_not_counted_twice() {
+        assert_eq!(super::total(100 << 20, 30 << 20, 50 << 20, 0), 120 << 20);
+        assert_eq!(super::total(100 << 20, 30 << 20, 50 << 20, 7), (120 << 20) + 7);
+        assert_eq!(super::total(100 << 20, 30 << 20, 0, 9), (100 << 20) + 9, "sockets were not looked at");
     }
 }
