@@ -67,7 +67,7 @@ pub const ENGINE_LEVELS: &[&[&str]] = &[
     &["audited_run", "engine"],
     &["prepared"],
     &["pool", "python_name"],
-    &["backends"],
+    &["backends", "host"],
     &["run", "repository", "task"],
     &["plan", "io", "init_error"],
     &["outcome", "monitor"],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cofferdam_policy::{Backend, Policy, Stdin};
+use cofferdam_policy::{BackendName, Policy, Stdin};
 
 use super::config::{self, Form, Loaded};
 use super::execution::{ExecutionResult, SandboxExecutor, in_words};
@@ -60,12 +60,12 @@ impl Call {
 #[derive(Debug, Clone)]
 struct Shared {
     engine: Arc<Engine>,
-    backend: Backend,
+    backend: BackendName,
     default_timeout: u64,
 }
 
 impl Shared {
-    fn new(tools: Tools, backend: Backend, default_timeout: u64) -> Shared {
+    fn new(tools: Tools, backend: BackendName, default_timeout: u64) -> Shared {
         Shared { engine: Arc::new(Engine::probe().with_tools(tools)), backend, default_timeout }
     }
 
@@ -108,8 +108,8 @@ impl Shared {
     /// The jail runs what nsjail cannot enforce as far as the policy requires.
     fn prepare(&self, policy: &mut Policy) -> Result<Prepared, Failure> {
         match self.engine.prepare_or_jail(policy) {
-            Err(failure) if policy.backend == Backend::Nsjail && failure.step.field().is_some() => {
-                policy.backend = Backend::Jail;
+            Err(failure) if policy.backend == BackendName::Nsjail && failure.step.field().is_some() => {
+                policy.backend = BackendName::Jail;
                 self.engine.prepare(policy)
             }
             prepared => prepared,
@@ -197,7 +197,7 @@ impl NsJailExecutor {
     pub fn new(nsjail_path: Option<PathBuf>, default_timeout: u64) -> NsJailExecutor {
         let mut tools = Tools::from_environment();
         tools.nsjail = nsjail_path.or(tools.nsjail);
-        NsJailExecutor(Shared::new(tools, Backend::Nsjail, default_timeout))
+        NsJailExecutor(Shared::new(tools, BackendName::Nsjail, default_timeout))
     }
 
     /// Reads an older `nsjail.json`; unknown keys are passed over.
@@ -220,14 +220,14 @@ impl Default for NsJailExecutor {
 impl SeatbeltExecutor {
     /// Seconds that an execution may take when its configuration does not say.
     pub fn new(default_timeout: u64) -> SeatbeltExecutor {
-        SeatbeltExecutor(Shared::new(Tools::from_environment(), Backend::Seatbelt, default_timeout))
+        SeatbeltExecutor(Shared::new(Tools::from_environment(), BackendName::Seatbelt, default_timeout))
     }
 }
 
 impl JailExecutor {
     /// Seconds that an execution may take when its configuration does not say.
     pub fn new(default_timeout: u64) -> JailExecutor {
-        JailExecutor(Shared::new(Tools::from_environment(), Backend::Auto, default_timeout))
+        JailExecutor(Shared::new(Tools::from_environment(), BackendName::Auto, default_timeout))
     }
 }
 

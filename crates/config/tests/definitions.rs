@@ -9,7 +9,7 @@ use cofferdam_config::environments::{
     CodeInput, Environment, EnvironmentSpec, Environments, Found, Kind, Overrides, Rank, Surroundings, WORKSPACE,
     build_environment, parse, spec,
 };
-use cofferdam_policy::{Access, Backend, Field, Mount, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
 
 /// A home and a system directory of the test's own.
@@ -381,11 +381,11 @@ fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
     let all = made.load();
     let beside = |name: &str| made.path("home/.config/cofferdam").join(name).display().to_string();
     for (name, root, backend) in [
-        ("named", Root::Image("debian:12".into()), Backend::Docker),
-        ("python", Root::Image("python:3".into()), Backend::Auto),
-        ("tar", Root::Image(beside("there.tar")), Backend::OciCrun),
-        ("dir", Root::Directory(beside("there")), Backend::Jail),
-        ("home", Root::Directory(beside("there")), Backend::Podman),
+        ("named", Root::Image("debian:12".into()), BackendName::Docker),
+        ("python", Root::Image("python:3".into()), BackendName::Auto),
+        ("tar", Root::Image(beside("there.tar")), BackendName::OciCrun),
+        ("dir", Root::Directory(beside("there")), BackendName::Jail),
+        ("home", Root::Directory(beside("there")), BackendName::Podman),
     ] {
         let of = spec(find(&all, name), None).unwrap();
         let (mut policy, _) = applied_to_base(&of);

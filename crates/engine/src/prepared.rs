@@ -1,13 +1,13 @@
 //! A policy with the backend that runs it: many runs, from any thread. Chooses nothing and enforces nothing itself.
 
+use std::any::Any;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use cofferdam_policy::Backend;
+use cofferdam_confine::cgroup::Cgroup;
 
-use crate::backends;
-use crate::backends::containers::run::Contained;
 use crate::backends::native::Core;
+use crate::backends::{Capabilities, Plan};
 use crate::io::Io;
 use crate::outcome::{Enforcement, Outcome};
 use crate::pool::{Early, Level, Pool};
@@ -16,30 +16,25 @@ use crate::run::channel::Channel;
 
 /// A policy with its backend, ready to run, many times and from several threads.
 #[derive(Debug)]
-pub struct Prepared(By);
-
-/// What runs it.
-#[derive(Debug)]
-enum By {
-    /// The jail or the landlock backend, and its pool of staged sandboxes.
-    Own(Arc<Core>, Option<Pool>),
-    /// An external program.
-    Foreign(Box<backends::Ready>),
-    /// Containers.
-    Contained(Box<Contained>),
+pub struct Prepared {
+    plan: Box<dyn Plan>,
+    capabilities: Capabilities,
+    /// Sandboxes that are staged before their runs.
+    pool: Option<Pool>,
 }
 
 impl Prepared {
-    pub(crate) fn new(core: Core) -> Prepared {
-        Prepared(By::Own(Arc::new(core), None))
-    }
-
-    pub(crate) fn by_foreign(ready: backends::Ready) -> Prepared {
-        Prepared(By::Foreign(Box::new(ready)))
-    }
-
-    pub(crate) fn by_containers(contained: Contained) -> Prepared {
-        Prepared(By::Contained(Box::new(contained)))
+    /// The first run of a sandbox whose first process is init takes the cgroup that was made for it, if there is one.
+    pub(crate) fn new(
+        plan: Box<dyn Plan>,
+        capabilities: Capabilities,
+        cgroup: impl FnOnce() -> Option<Cgroup>,
+    ) -> Prepared {
+        let prepared = Prepared { plan, capabilities, pool: None };
+        if let Some(core) = prepared.core() {
+            *core.cgroup.lock().unwrap_or_else(PoisonError::into_inner) = cgroup();
+        }
+        prepared
     }
 
     /// Keeps up to `count` sandboxes staged ahead of their runs, so that a run only has to start its program: for callers
@@ -50,9 +45,9 @@ impl Prepared {
     /// hundreds of paths, on the landlock backend, or by an external program.
     #[must_use]
     pub fn keep_ready(mut self, count: usize) -> Prepared {
-        if let By::Own(core, pool) = &mut self.0 {
-            let stages = count > 0 && core.backend != Backend::Landlock;
-            *pool = stages.then(|| Pool::new(core, Level::Staged { count }));
+        if let Some(core) = self.core() {
+            let stages = count > 0 && core.native.namespaces;
+            self.pool = stages.then(|| Pool::new(core, Level::Staged { count }));
         }
         self
     }
@@ -62,7 +57,7 @@ impl Prepared {
     /// mounts; with other backends nothing is handed back.
     #[must_use]
     pub fn hands_back(self, target: &str, made: &str) -> Prepared {
-        if let By::Own(core, _) = &self.0 {
+        if let Some(core) = self.core() {
             core.handed.get_or_init(|| (target.to_owned(), made.to_owned()));
         }
         self
@@ -70,65 +65,46 @@ impl Prepared {
 
     /// The backend's name, such as `jail`.
     pub fn backend(&self) -> &'static str {
-        match &self.0 {
-            By::Own(core, _) => core.backend.name(),
-            By::Foreign(foreign) => foreign.backend(),
-            By::Contained(contained) => contained.backend(),
-        }
+        self.plan.backend()
     }
 
     /// Whether a tmpfs of the policy can be handed back after a run: see [`Prepared::hands_back`].
     pub fn can_hand_back(&self) -> bool {
-        matches!(&self.0, By::Own(core, _) if core.backend == Backend::Jail)
+        self.capabilities.hands_back && self.core().is_some()
     }
 
-    /// Why that one.
+    /// Whether a run takes arguments besides the policy's ([`Io::arguments`]).
+    pub fn takes_arguments(&self) -> bool {
+        self.capabilities.takes_arguments
+    }
+
+    /// Why that backend was chosen.
     pub fn backend_reason(&self) -> &str {
-        match &self.0 {
-            By::Own(core, _) => &core.reason,
-            By::Foreign(foreign) => &foreign.reason,
-            By::Contained(contained) => &contained.reason,
-        }
+        self.plan.reason()
     }
 
-    /// What will hold, as far as it can be told before the run.
+    /// How strongly each field will be enforced, as far as is known before the run.
     pub fn enforcement(&self) -> &Enforcement {
-        match &self.0 {
-            By::Own(core, _) => &core.enforcement,
-            By::Foreign(foreign) => &foreign.enforcement,
-            By::Contained(contained) => &contained.enforcement,
-        }
+        self.plan.enforcement()
     }
 
     /// What the backend will do, for people: steps in order.
     pub fn plan_json(&self) -> serde_json::Value {
-        match &self.0 {
-            By::Own(core, _) => match core.plan() {
-                Ok(plan) => crate::plan::dry_run::plan(&plan, self.backend(), &core.reason, &core.enforcement),
-                Err(failure) => serde_json::json!({ "error": failure }),
-            },
-            By::Foreign(foreign) => foreign.plan_json(),
-            By::Contained(contained) => contained.plan_json(),
-        }
+        self.plan.describe()
     }
 
     /// Runs it and returns when the tree is dead and nothing of it is left.
     pub fn run(&self, io: Io) -> Outcome {
-        self.watched(|| match &self.0 {
-            By::Own(core, pool) => core.run(io, &|plan, running| pool.as_ref()?.take_staged(plan, running), None),
-            By::Foreign(foreign) => foreign.run(io),
-            By::Contained(contained) => contained.run(io),
+        self.watched(|| match self.core() {
+            Some(core) => core.run_staged(io, &|plan, running| self.pool.as_ref()?.take_staged(plan, running), None),
+            None => self.plan.run(io),
         })
     }
 
     /// A run, between two looks at what git obeys in its volumes.
     fn watched(&self, run: impl FnOnce() -> Outcome) -> Outcome {
-        let watch = embedded::Watch::begin(match &self.0 {
-            By::Own(core, _) => &core.policy,
-            By::Foreign(foreign) => foreign.policy(),
-            By::Contained(contained) => contained.policy(),
-        });
-        if let (true, By::Own(core, _)) = (watch.renamed(), &self.0) {
+        let watch = embedded::Watch::begin(self.plan.policy());
+        if let (true, Some(core)) = (watch.renamed(), self.core()) {
             // It was made before that, and would mount what has another name now.
             core.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -137,27 +113,23 @@ impl Prepared {
         outcome
     }
 
-    /// The same for a session, whose program gets a channel. Somebody else's program gives it none: those are refused
-    /// before this is called.
+    /// The same for a session, whose program gets a channel. Other backends give it none: they are refused before this is
+    /// called.
     pub(crate) fn run_session(&self, io: Io, channel: &mut Channel) -> Outcome {
-        self.watched(|| match &self.0 {
-            By::Own(core, _) => core.run(io, &|_, _| None, Some(channel)),
-            By::Foreign(foreign) => foreign.run(io),
-            By::Contained(contained) => contained.run(io),
+        self.watched(|| match self.core() {
+            Some(core) => core.run_staged(io, &|_, _| None, Some(channel)),
+            None => self.plan.run(io),
         })
     }
 
-    /// What runs it, where that is ours.
+    /// The plan of the jail or of the landlock backend, whose first process is init: pools and sessions need that.
     pub(crate) fn core(&self) -> Option<&Arc<Core>> {
-        match &self.0 {
-            By::Own(core, _) => Some(core),
-            By::Foreign(_) | By::Contained(_) => None,
-        }
+        (&*self.plan as &dyn Any).downcast_ref()
     }
 
     /// Whether it can run a session.
     pub(crate) fn gives_channel(&self) -> bool {
-        matches!(self.0, By::Own(..))
+        self.core().is_some()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::host;
 use cofferdam_engine::backends::{Format, Installed, Ready, Tool, Tools, export};
 use cofferdam_engine::{Ending, Io, Outcome, Strength};
-use cofferdam_policy::{Access, AuditLevel, Backend, Field, Mount, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, AuditLevel, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
 /// The programs that are here; a missing one is said, and with `COFFERDAM_MUST_WORK=1` bubblewrap may not be missing.
 fn tools() -> Vec<Installed> {
@@ -312,7 +312,7 @@ fn what_the_tool_cannot_hold_is_refused_and_named() {
             assert!(run(&tool, &policy).success, "{field} as a best effort");
         }
     }
-    assert_eq!(Policy::base().backend, Backend::Auto);
+    assert_eq!(Policy::base().backend, BackendName::Auto);
 }
 
 /// nsjail as somebody else would run it: on an exported file, as an ordinary user. Its exit code and streams.
@@ -521,7 +521,7 @@ fn the_engine_runs_them_by_name_with_the_limits_of_a_cgroup() {
     let engine = Engine::probe();
     let mut policy = policy("head -c 200000000 /dev/zero | tail -c 200000000 | wc -c");
     policy.limits.memory_mb = 48;
-    let named = [(Tool::Bubblewrap, Backend::Bubblewrap), (Tool::Nsjail, Backend::Nsjail)];
+    let named = [(Tool::Bubblewrap, BackendName::Bubblewrap), (Tool::Nsjail, BackendName::Nsjail)];
     for tool in tools() {
         policy.backend = named.iter().find(|(t, _)| *t == tool.tool).unwrap().1;
         if host::identity().uid != 0 {
@@ -541,14 +541,16 @@ fn what_is_named_and_not_installed_is_refused_and_only_the_executors_have_the_ja
     use cofferdam_engine::Engine;
     let engine = Engine::probe().with_tools(Tools::default());
     let mut policy = policy("echo $((6 * 7))");
-    policy.backend = Backend::Nsjail;
+    policy.backend = BackendName::Nsjail;
     let prepared = engine.prepare_or_jail(&policy).unwrap();
     assert!(prepared.backend_reason().contains("nsjail is not installed"), "{}", prepared.backend_reason());
     let o = prepared.run(Io::default());
     assert_eq!((o.backend.as_str(), o.stdout.as_str()), ("jail", "42\n"));
-    for (backend, program) in
-        [(Backend::Bubblewrap, "bubblewrap"), (Backend::Nsjail, "nsjail"), (Backend::Seatbelt, "sandbox-exec")]
-    {
+    for (backend, program) in [
+        (BackendName::Bubblewrap, "bubblewrap"),
+        (BackendName::Nsjail, "nsjail"),
+        (BackendName::Seatbelt, "sandbox-exec"),
+    ] {
         policy.backend = backend;
         let failure = engine.prepare(&policy).unwrap_err();
         assert!(failure.message.contains(program) && failure.hint.is_some(), "{failure:?}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::{Cancel, Early, Ending, Engine, Input, Io, Outcome, Output};
-use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Stdin};
+use cofferdam_policy::{Access, BackendName, Field, Mount, Policy, Stdin};
 
 /// These tests count this process's descriptors and children, so they take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -298,7 +298,7 @@ fn what_each_run_has_to_look_at_the_host_for_is_not_started_early() {
     let mut own = policy();
     own.command.stdin = Stdin::Text("echo own".into());
     let mut landlock = policy();
-    landlock.backend = Backend::Landlock;
+    landlock.backend = BackendName::Landlock;
     landlock.enforcement.best_effort = Field::ALL.iter().copied().collect();
     // In a volume that can be written there may be repositories, which are looked at before anything runs.
     let mut writable = bound(dir.path(), Access::ReadWrite);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::{Cancel, Ending, Engine, Input, Io, Outcome, Output, Prepared, Stream};
-use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{BackendName, Field, NetworkMode, Policy, Root, Stdin};
 
 /// These tests count this process's descriptors and children, so they take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -382,7 +382,7 @@ fn a_sandbox_staged_before_a_covered_directory_was_made_anew_does_not_show_it() 
 fn the_memory_of_a_run_is_its_own_and_not_its_callers() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let held = vec![1u8; 300 << 20];
-    for backend in [Backend::Jail, Backend::Landlock] {
+    for backend in [BackendName::Jail, BackendName::Landlock] {
         let mut policy = policy(&["/bin/true"]);
         policy.backend = backend;
         policy.enforcement.best_effort = Field::ALL.iter().copied().collect();

@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use cofferdam_engine::{Engine, Io, Outcome, Prepared};
-use cofferdam_policy::{Access, Backend, Field, Mount, Policy};
+use cofferdam_policy::{Access, BackendName, Field, Mount, Policy};
 
-const BACKENDS: [Backend; 4] = [Backend::Jail, Backend::Landlock, Backend::Bubblewrap, Backend::Nsjail];
+const BACKENDS: [BackendName; 4] =
+    [BackendName::Jail, BackendName::Landlock, BackendName::Bubblewrap, BackendName::Nsjail];
 
 /// A directory that every user may look into, with `here/file` in it.
 struct Place(tempfile::TempDir);
@@ -32,7 +33,7 @@ impl Place {
 }
 
 /// Shows these directories, each at its own place, in a root that shows nothing else of them.
-fn policy(place: &Place, backend: Backend, names: &[(&str, bool)]) -> Policy {
+fn policy(place: &Place, backend: BackendName, names: &[(&str, bool)]) -> Policy {
     let mut policy = Policy::base();
     let files: Vec<String> = names.iter().map(|(name, _)| place.at(name) + "/file").collect();
     // Without a process of its own for each file: the landlock backend counts those of the user's other programs.
@@ -59,14 +60,14 @@ fn policy(place: &Place, backend: Backend, names: &[(&str, bool)]) -> Policy {
 }
 
 /// The policy on each backend that is here; what is not here is said.
-fn each(names: &[(&str, bool)], check: impl Fn(&Place, Prepared, Backend)) {
+fn each(names: &[(&str, bool)], check: impl Fn(&Place, Prepared, BackendName)) {
     let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|v| v == "1");
     for backend in BACKENDS {
         let place = Place::new();
         // Whether the backend is here at all is asked without any mount.
         if let Err(failure) = Engine::probe().prepare(&policy(&place, backend, &[])) {
             eprintln!("skipped {backend:?}: {}", failure.message);
-            assert!(!must || backend == Backend::Nsjail, "{failure:?}");
+            assert!(!must || backend == BackendName::Nsjail, "{failure:?}");
             continue;
         }
         let prepared = Engine::probe().prepare(&policy(&place, backend, names));
@@ -97,7 +98,7 @@ fn missing_sources_are_left_out_and_reported_and_later_shown() {
 #[test]
 fn a_staged_sandbox_is_not_used_once_an_optional_mount_is_there() {
     let place = Place::new();
-    let policy = policy(&place, Backend::Jail, &[("gone", true)]);
+    let policy = policy(&place, BackendName::Jail, &[("gone", true)]);
     let prepared = match Engine::probe().prepare(&policy) {
         Ok(prepared) => prepared.keep_ready(1),
         Err(failure) => {
@@ -125,7 +126,7 @@ fn what_is_there_and_cannot_be_mounted_is_refused_and_so_is_what_must_be_there()
         assert_eq!(refused("gone", true), None, "{backend:?}: the twin");
         std::os::unix::fs::symlink("circle", place.at("circle")).unwrap();
         assert!(refused("circle", true).is_some(), "{backend:?}: a link that leads in circles is there");
-        if backend != Backend::Landlock {
+        if backend != BackendName::Landlock {
             let fifo = place.at("fifo");
             assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
             let refused = refused("fifo", true).unwrap_or_else(|| panic!("{backend:?}: a FIFO"));

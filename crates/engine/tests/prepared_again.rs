@@ -4,12 +4,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use cofferdam_engine::{Engine, Io, Outcome};
-use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root};
+use cofferdam_policy::{Access, BackendName, Field, Mount, Policy, Root};
 
 #[test]
 fn what_was_made_between_two_runs_is_protected_in_the_second() {
     let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|value| value == "1");
-    for backend in [Backend::Jail, Backend::Bubblewrap, Backend::Oci] {
+    for backend in [BackendName::Jail, BackendName::Bubblewrap, BackendName::Oci] {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().canonicalize().unwrap();
         let mode = |name: &str| {

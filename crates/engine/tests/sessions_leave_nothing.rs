@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cofferdam_engine::session::{Agent, Call, Key, Limits, Sessions, Start};
 use cofferdam_engine::{Cancel, Engine, Output};
-use cofferdam_policy::{Backend, Field, Policy};
+use cofferdam_policy::{BackendName, Field, Policy};
 
 /// Open descriptors, threads, children, and what lies in the directories for temporary files and of this program.
 fn there(dirs: &[String]) -> (usize, usize, usize, Vec<usize>) {
@@ -35,7 +35,7 @@ fn cgroups() -> Vec<String> {
 fn sessions_one_after_the_other_leave_nothing() {
     let program = "/bin/bash";
     assert!(Path::new(program).exists(), "no {program}");
-    for backend in [Backend::Jail, Backend::Landlock] {
+    for backend in [BackendName::Jail, BackendName::Landlock] {
         let policy = {
             let mut policy = Policy::base();
             policy.command.argv = vec![program.into()];

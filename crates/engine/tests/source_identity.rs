@@ -4,9 +4,10 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use cofferdam_engine::{Engine, Failure, Io, Prepared};
-use cofferdam_policy::{Access, Backend, Field, FileIdentity, Mount, Policy};
+use cofferdam_policy::{Access, BackendName, Field, FileIdentity, Mount, Policy};
 
-const BACKENDS: [Backend; 4] = [Backend::Jail, Backend::Landlock, Backend::Bubblewrap, Backend::Nsjail];
+const BACKENDS: [BackendName; 4] =
+    [BackendName::Jail, BackendName::Landlock, BackendName::Bubblewrap, BackendName::Nsjail];
 
 /// A directory that every user may look into, with `NAME/file` in it, which says NAME.
 fn tree(names: &[&str]) -> tempfile::TempDir {
@@ -20,7 +21,7 @@ fn tree(names: &[&str]) -> tempfile::TempDir {
 }
 
 /// Reads the source's file, which the policy shows at its own place. The identity is that of the directory there now.
-fn policy(source: &str, backend: Backend) -> Policy {
+fn policy(source: &str, backend: BackendName) -> Policy {
     let mut policy = Policy::base();
     policy.command.argv = vec!["/bin/cat".to_owned(), format!("{source}/file")];
     policy.command.cwd = Some("/".into());
@@ -58,12 +59,12 @@ fn a_source_that_was_replaced_after_it_was_checked_is_not_mounted() {
             Ok(prepared) => prepared,
             Err(failure) => {
                 eprintln!("skipped {backend:?}: {}", failure.message);
-                assert!(!must || backend == Backend::Nsjail, "{failure:?}");
+                assert!(!must || backend == BackendName::Nsjail, "{failure:?}");
                 continue;
             }
         };
         // A staged sandbox is compared as any other.
-        let prepared = if backend == Backend::Jail { prepared.keep_ready(1) } else { prepared };
+        let prepared = if backend == BackendName::Jail { prepared.keep_ready(1) } else { prepared };
         assert_eq!(printed(&prepared).unwrap(), "project\n", "{backend:?}: the control");
 
         std::fs::rename(at("project"), at("aside")).unwrap();

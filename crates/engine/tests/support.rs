@@ -2,7 +2,7 @@
 //! that they do not, and nothing starts that requires what is not held.
 
 use cofferdam_engine::{Engine, Io, Strength};
-use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
+use cofferdam_policy::{BackendName, Field, NetworkMode, Policy};
 
 fn policy(methods: Option<&[&str]>) -> Policy {
     let mut policy = Policy::base();
@@ -34,8 +34,8 @@ fn methods_are_held_where_the_gateway_is_as_far_as_it_can_see_them() {
         for support in engine.support(&policy).iter().filter(|s| s.unavailable.is_none()) {
             // Where init stands in the network, the gateway does; gVisor's own network has no way to it.
             let has_gateway = support.backend == "jail"
-                || Backend::from_name(support.backend)
-                    .is_some_and(|backend| backend.is_container() && backend != Backend::OciRunsc);
+                || BackendName::from_name(support.backend)
+                    .is_some_and(|backend| backend.is_container() && backend != BackendName::OciRunsc);
             let expected = if has_gateway { jail } else { others };
             assert_eq!(support.fields[&Field::Methods].strength, expected, "{} {ports}", support.backend);
             let mode = if has_gateway { Strength::Full } else { Strength::None };
@@ -52,7 +52,7 @@ fn methods_are_held_where_the_gateway_is_as_far_as_it_can_see_them() {
 fn required_methods_refuse_in_part_and_best_effort_ones_report() {
     let engine = Engine::probe();
     let mut policy = policy(Some(&["GET", "HEAD"]));
-    policy.backend = cofferdam_policy::Backend::Jail;
+    policy.backend = cofferdam_policy::BackendName::Jail;
     let refused = engine.prepare(&policy).unwrap_err();
     if refused.step != Field::Methods.into() {
         return skipped(&refused.message);

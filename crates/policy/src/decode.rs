@@ -101,7 +101,7 @@ impl Decoder {
             enforcement: self.enforcement(&at.key("enforcement"), top.get("enforcement"), limits),
             on_violation: self.word(&at.key("on_violation"), top.get("on_violation"), ON_VIOLATIONS),
             audit: self.audit(&at.key("audit"), top.get("audit")),
-            backend: self.word(&at.key("backend"), top.get("backend"), Backend::NAMES),
+            backend: self.word(&at.key("backend"), top.get("backend"), BackendName::NAMES),
         }
     }
 

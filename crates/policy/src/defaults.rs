@@ -54,7 +54,7 @@ impl Policy {
             enforcement: Enforcement { best_effort: unnamed_limits(|_| true) },
             on_violation: OnViolation::Deny,
             audit: Audit::default(),
-            backend: Backend::Auto,
+            backend: BackendName::Auto,
         }
     }
 

@@ -35,6 +35,8 @@ pub use error::{MAX_ERRORS, PolicyError, PolicyErrors};
 pub use field::Field;
 pub use host::UrlHost;
 pub use json::{MAX_DEPTH, MAX_POLICY_BYTES, MAX_VALUES};
+/// The earlier name of [`BackendName`].
+pub use model::BackendName as Backend;
 pub use model::*;
 pub use ports::Ports;
 pub use protected::{

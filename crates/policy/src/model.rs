@@ -43,7 +43,7 @@ pub struct Policy {
     /// What the answer records of violations.
     pub audit: Audit,
     /// Which mechanism holds the policy.
-    pub backend: Backend,
+    pub backend: BackendName,
 }
 
 /// The program, its arguments, variables, directory and standard input.
@@ -422,8 +422,8 @@ pub enum AuditLevel {
 /// Which mechanism holds the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Default)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Backend {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Backend"))]
+pub enum BackendName {
     /// The strongest that can enforce the whole policy.
     #[default]
     Auto,
@@ -457,37 +457,37 @@ pub enum Backend {
     OciRunsc,
 }
 
-impl Backend {
+impl BackendName {
     /// Every one, by the name that it has in a policy and as an option.
-    pub const NAMES: &'static [(&'static str, Backend)] = &[
-        ("auto", Backend::Auto),
-        ("jail", Backend::Jail),
-        ("landlock", Backend::Landlock),
-        ("bubblewrap", Backend::Bubblewrap),
-        ("nsjail", Backend::Nsjail),
-        ("seatbelt", Backend::Seatbelt),
-        ("docker", Backend::Docker),
-        ("podman", Backend::Podman),
-        ("oci", Backend::Oci),
-        ("oci:crun", Backend::OciCrun),
-        ("oci:runc", Backend::OciRunc),
-        ("oci:youki", Backend::OciYouki),
-        ("oci:runsc", Backend::OciRunsc),
+    pub const NAMES: &'static [(&'static str, BackendName)] = &[
+        ("auto", BackendName::Auto),
+        ("jail", BackendName::Jail),
+        ("landlock", BackendName::Landlock),
+        ("bubblewrap", BackendName::Bubblewrap),
+        ("nsjail", BackendName::Nsjail),
+        ("seatbelt", BackendName::Seatbelt),
+        ("docker", BackendName::Docker),
+        ("podman", BackendName::Podman),
+        ("oci", BackendName::Oci),
+        ("oci:crun", BackendName::OciCrun),
+        ("oci:runc", BackendName::OciRunc),
+        ("oci:youki", BackendName::OciYouki),
+        ("oci:runsc", BackendName::OciRunsc),
     ];
 
     /// The backend of this name.
-    pub fn from_name(name: &str) -> Option<Backend> {
-        Backend::NAMES.iter().find(|(known, _)| *known == name).map(|(_, backend)| *backend)
+    pub fn from_name(name: &str) -> Option<BackendName> {
+        BackendName::NAMES.iter().find(|(known, _)| *known == name).map(|(_, backend)| *backend)
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        Backend::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        BackendName::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
     }
 
     /// Whether it makes containers.
     pub fn is_container(self) -> bool {
-        use Backend::{Docker, Oci, OciCrun, OciRunc, OciRunsc, OciYouki, Podman};
+        use BackendName::{Docker, Oci, OciCrun, OciRunc, OciRunsc, OciYouki, Podman};
         matches!(self, Docker | Podman | Oci | OciCrun | OciRunc | OciYouki | OciRunsc)
     }
 }

@@ -533,7 +533,7 @@ fn images_are_references_or_tarballs_and_backends_have_names() {
         let errors = Policy::from_json(text.as_bytes()).err().map(|errors| errors.to_string());
         assert!(errors.is_some_and(|errors| errors.contains("$.filesystem.root.image")), "{bad}");
     }
-    for (name, backend) in Backend::NAMES {
+    for (name, backend) in BackendName::NAMES {
         assert_eq!(accepted(&with(&format!(r#""backend":"{name}""#))).backend, *backend);
         assert_eq!((backend.name(), serde_json::to_value(backend).unwrap()), (*name, (*name).into()));
     }

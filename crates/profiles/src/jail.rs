@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome};
-use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root, Stdin};
+use cofferdam_policy::{Access, BackendName, Field, Mount, Policy, Root, Stdin};
 
 use crate::error::CompileError;
 use crate::helper::{End, Helper, How, MAX_ANSWER, MEMORY_MB, VARIABLES};
@@ -34,7 +34,7 @@ pub(crate) fn run(
         .enumerate()
         .map(|(number, name)| Dir { name: name.to_path_buf(), at: format!("{PLACE}/{number}").into() })
         .collect();
-    let jail = policy(helper, &inside, Backend::Jail, time);
+    let jail = policy(helper, &inside, BackendName::Jail, time);
     let (prepared, inside) = match engine.prepare(&jail) {
         Ok(prepared) => (prepared, inside),
         Err(failure) => {
@@ -42,7 +42,7 @@ pub(crate) fn run(
             let plain: Vec<Dir> =
                 inside.iter().map(|dir| Dir { name: dir.name.clone(), at: dir.name.clone() }).collect();
             let prepared = engine
-                .prepare(&policy(helper, &plain, Backend::Landlock, time))
+                .prepare(&policy(helper, &plain, BackendName::Landlock, time))
                 .map_err(|second| no_sandbox(&failure, &second))?;
             (prepared, plain)
         }
@@ -61,8 +61,8 @@ fn no_sandbox(jail: &Failure, landlock: &Failure) -> CompileError {
         .hint("--trust-profile evaluates it without one, if you wrote it; `cofferdam doctor` shows what is missing")
 }
 
-fn policy(helper: &Helper, dirs: &[Dir], backend: Backend, time: Duration) -> Policy {
-    let jail = backend == Backend::Jail;
+fn policy(helper: &Helper, dirs: &[Dir], backend: BackendName, time: Duration) -> Policy {
+    let jail = backend == BackendName::Jail;
     let bind = |source: &Path, target: &Path, exec: bool| Mount::Bind {
         source: source.to_string_lossy().into_owned(),
         target: target.to_string_lossy().into_owned(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_compat::{self as compat, Form, Loaded};
 use cofferdam_engine as engine;
 use cofferdam_engine::{Cancel, Input, Io};
-use cofferdam_policy::{Backend, Field, Policy, Stdin};
+use cofferdam_policy::{BackendName, Field, Policy, Stdin};
 use pyo3::prelude::*;
 
 use crate::audit;
@@ -186,9 +186,9 @@ impl Prepared {
         let Loaded { mut policy, form, notes } =
             compat::config::decode_both(&content.0, content.1.as_deref(), &path).map_err(PolicyError::new_err)?;
         policy.backend = match executor {
-            "nsjail" => Backend::Nsjail,
-            "seatbelt" => Backend::Seatbelt,
-            _ => Backend::Auto,
+            "nsjail" => BackendName::Nsjail,
+            "seatbelt" => BackendName::Seatbelt,
+            _ => BackendName::Auto,
         };
         // An older configuration may have no time limit.
         if form == Form::Legacy && policy.limits.wall_ms == Policy::base().limits.wall_ms {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root, Stdin};
+use cofferdam_policy::{Access, BackendName, Field, Mount, Policy, Root, Stdin};
 
 use crate::attack::{Attack, Setting, Victim};
 use crate::host::{Host, User, make_dir, mode};
@@ -61,14 +61,14 @@ impl<'h> Case<'h> {
     ///
     /// # Errors
     /// Names what could not be made; that is never a verdict about the sandbox.
-    pub fn new(host: &'h Host, user: User, attack: &Attack, backend: Backend) -> Result<Case<'h>, String> {
+    pub fn new(host: &'h Host, user: User, attack: &Attack, backend: BackendName) -> Result<Case<'h>, String> {
         let number = host.unique();
         let mut case = Case {
             host,
             user,
             uid: if user == User::Unprivileged { host.unprivileged(number, backend) } else { None },
             // Endless zeros are a device that Docker's containers have anyway: there it is one that is not on its list, loop's.
-            device: if backend == Backend::Docker { ["10", "237"] } else { ["1", "5"] },
+            device: if backend == BackendName::Docker { ["10", "237"] } else { ["1", "5"] },
             dir: host.base.join(format!("c{number}")),
             secret: format!("s3cret-{number:x}"),
             token: format!("cofferdam-tk-{number:x}"),
@@ -170,7 +170,7 @@ impl<'h> Case<'h> {
     }
 
     /// The policy of a trial. Everything in `required` must hold in full, the rest as far as it goes.
-    pub fn policy(&self, settings: &[Setting], backend: Backend, required: &[Field], argv: &[String]) -> Policy {
+    pub fn policy(&self, settings: &[Setting], backend: BackendName, required: &[Field], argv: &[String]) -> Policy {
         let mut policy = Policy::base();
         policy.backend = backend;
         policy.command.argv = argv.to_vec();
@@ -194,7 +194,7 @@ impl<'h> Case<'h> {
         policy.limits.cpu_seconds = 6;
         policy.limits.wall_ms = 12_000;
         // One user's podman is counted with all that runs as him, trials beside this one among it.
-        let counted_together = backend == Backend::Podman && self.user == User::Unprivileged;
+        let counted_together = backend == BackendName::Podman && self.user == User::Unprivileged;
         policy.limits.processes = if counted_together { 1024 } else { 48 };
         policy.limits.tmpfs_mb = 32;
         policy.limits.open_files = 256;

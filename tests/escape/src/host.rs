@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 use cofferdam_test_containers::{Engine, Kind};
 
 use crate::attack::{Attack, Twin, Victim};
@@ -96,8 +96,8 @@ impl Host {
     }
 
     /// The unprivileged user of the case with this number; `None` when it is whoever runs the suite.
-    pub fn unprivileged(&self, number: u64, backend: Backend) -> Option<u32> {
-        let id = if backend == Backend::Podman {
+    pub fn unprivileged(&self, number: u64, backend: BackendName) -> Option<u32> {
+        let id = if backend == BackendName::Podman {
             PODMAN_ID
         } else {
             FIRST_ID + u32::try_from(number % 1_000_000).unwrap_or(0)
@@ -120,12 +120,12 @@ impl Host {
     ///
     /// # Errors
     /// It is not installed or does not start.
-    pub fn engine(&self, backend: Backend, user: User) -> Result<Option<&Engine>, String> {
+    pub fn engine(&self, backend: BackendName, user: User) -> Result<Option<&Engine>, String> {
         let (at, kind) = match (backend, user) {
-            (Backend::Docker, _) => (0, Kind::Docker),
-            (Backend::Podman, User::Root) => (1, Kind::Podman),
-            (Backend::Podman, User::Unprivileged) if self.root => (2, Kind::PodmanOf(PODMAN_ID)),
-            (Backend::Podman, User::Unprivileged) => (2, Kind::Podman),
+            (BackendName::Docker, _) => (0, Kind::Docker),
+            (BackendName::Podman, User::Root) => (1, Kind::Podman),
+            (BackendName::Podman, User::Unprivileged) if self.root => (2, Kind::PodmanOf(PODMAN_ID)),
+            (BackendName::Podman, User::Unprivileged) => (2, Kind::Podman),
             _ => return Ok(None),
         };
         self.engines[at].get_or_init(|| Engine::shared(kind)).as_ref().map(Some).map_err(Clone::clone)

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_policy::{Backend, Field};
+use cofferdam_policy::{BackendName, Field};
 use cofferdam_test_containers::Engine;
 use cofferdam_test_containers::engine::GROUP;
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub enum Cell {
 }
 
 /// What the command line calls a backend.
-pub fn backend_name(backend: Backend) -> &'static str {
+pub fn backend_name(backend: BackendName) -> &'static str {
     backend.name()
 }
 
@@ -45,7 +45,7 @@ const UNOBSERVED: &str = "cannot observe calls";
 const SIGNALS_ITSELF: &[&str] = &["stop-itself", "forged-sigsys-queued"];
 
 /// One attack, one backend, one user.
-pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell {
+pub fn trial(host: &Host, attack: &Attack, backend: BackendName, user: User) -> Cell {
     if let Some(path) = attack.needs
         && fs::symlink_metadata(path).is_err()
     {
@@ -56,7 +56,7 @@ pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell
     }
     // There the program is the first process itself: it has nobody to look at, and its own signals do not reach it.
     let about_pid1 = matches!(attack.twin, Twin::NaiveInit) || SIGNALS_ITSELF.contains(&attack.name);
-    if about_pid1 && matches!(backend, Backend::Bubblewrap | Backend::Nsjail) {
+    if about_pid1 && matches!(backend, BackendName::Bubblewrap | BackendName::Nsjail) {
         return Cell::NoVictim("the program is pid 1".into());
     }
     match attempt(host, attack, backend, user) {
@@ -65,7 +65,7 @@ pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell
     }
 }
 
-fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<Cell, String> {
+fn attempt(host: &Host, attack: &Attack, backend: BackendName, user: User) -> Result<Cell, String> {
     let mut case = Case::new(host, user, attack, backend)?;
     let required = required(attack, backend);
     let spec = Spec { settings: attack.settings, args: attack.args, required: &required, backend };
@@ -118,7 +118,7 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
 
 /// The promises that the attack would break. What the host's view shows is mounted in a container, so that it is the
 /// promise of mounts that an attack on it would break; where it could write to others, that promise is not made.
-fn required(attack: &Attack, backend: Backend) -> Vec<Field> {
+fn required(attack: &Attack, backend: BackendName) -> Vec<Field> {
     let mut fields = attack.fields.to_vec();
     let writes =
         attack.settings.iter().any(|s| matches!(s, Setting::Rw | Setting::RwExec | Setting::Cow | Setting::Bind(..)));
@@ -188,7 +188,7 @@ fn step_field(run: &Run) -> Option<Field> {
 
 /// How much less than everything the backend claims for a field under this policy when nothing is required, and why; `None`
 /// when it claims all of it.
-fn claims(case: &Case<'_>, settings: &[Setting], backend: Backend, field: Field) -> Result<Option<String>, String> {
+fn claims(case: &Case<'_>, settings: &[Setting], backend: BackendName, field: Field) -> Result<Option<String>, String> {
     // The same settings have the same answer for every case: paths differ, but not in kind.
     static KNOWN: Mutex<BTreeMap<(&str, User, String), Run>> = Mutex::new(BTreeMap::new());
     let key = (backend_name(backend), case.user, format!("{settings:?}"));
@@ -237,7 +237,7 @@ fn placeless(text: &str, base: &Path) -> String {
 }
 
 /// Why a backend cannot be used here by this user, asked once.
-pub fn backend_missing(host: &Host, backend: Backend, user: User) -> Option<String> {
+pub fn backend_missing(host: &Host, backend: BackendName, user: User) -> Option<String> {
     static KNOWN: Mutex<BTreeMap<(&str, User), Option<String>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let asked = known.entry((backend_name(backend), user)).or_insert_with(|| {
@@ -257,7 +257,7 @@ struct Spec<'a> {
     settings: &'a [Setting],
     args: &'a [&'static str],
     required: &'a [Field],
-    backend: Backend,
+    backend: BackendName,
 }
 
 fn argv(case: &Case<'_>, args: &[&str]) -> Vec<String> {
@@ -304,13 +304,13 @@ fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, 
 fn launched(
     case: &Case<'_>,
     attack: &Attack,
-    backend: Option<Backend>,
+    backend: Option<BackendName>,
     more: &[&str],
     line: &[String],
     other: Option<&[String]>,
 ) -> Result<(Run, Before), String> {
     let mut options: Vec<String> = attack.caller.iter().map(|o| case.fill(o)).collect();
-    if backend == Some(Backend::Docker) && case.uid().is_some() {
+    if backend == Some(BackendName::Docker) && case.uid().is_some() {
         // An ordinary user is let in by a group. Who is in it is root to the engine: it is the engine's walls that are tried.
         options.extend(["--group".to_owned(), GROUP.to_string()]);
     }
@@ -359,7 +359,7 @@ fn launched(
     Ok((run, before))
 }
 
-fn twin(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<(), String> {
+fn twin(host: &Host, attack: &Attack, backend: BackendName, user: User) -> Result<(), String> {
     let as_user = if matches!(attack.twin, Twin::AsRoot | Twin::PrivateMounts) { User::Root } else { user };
     if let Some(missing) = host.user_missing(as_user) {
         return Err(format!("{missing}: run the suite as root"));

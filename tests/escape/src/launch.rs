@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 
 use crate::host::Host;
 use crate::run::Finished;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub const NSJAIL: &str = "COFFERDAM_NSJAIL";
 
 /// A backend that no column has, and whose program every trial is told to be where nothing is.
-pub const ABSENT: Backend = Backend::OciYouki;
+pub const ABSENT: BackendName = BackendName::OciYouki;
 
 /// Files of the host that stand in for the caller's streams.
 #[derive(Default)]

@@ -4,34 +4,35 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 
 use crate::attack::{Attack, Class};
 use crate::host::User;
 use crate::judge::{Cell, backend_name};
 
 /// The columns, in order.
-pub const COLUMNS: [(Backend, User); 16] = [
-    (Backend::Jail, User::Root),
-    (Backend::Jail, User::Unprivileged),
-    (Backend::Landlock, User::Root),
-    (Backend::Landlock, User::Unprivileged),
-    (Backend::Bubblewrap, User::Root),
-    (Backend::Bubblewrap, User::Unprivileged),
-    (Backend::Docker, User::Root),
-    (Backend::Docker, User::Unprivileged),
-    (Backend::Podman, User::Root),
-    (Backend::Podman, User::Unprivileged),
-    (Backend::OciCrun, User::Root),
-    (Backend::OciCrun, User::Unprivileged),
-    (Backend::OciRunc, User::Root),
-    (Backend::OciRunc, User::Unprivileged),
-    (Backend::OciRunsc, User::Root),
-    (Backend::OciRunsc, User::Unprivileged),
+pub const COLUMNS: [(BackendName, User); 16] = [
+    (BackendName::Jail, User::Root),
+    (BackendName::Jail, User::Unprivileged),
+    (BackendName::Landlock, User::Root),
+    (BackendName::Landlock, User::Unprivileged),
+    (BackendName::Bubblewrap, User::Root),
+    (BackendName::Bubblewrap, User::Unprivileged),
+    (BackendName::Docker, User::Root),
+    (BackendName::Docker, User::Unprivileged),
+    (BackendName::Podman, User::Root),
+    (BackendName::Podman, User::Unprivileged),
+    (BackendName::OciCrun, User::Root),
+    (BackendName::OciCrun, User::Unprivileged),
+    (BackendName::OciRunc, User::Root),
+    (BackendName::OciRunc, User::Unprivileged),
+    (BackendName::OciRunsc, User::Root),
+    (BackendName::OciRunsc, User::Unprivileged),
 ];
 
 /// Tried as well, and not in the table, where whoever runs the suite names an nsjail.
-pub const FURTHER: [(Backend, User); 2] = [(Backend::Nsjail, User::Root), (Backend::Nsjail, User::Unprivileged)];
+pub const FURTHER: [(BackendName, User); 2] =
+    [(BackendName::Nsjail, User::Root), (BackendName::Nsjail, User::Unprivileged)];
 
 /// Stands between the name of the host and the start of its line.
 const MADE_ON: &str = "Made on ";
@@ -134,7 +135,7 @@ pub fn made_on() -> String {
     format!("Linux {}, {cgroups}", kernel.trim())
 }
 
-fn column_name((backend, user): (Backend, User)) -> String {
+fn column_name((backend, user): (BackendName, User)) -> String {
     format!("{}, {}", backend_name(backend), user.name())
 }
 

@@ -17,7 +17,7 @@ use cofferdam_escape::launch::{ABSENT, NSJAIL};
 use cofferdam_escape::report::{
     COLUMNS, Cells, FURTHER, origin, outline, page, summary, totals, verdicts, with_totals,
 };
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Trials of a whole run that may be made a second time.
@@ -217,7 +217,7 @@ fn table(attacks: &[Attack], cells: &Cells) -> bool {
 }
 
 /// Columns that are tried and not in the table.
-fn further() -> Vec<(Backend, User)> {
+fn further() -> Vec<(BackendName, User)> {
     let nsjail = std::env::var_os(NSJAIL).is_some().then_some(FURTHER);
     nsjail.into_iter().flatten().collect()
 }

@@ -4,7 +4,7 @@
 
 use cofferdam_policy::network_limits::NETWORK_LIMITS;
 use cofferdam_policy::{
-    API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, Backend, DenyEntry, HttpUrl, NetworkApi,
+    API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, BackendName, DenyEntry, HttpUrl, NetworkApi,
     SyscallAction, SyscallRule,
 };
 
@@ -14,10 +14,10 @@ const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443,
 
 /// The names of the backends.
 pub const BACKENDS: &[&str] = &{
-    let mut names = [""; Backend::NAMES.len()];
+    let mut names = [""; BackendName::NAMES.len()];
     let mut i = 0;
     while i < names.len() {
-        names[i] = Backend::NAMES[i].0;
+        names[i] = BackendName::NAMES[i].0;
         i += 1;
     }
     names

@@ -1,8 +1,9 @@
 //! What `run` allows by default, and the least limit of open files. Pure.
 
 use cofferdam_config::environments::credentials;
+use cofferdam_engine::backends::capabilities;
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Backend, Mount, Policy, PolicyError, PolicyErrors, Root};
+use cofferdam_policy::{Access, Mount, Policy, PolicyError, PolicyErrors, Root};
 
 use crate::caller::Caller;
 
@@ -43,7 +44,7 @@ pub fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
     let copied = |mount: &&Mount| matches!(mount, Mount::Bind { access: Access::CopyOnWrite, .. });
     let least = FILES_FOR_SETUP + policy.filesystem.mounts.iter().filter(copied).count() as u64;
     let given = policy.limits.open_files;
-    if given >= least || !matches!(policy.backend, Backend::Auto | Backend::Jail | Backend::Landlock) {
+    if given >= least || !capabilities(policy.backend).sets_up_under_limits {
         return Ok(());
     }
     Err(PolicyErrors(vec![PolicyError {

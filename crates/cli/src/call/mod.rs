@@ -20,7 +20,7 @@ use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::Tree;
 use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_moved, eval_base};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Backend, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
 use self::defaults::{require_open_files, run_defaults};
 use self::environment::Resolved;
@@ -193,7 +193,7 @@ fn starts_outside_cwd(matches: &ArgMatches, caller: &Caller) -> bool {
     let workdir = text(matches, "workdir");
     let other_root = text(matches, "root").is_some_and(|root| !matches!(root, "host" | "minimal" | "interpreter"))
         || is_given(matches, "image");
-    let container = text(matches, "backend").and_then(Backend::from_name).is_some_and(Backend::is_container);
+    let container = text(matches, "backend").and_then(BackendName::from_name).is_some_and(BackendName::is_container);
     let outside = workdir.is_some_and(|dir| !is_within(&caller.absolute_inside(dir), &caller.cwd));
     other_root && workdir.is_some() || container && outside
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_engine::backends::containers::Progress;
-use cofferdam_engine::backends::containers::run::ProgressCallback;
+use cofferdam_engine::backends::containers::ProgressCallback;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What is shown now.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Backend, NetworkMode};
+use cofferdam_policy::{BackendName, NetworkMode};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -483,7 +483,7 @@ impl<'a> Fields<'a, '_> {
 
     fn overrides(&mut self) -> Overrides {
         let networks = [("none", NetworkMode::None), ("loopback", NetworkMode::Loopback), ("host", NetworkMode::Host)];
-        let backends: Vec<(&str, BackendWord)> = Backend::NAMES
+        let backends: Vec<(&str, BackendWord)> = BackendName::NAMES
             .iter()
             .map(|(name, backend)| (*name, BackendWord::Ours(*backend)))
             .chain([("microvm", BackendWord::Microvm)])

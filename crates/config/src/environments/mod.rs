@@ -31,7 +31,7 @@ mod surroundings;
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{Backend, NetworkMode, Root};
+use cofferdam_policy::{BackendName, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
 pub use built::{BuildError, as_known, build_environment, build_project_shell};
@@ -193,7 +193,7 @@ pub struct Overrides {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendWord {
     /// One of ours.
-    Ours(Backend),
+    Ours(BackendName),
     /// Virtual machines, which are not implemented yet.
     Microvm,
 }

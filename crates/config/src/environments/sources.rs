@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Backend, Root};
+use cofferdam_policy::{BackendName, Root};
 
 use super::artifact::{Artifact, artifact};
 use super::file::{Definition, Parsed, Source, parse};
@@ -458,11 +458,11 @@ fn unmade(kind: Kind, overrides: &Overrides, name: &str, place: &str) -> Kind {
     else {
         return kind;
     };
-    if backend == Backend::Auto || backend.is_container() {
+    if backend == BackendName::Auto || backend.is_container() {
         return kind;
     }
     let containers: Vec<&str> =
-        Backend::NAMES.iter().filter(|(_, one)| one.is_container()).map(|(name, _)| *name).collect();
+        BackendName::NAMES.iter().filter(|(_, one)| one.is_container()).map(|(name, _)| *name).collect();
     let problem =
         format!("`{}` makes no containers, and only they are made of the image {}", backend.name(), shown(image));
     let accepted = format!("{}; or an image that is a directory", containers.join(", "));

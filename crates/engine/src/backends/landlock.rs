@@ -8,13 +8,16 @@ use cofferdam_confine::init_plan::{self, InitPlan, PathRule};
 use cofferdam_confine::landlock::{self as kernel, access};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
+use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::enforcement::{By, enforcement};
+use crate::backends::native::{self, Native};
 use crate::backends::real_sources;
+use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
+use crate::host::Host;
 use crate::outcome::Enforcement;
-use crate::plan::Plan;
+use crate::plan::NativePlan;
 use crate::plan::facts::Here;
 use crate::plan::interpreter::Part;
 use crate::plan::mount_table::{Place, Shows, View};
@@ -22,7 +25,7 @@ use crate::plan::seccomp_filter::Filters;
 use crate::plan::seccomp_filter::Needs;
 
 /// Without namespaces the filter has more to hold.
-pub fn needs() -> Needs {
+fn needs() -> Needs {
     Needs {
         guards: false,
         links: false,
@@ -36,24 +39,31 @@ pub fn needs() -> Needs {
     }
 }
 
-/// Why this backend cannot run a policy.
+/// The landlock backend.
 #[derive(Debug)]
-pub struct Refusal {
-    /// The failure.
-    pub failure: Failure,
-    /// The policy asks for mounts, which only the jail has: its hint names the jail.
-    pub needs_mounts: bool,
-}
+pub struct Landlock;
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Refusal {
-        Refusal { failure, needs_mounts: false }
+static NATIVE: Native = Native { name: BackendName::Landlock, namespaces: false, needs, plan };
+
+impl Backend for Landlock {
+    fn name(&self) -> &'static str {
+        NATIVE.name.name()
     }
-}
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        refusal.failure
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            takes_arguments: true,
+            hands_back: false,
+            // Landlock takes no path out of a directory that can be read.
+            hides_paths: false,
+            judges_sources: true,
+            sets_up_under_limits: true,
+        }
+    }
+
+    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+        available()?;
+        Ok(Box::new(native::prepare(host, &NATIVE, request)?))
     }
 }
 
@@ -88,7 +98,7 @@ pub fn as_root() -> Failure {
 ///
 /// # Errors
 /// The policy asks for what needs mounts.
-pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Refusal> {
+fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, Refusal> {
     if policy.audit.trace && !host::listener_available() {
         let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
@@ -214,7 +224,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
     if policy.command.cwd.is_none() {
         init_plan.cwd = "/".into();
     }
-    let mut plan = Plan {
+    let mut plan = NativePlan {
         init_plan,
         prepared: Vec::new(),
         own_net: false,

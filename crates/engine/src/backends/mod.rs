@@ -7,8 +7,9 @@
 //! | bubblewrap, nsjail, Seatbelt | an external program | `external` |
 //! | Docker, Podman, OCI runtimes | an external program, in whose container init is ours | `containers` |
 //!
-//! `layout` is what a policy shows, for those that mount by path.
+//! `backend` says what a backend is; `registry` lists these. `layout` is what a policy shows, for those that mount by path.
 
+mod backend;
 pub(crate) mod complaint;
 pub mod containers;
 pub(crate) mod enforcement;
@@ -18,9 +19,12 @@ pub(crate) mod landlock;
 pub mod layout;
 pub(crate) mod native;
 pub(crate) mod real_sources;
+pub(crate) mod registry;
 
+pub use backend::{Backend, Capabilities, Plan, Refusal, Request};
 pub use enforcement::{Purpose, answers};
 pub use external::export::{Exported, Format, export};
 pub use external::run::Ready;
 pub use external::tool::{Installed, Tool, Tools};
 pub use external::{bubblewrap, export, nsjail, seatbelt};
+pub use registry::capabilities;

@@ -16,17 +16,19 @@ use cofferdam_confine::host::Identity;
 use cofferdam_confine::init_plan;
 use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
+use cofferdam_policy::{BackendName, Field, NetworkMode, OnViolation, Policy};
+use serde_json::Value;
 
-use crate::backends::enforcement::{Target, memory_inside, sufficient};
+use crate::backends::enforcement::{OWN_NETWORKS, Target, memory_inside, socket_buffers, sufficient};
 use crate::backends::jail;
-use crate::backends::landlock;
+use crate::backends::{Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
+use crate::host::Host;
 use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Enforcement, Outcome, Strength};
-use crate::plan::Plan;
+use crate::plan::NativePlan;
 use crate::plan::executables::Executables;
-use crate::plan::seccomp_filter::Filters;
+use crate::plan::seccomp_filter::{Filters, Needs};
 use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
@@ -41,7 +43,7 @@ use crate::run::supervise::{Report, Run};
 pub(crate) struct Core {
     pub(crate) policy: Policy,
     pub(crate) identity: Identity,
-    pub(crate) backend: Backend,
+    pub(crate) native: &'static Native,
     pub(crate) reason: String,
     pub(crate) filters: Filters,
     /// What alone may be executed, where that is limited.
@@ -49,7 +51,7 @@ pub(crate) struct Core {
     pub(crate) location: Option<Arc<Location>>,
     pub(crate) enforcement: Enforcement,
     /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
-    pub(crate) fresh: Mutex<Option<(Instant, usize, Plan)>>,
+    pub(crate) fresh: Mutex<Option<(Instant, usize, NativePlan)>>,
     /// Empty network namespaces of earlier runs.
     pub(crate) networks: netns::Pool,
     /// Owner maps of earlier runs.
@@ -62,6 +64,85 @@ pub(crate) struct Core {
     pub(crate) handed: OnceLock<(String, String)>,
     /// The cgroup that was made for the first run.
     pub(crate) cgroup: Mutex<Option<Cgroup>>,
+}
+
+/// What the jail and the landlock backend differ in.
+#[derive(Debug)]
+pub(crate) struct Native {
+    pub(crate) name: BackendName,
+    /// Whether it makes namespaces, in which pids, mounts and the network are the sandbox's own.
+    pub(crate) namespaces: bool,
+    /// What its filters need.
+    pub(crate) needs: fn() -> Needs,
+    /// Plans one run.
+    pub(crate) plan: fn(&Policy, Identity, &Filters) -> Result<NativePlan, Refusal>,
+}
+
+/// A policy planned for the jail or the landlock backend, its enforcement completed by what cgroups enforce here.
+pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_>) -> Result<Arc<Core>, Refusal> {
+    let (policy, identity) = (request.policy, host.identity());
+    let filters = Filters::new(Needs { limited_exec: request.programs.is_some(), ..(native.needs)() });
+    let mut plan = (native.plan)(policy, identity, &filters)?;
+    if let Some(programs) = request.programs {
+        programs.limit(&mut plan)?;
+    }
+    host.cgroup_enforcement(&mut plan.enforcement);
+    if native.namespaces {
+        memory_inside(policy, &mut plan.enforcement);
+    }
+    // Without a network namespace there is no network but the host's, or none.
+    let counted = if native.namespaces { &OWN_NETWORKS } else { &[NetworkMode::None][..] };
+    socket_buffers(policy, counted, &mut plan.enforcement);
+    Ok(Arc::new(Core {
+        policy: policy.clone(),
+        identity,
+        native,
+        reason: request.reason.clone(),
+        filters,
+        programs: request.programs.cloned(),
+        location: host.location(),
+        enforcement: plan.enforcement.clone(),
+        fresh: Mutex::new(Some((Instant::now(), cofferdam_audit::opened::count(), plan))),
+        networks: netns::Pool::default(),
+        owner_maps: jail::OwnerMaps::default(),
+        ran: AtomicBool::new(false),
+        running: AtomicUsize::new(0),
+        handed: OnceLock::new(),
+        cgroup: Mutex::new(None),
+    }))
+}
+
+impl Plan for Arc<Core> {
+    fn backend(&self) -> &'static str {
+        self.native.name.name()
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    fn sufficient(&self) -> Result<(), Failure> {
+        sufficient(Target::Own(self.native.name.name()), &self.policy, &self.enforcement, &[])
+    }
+
+    fn describe(&self) -> Value {
+        match self.plan() {
+            Ok(plan) => crate::plan::dry_run::plan(&plan, self.native.name.name(), &self.reason, &self.enforcement),
+            Err(failure) => serde_json::json!({ "error": failure }),
+        }
+    }
+
+    fn run(&self, io: Io) -> Outcome {
+        self.run_staged(io, &|_, _| None, None)
+    }
 }
 
 /// How long a plan made by `prepare` may wait for its run.
@@ -103,14 +184,11 @@ impl Drop for Staged {
 }
 
 /// Takes a staged sandbox that shows what this plan asks for, beside so many runs.
-type TakeStaged<'a> = dyn Fn(&Plan, usize) -> Option<Staged> + 'a;
+type TakeStaged<'a> = dyn Fn(&NativePlan, usize) -> Option<Staged> + 'a;
 
 impl Core {
-    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
-        let mut plan = match self.backend {
-            Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters)?,
-            _ => jail::complete(&self.policy, self.identity, &self.filters, &jail::Ids::fresh())?,
-        };
+    pub(crate) fn plan(&self) -> Result<NativePlan, Failure> {
+        let mut plan = (self.native.plan)(&self.policy, self.identity, &self.filters)?;
         if let Some(programs) = &self.programs {
             programs.limit(&mut plan)?;
         }
@@ -119,7 +197,7 @@ impl Core {
     }
 
     /// Marks the tmpfs that is handed back.
-    fn hand_back(&self, plan: &mut Plan) {
+    fn hand_back(&self, plan: &mut NativePlan) {
         let Some((at, made)) = self.handed.get() else { return };
         for step in &mut plan.init_plan.mounts {
             if let init_plan::Step::Tmpfs { target, export, .. } = step
@@ -132,7 +210,7 @@ impl Core {
 
     /// Runs it and returns when the tree is dead. `staged` takes a sandbox of the pool that shows what a plan asks for; it is
     /// given how many runs are under way.
-    pub(crate) fn run(&self, mut io: Io, staged: &TakeStaged<'_>, channel: Option<&mut Channel>) -> Outcome {
+    pub(crate) fn run_staged(&self, mut io: Io, staged: &TakeStaged<'_>, channel: Option<&mut Channel>) -> Outcome {
         let begun = Instant::now();
         let _counted = Counted::one_of(&self.running);
         let outcome = match self.attempt(&mut io, staged, channel) {
@@ -148,7 +226,7 @@ impl Core {
     }
 
     /// The plan that was made when the policy was prepared, where the run follows at once.
-    fn plan_of_run(&self) -> Result<Plan, Failure> {
+    fn plan_of_run(&self) -> Result<NativePlan, Failure> {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
         match fresh {
             // A trail that was opened since is not hidden by it.
@@ -165,7 +243,7 @@ impl Core {
         io: &mut Io,
         staged: &TakeStaged<'_>,
         mut channel: Option<&mut Channel>,
-    ) -> Result<(Finished, Plan), Failure> {
+    ) -> Result<(Finished, NativePlan), Failure> {
         let mut plan = self.plan_of_run()?;
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(Failure::new(
@@ -193,7 +271,7 @@ impl Core {
     fn see_through(
         &self,
         mut staged: Staged,
-        plan: &Plan,
+        plan: &NativePlan,
         io: &mut Io,
         channel: Option<&Channel>,
     ) -> Result<Finished, Failure> {
@@ -218,7 +296,7 @@ impl Core {
     }
 
     /// The run of a program that was started early, which has been told that its wall time begins.
-    pub(crate) fn run_early(&self, staged: Staged, plan: &Plan, io: &mut Io, begun: Instant) -> Outcome {
+    pub(crate) fn run_early(&self, staged: Staged, plan: &NativePlan, io: &mut Io, begun: Instant) -> Outcome {
         let _counted = Counted::one_of(&self.running);
         let outcome = match self.see_through(staged, plan, io, None) {
             Ok(finished) => self.outcome(finished, plan, begun),
@@ -229,7 +307,7 @@ impl Core {
     }
 
     /// Makes everything but the program: what only this process can do, then init, which does the rest.
-    pub(crate) fn stage(&self, plan: &mut Plan, channel: Option<&mut Channel>) -> Result<Staged, Failure> {
+    pub(crate) fn stage(&self, plan: &mut NativePlan, channel: Option<&mut Channel>) -> Result<Staged, Failure> {
         let mut enforcement = self.enforcement.clone();
         // Which optional mounts are there is this plan's to say.
         if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
@@ -253,7 +331,7 @@ impl Core {
             *flags &= !flag::NO_CGROUP_NAMESPACES;
         }
         let network = self.network()?;
-        let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
+        let mut namespaces = jail::namespaces(plan, self.native.namespaces);
         namespaces.net &= network.is_none();
         let (started, control) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.init_plan, &extra)?;
         // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
@@ -263,7 +341,7 @@ impl Core {
     }
 
     /// Gives a staged sandbox the program of this very run.
-    fn let_go(&self, staged: Staged, plan: &mut Plan) -> Result<Staged, Failure> {
+    fn let_go(&self, staged: Staged, plan: &mut NativePlan) -> Result<Staged, Failure> {
         if staged.cgroup.is_some() {
             crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.init_plan.rlimits);
         }
@@ -276,7 +354,7 @@ impl Core {
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
     fn network(&self) -> Result<Option<netns::Lease>, Failure> {
         let again = self.ran.swap(true, Ordering::Relaxed);
-        let empty = self.policy.network.mode == NetworkMode::None && self.backend != Backend::Landlock;
+        let empty = self.policy.network.mode == NetworkMode::None && self.native.namespaces;
         // A granted Unix socket carries descriptors: a socket of this network may live on in another sandbox.
         let left_alone = !self.policy.process.unix_sockets;
         if !(again && empty && left_alone && self.identity.privileged) {
@@ -298,7 +376,7 @@ impl Core {
             // A share of all there is needs no holding.
             cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             cpu_time: true,
-            kill: self.backend == Backend::Landlock,
+            kill: !self.native.namespaces,
         };
         let made = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
         match made.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
@@ -312,21 +390,21 @@ impl Core {
                     if r.level != Level::Full {
                         let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
-                        if field == Field::Memory && self.backend != Backend::Landlock {
+                        if field == Field::Memory && self.native.namespaces {
                             memory_inside(&self.policy, e);
                         }
                     }
                 }
-                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| Some(c))
+                sufficient(Target::Own(self.native.name.name()), &self.policy, e, &[]).map(|()| Some(c))
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
                     e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
                 }
-                if self.backend != Backend::Landlock {
+                if self.native.namespaces {
                     memory_inside(&self.policy, e);
                 }
-                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| None)
+                sufficient(Target::Own(self.native.name.name()), &self.policy, e, &[]).map(|()| None)
             }
         }
     }
@@ -334,7 +412,7 @@ impl Core {
     fn watch(
         &self,
         started: jail::Started,
-        plan: &Plan,
+        plan: &NativePlan,
         cgroup: Option<&Cgroup>,
         io: &mut Io,
         channel: Option<&Channel>,
@@ -348,7 +426,7 @@ impl Core {
             status: started.status,
             events: started.events,
             lifeline: Some(started.lifeline),
-            own_pids: self.backend != Backend::Landlock,
+            own_pids: self.native.namespaces,
             wall: Duration::from_millis(l.wall_ms),
             source: Source::new(to, input, false),
             sinks: [
@@ -360,7 +438,7 @@ impl Core {
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,
-            own_network: (self.backend != Backend::Landlock && self.policy.network.mode != NetworkMode::Host)
+            own_network: (self.native.namespaces && self.policy.network.mode != NetworkMode::Host)
                 .then_some(self.policy.network.mode),
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
@@ -386,7 +464,7 @@ impl Core {
             f.counted(&used);
         }
         f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
-        if self.backend == Backend::Landlock
+        if !self.native.namespaces
             && let Err(e) = c.kill_all(std::time::Duration::from_secs(2))
         {
             f.problems.push(e.to_string());
@@ -397,7 +475,7 @@ impl Core {
         f
     }
 
-    fn layers(&self, f: &mut Finished, plan: &Plan, io: &mut Io) {
+    fn layers(&self, f: &mut Finished, plan: &NativePlan, io: &mut Io) {
         let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
         let several = plan.layers.len() > 1;
         for (op, root) in layers {
@@ -440,15 +518,14 @@ impl Core {
         Outcome {
             violations_complete: false,
             enforcement: self.enforcement.clone(),
-            backend: self.backend.name().into(),
+            backend: self.native.name.name().into(),
             backend_reason: self.reason.clone(),
             ..Outcome::unstarted(None)
         }
     }
 
-    fn outcome(&self, f: Finished, plan: &Plan, begun: Instant) -> Outcome {
-        let of =
-            RunContext { policy: &self.policy, init_plan: &plan.init_plan, reports: self.backend != Backend::Landlock };
+    fn outcome(&self, f: Finished, plan: &NativePlan, begun: Instant) -> Outcome {
+        let of = RunContext { policy: &self.policy, init_plan: &plan.init_plan, reports: self.native.namespaces };
         outcome_builder::outcome(&of, self.blank(), f, begun)
     }
 }

@@ -11,7 +11,7 @@ use cofferdam_confine::landlock::access;
 use cofferdam_policy::paths::is_within;
 
 use crate::failure::{Failure, Step};
-use crate::plan::Plan;
+use crate::plan::NativePlan;
 
 /// `(device, inode)` as init compares them.
 pub type Identity = (u64, u64);
@@ -46,7 +46,7 @@ impl Executables {
     ///
     /// # Errors
     /// This kernel has no Landlock.
-    pub(crate) fn limit(&self, plan: &mut Plan) -> Result<(), Failure> {
+    pub(crate) fn limit(&self, plan: &mut NativePlan) -> Result<(), Failure> {
         let Some(ruleset) =
             plan.init_plan.landlock.as_mut().filter(|ruleset| ruleset.handled_fs & access::EXECUTE != 0)
         else {

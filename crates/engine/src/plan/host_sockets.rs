@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Backend, Field, Mount, Policy, Root, text};
+use cofferdam_policy::{Field, Mount, Policy, Root, text};
 
 use crate::failure::Failure;
 
@@ -24,8 +24,7 @@ const REPLACED: [&str; 6] = ["/run", "/var/run", "/tmp", "/var/tmp", "/dev", "/p
 /// Which there are is not known, or one has a name that a policy cannot have.
 pub fn denied(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
     let host = policy.filesystem.root == Root::Host && policy.process.unix_sockets;
-    // Landlock takes no path out of a directory that can be read.
-    if !host || policy.backend == Backend::Landlock {
+    if !host {
         return Ok(Cow::Borrowed(policy));
     }
     let refuse = |message: String| {

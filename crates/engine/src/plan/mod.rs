@@ -63,7 +63,7 @@ pub struct Layer {
 
 /// What one run will be, in the jail or behind Landlock.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct NativePlan {
     /// For init.
     pub init_plan: InitPlan,
     /// Sources of a privileged owner.

@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::other_cpu;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{Backend, NetworkMode, Stdin};
+use cofferdam_policy::{NetworkMode, Stdin};
 
 use crate::backends::native::{Core, Staged};
 use crate::io::Io;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::NativePlan;
 use crate::repository::embedded;
 use snapshot::{NoSnapshot, Snapshot};
 
@@ -84,14 +84,14 @@ struct Stock {
     staged: Staged,
     snapshot: Snapshot,
     /// What a run's plan is compared with.
-    compared: Plan,
+    compared: NativePlan,
     /// The plan as it was carried out, where that is the run's.
-    carried_out: Option<Plan>,
+    carried_out: Option<NativePlan>,
     created: Instant,
 }
 
 impl Stock {
-    fn is_usable(&self, level: Level, wanted: &Plan) -> bool {
+    fn is_usable(&self, level: Level, wanted: &NativePlan) -> bool {
         !self.staged.is_over() && self.snapshot.shows(level, &self.compared, wanted)
     }
 
@@ -227,7 +227,7 @@ impl Pool {
 
     /// A staged sandbox that shows what this plan asks for, if there is one. The worker stages another, unless `running` runs have
     /// every processor: it would take from them what it gives to the next one, and its own besides.
-    pub fn take_staged(&self, plan: &Plan, running: usize) -> Option<Staged> {
+    pub fn take_staged(&self, plan: &NativePlan, running: usize) -> Option<Staged> {
         if std::process::id() != self.owner {
             return None;
         }
@@ -363,7 +363,7 @@ impl Early {
         let alone = policy.network.mode != NetworkMode::Allowlist;
         // What git obeys in a volume is looked at before anything of the program's runs.
         let watched = embedded::watches(policy);
-        if core.backend == Backend::Landlock || policy.command.stdin != Stdin::Caller || !alone || watched {
+        if !core.native.namespaces || policy.command.stdin != Stdin::Caller || !alone || watched {
             return None;
         }
         let pool = Pool::new(core, Level::Started { life });

@@ -17,7 +17,7 @@ use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Level;
-use crate::plan::Plan;
+use crate::plan::NativePlan;
 
 /// With more mounts than this, looking at each path again costs what a sandbox from the pool saves.
 const MOST_MOUNTS: usize = 256;
@@ -44,7 +44,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// The plan cannot be made, or a sandbox of it could not be compared.
-    pub fn take(level: Level, plan: impl FnOnce() -> Option<Plan>) -> Result<(Snapshot, Plan), NoSnapshot> {
+    pub fn take(level: Level, plan: impl FnOnce() -> Option<NativePlan>) -> Result<(Snapshot, NativePlan), NoSnapshot> {
         let mounts = File::open("/proc/self/mountinfo").map_err(|_| NoSnapshot::Now)?;
         let plan = plan().ok_or(NoSnapshot::Now)?;
         let simple = plan.layers.is_empty() && plan.whiteouts.is_empty() && plan.init_plan.mounts.len() <= MOST_MOUNTS;
@@ -66,7 +66,7 @@ impl Snapshot {
     }
 
     /// Whether a sandbox that was created of this snapshot and the plan `of` is what `wanted` asks for.
-    pub fn shows(&self, level: Level, of: &Plan, wanted: &Plan) -> bool {
+    pub fn shows(&self, level: Level, of: &NativePlan, wanted: &NativePlan) -> bool {
         let program = || match level {
             Level::Staged { .. } => true, // it comes with the run's own plan
             Level::Started { .. } => same_program(of, wanted) && named(wanted) == self.named,
@@ -89,7 +89,7 @@ struct Identity {
 }
 
 /// Whether two plans ask for the same namespaces, mounts and host name. The rest is the program's and comes with the go.
-fn alike(staged: &Plan, wanted: &Plan) -> bool {
+fn alike(staged: &NativePlan, wanted: &NativePlan) -> bool {
     let (a, b) = (&staged.init_plan, &wanted.init_plan);
     let same_mounts = a.mounts.len() == b.mounts.len() && a.mounts.iter().zip(&b.mounts).all(|(a, b)| same(a, b));
     same_mounts
@@ -117,7 +117,7 @@ fn same(a: &Step, b: &Step) -> bool {
 
 /// What each mount covers on the host at this moment, with all directories above it. `None` where that cannot be told by
 /// names, because one of them is a link.
-fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
+fn files(plan: &NativePlan) -> Option<Vec<Option<Identity>>> {
     let mut paths = BTreeSet::new();
     for (i, step) in plan.init_plan.mounts.iter().enumerate() {
         let (Step::Bind { target, .. }
@@ -163,7 +163,7 @@ fn unchanged(mounts: &File) -> bool {
 }
 
 /// Whether two plans start the same program under the same restrictions.
-fn same_program(started: &Plan, wanted: &Plan) -> bool {
+fn same_program(started: &NativePlan, wanted: &NativePlan) -> bool {
     let (a, b) = (&started.init_plan, &wanted.init_plan);
     (&a.argv, &a.envp, &a.programs, &a.cwd) == (&b.argv, &b.envp, &b.programs, &b.cwd)
         && (&a.rlimits, &a.landlock, &a.filter, &a.classifier) == (&b.rlimits, &b.landlock, &b.filter, &b.classifier)
@@ -173,7 +173,7 @@ fn same_program(started: &Plan, wanted: &Plan) -> bool {
 }
 
 /// What the Landlock rules and the program are: files, not names, once they are in use.
-fn named(plan: &Plan) -> Vec<Option<Identity>> {
+fn named(plan: &NativePlan) -> Vec<Option<Identity>> {
     let rules = plan.init_plan.landlock.iter().flat_map(|landlock| &landlock.rules).map(|rule| &rule.path);
     let paths: BTreeSet<&String> = rules.chain(&plan.init_plan.programs).collect();
     let mut all = Vec::new();

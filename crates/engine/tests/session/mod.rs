@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cofferdam_engine::session::{Agent, Answer, Call, Key, Limits, SessionError, Sessions, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Output};
-use cofferdam_policy::{Backend, Field, Policy};
+use cofferdam_policy::{BackendName, Field, Policy};
 
 mod endings;
 mod forging;
@@ -44,8 +44,8 @@ impl Language {
 }
 
 /// Backends to test with, those that are here.
-pub fn backends() -> Vec<Backend> {
-    [Backend::Jail, Backend::Landlock]
+pub fn backends() -> Vec<BackendName> {
+    [BackendName::Jail, BackendName::Landlock]
         .into_iter()
         .filter(|&backend| {
             let mut policy = Policy::base();
@@ -66,10 +66,10 @@ pub fn backends() -> Vec<Backend> {
 /// A program's sessions, one owner's.
 pub struct Desk {
     pub sessions: Arc<Sessions>,
-    pub backend: Backend,
+    pub backend: BackendName,
 }
 
-pub fn desk(backend: Backend, limits: Limits) -> Desk {
+pub fn desk(backend: BackendName, limits: Limits) -> Desk {
     Desk { sessions: Arc::new(Sessions::new(Arc::new(Engine::probe()), limits).unwrap()), backend }
 }
 
@@ -77,11 +77,11 @@ pub fn key(name: &str) -> Key {
     Key { owner: "me".into(), name: name.into() }
 }
 
-pub fn policy(program: &str, backend: Backend) -> Policy {
+pub fn policy(program: &str, backend: BackendName) -> Policy {
     let mut policy = Policy::base();
     policy.command.argv = vec![program.into()];
     policy.backend = backend;
-    if backend == Backend::Landlock {
+    if backend == BackendName::Landlock {
         policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
         // Without a user namespace the kernel counts all that the user runs, other tests included, and those come and go.
         policy.limits.processes = 8192;

@@ -7,13 +7,13 @@ use super::*;
 
 #[test]
 fn a_call_reports_its_own_gateway_refusals_and_the_next_none() {
-    if !backends().contains(&Backend::Jail) {
+    if !backends().contains(&BackendName::Jail) {
         return;
     }
     let Some(program) = PYTHON.program() else { return };
-    let desk = desk(Backend::Jail, Limits::default());
+    let desk = desk(BackendName::Jail, Limits::default());
     let start = || {
-        let mut policy = policy(program, Backend::Jail);
+        let mut policy = policy(program, BackendName::Jail);
         policy.network.mode = NetworkMode::Allowlist;
         policy.network.allow = vec!["a.example:443,8443".parse().unwrap()];
         Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })

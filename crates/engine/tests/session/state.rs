@@ -97,7 +97,7 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             let tmpfs = cofferdam_policy::Mount::Tmpfs { target: "/workspace".into(), size_mb: 8, exec: false };
-            if desk.backend == Backend::Jail {
+            if desk.backend == BackendName::Jail {
                 policy.filesystem.mounts.push(tmpfs);
                 policy.command.cwd = Some("/workspace".into());
             }
@@ -109,7 +109,7 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
             })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
-        if desk.backend == Backend::Landlock {
+        if desk.backend == BackendName::Landlock {
             assert!(ask("").workspace.is_none());
             return;
         }
@@ -132,7 +132,7 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
 #[test]
 fn an_answer_reports_refusals_since_the_one_before() {
     each(&[SHELL, PYTHON], Limits::default(), |desk, l| {
-        if desk.backend == Backend::Landlock {
+        if desk.backend == BackendName::Landlock {
             return; // without a pid namespace fewer refusals are told
         }
         let (refused, ended) = match l.agent {
@@ -161,7 +161,7 @@ fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             let tmpfs = cofferdam_policy::Mount::Tmpfs { target: "/workspace".into(), size_mb: 8, exec: false };
-            if desk.backend == Backend::Jail {
+            if desk.backend == BackendName::Jail {
                 policy.filesystem.mounts.push(tmpfs);
                 policy.command.cwd = Some("/workspace".into());
             }
@@ -189,7 +189,7 @@ fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
         assert!(!sessions.call(&key("a"), "test", start, call("")).unwrap().fresh);
         assert_eq!(
             (opened.root.is_some(), found.root.is_some()),
-            (desk.backend == Backend::Jail, opened.root.is_some())
+            (desk.backend == BackendName::Jail, opened.root.is_some())
         );
         if let Some(root) = found.root {
             let code = match l.agent {

@@ -109,9 +109,9 @@ fn what_cannot_start_says_why_and_takes_no_place() {
 #[test]
 fn other_peoples_programs_run_no_sessions() {
     let Some(program) = PYTHON.program() else { return };
-    let desk = desk(Backend::Jail, Limits::default());
+    let desk = desk(BackendName::Jail, Limits::default());
     let start = || {
-        let mut policy = policy(program, Backend::Bubblewrap);
+        let mut policy = policy(program, BackendName::Bubblewrap);
         policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
         Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })
     };

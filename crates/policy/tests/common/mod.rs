@@ -162,12 +162,12 @@ pub fn policy() -> impl Strategy<Value = Policy> {
     let audit = (any::<bool>(), level, any::<bool>());
     let audit = audit.prop_map(|(enabled, level, trace)| Audit { enabled, level, trace });
     let backend = prop::sample::select(vec![
-        Backend::Auto,
-        Backend::Jail,
-        Backend::Landlock,
-        Backend::Bubblewrap,
-        Backend::Nsjail,
-        Backend::Seatbelt,
+        BackendName::Auto,
+        BackendName::Jail,
+        BackendName::Landlock,
+        BackendName::Bubblewrap,
+        BackendName::Nsjail,
+        BackendName::Seatbelt,
     ]);
     (
         (any::<u32>(), any::<Option<String>>(), any::<Option<String>>()),

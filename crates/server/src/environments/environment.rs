@@ -17,10 +17,11 @@ use cofferdam_config::environments::{
 };
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::About;
+use cofferdam_engine::backends::capabilities;
 use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared, Step};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Backend, FileIdentity, Mount, Policy, Root};
+use cofferdam_policy::{FileIdentity, Mount, Policy, Root};
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
@@ -100,11 +101,6 @@ pub struct PreparedEnvironment {
 }
 
 impl PreparedEnvironment {
-    /// Whether each run can have arguments of its own. Other backends take only those of the policy.
-    pub fn takes_arguments(&self) -> bool {
-        matches!(self.prepared.backend(), "jail" | "landlock")
-    }
-
     /// Whether files of the output directory are returned.
     pub fn hands_back(&self) -> bool {
         self.prepared.can_hand_back() && works_in_workspace(&self.policy)
@@ -468,7 +464,7 @@ impl ServedEnvironment {
 fn add_workspace(policy: &mut Policy) {
     let overlaps = |mount: &Mount| is_within(WORKSPACE, mount.target()) || is_within(mount.target(), WORKSPACE);
     let own_tree = !matches!(policy.filesystem.root, Root::Host | Root::Minimal | Root::Interpreter);
-    let returns_files = matches!(policy.backend, Backend::Auto | Backend::Jail);
+    let returns_files = capabilities(policy.backend).hands_back;
     if returns_files && !own_tree && !policy.filesystem.mounts.iter().any(overlaps) {
         let size_mb = policy.limits.tmpfs_mb;
         policy.filesystem.mounts.push(Mount::Tmpfs { target: WORKSPACE.into(), size_mb, exec: false });

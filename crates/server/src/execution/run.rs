@@ -80,7 +80,7 @@ impl Target<'_> {
             }
             CodeSlot::Input => (Vec::new(), Input::Bytes(code.into_bytes())),
         };
-        if prepared.takes_arguments() || arguments.is_empty() {
+        if prepared.prepared.takes_arguments() || arguments.is_empty() {
             return self.run_recorded(&prepared.prepared, Io { arguments, input, ..io }, facts);
         }
         let mut policy = prepared.policy.clone();

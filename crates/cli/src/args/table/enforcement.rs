@@ -1,6 +1,6 @@
 //! Options about how the policy is enforced: backend, best effort, violations and tracing. Rows only.
 
-use cofferdam_policy::{AuditLevel, Backend, Field, OnViolation};
+use cofferdam_policy::{AuditLevel, BackendName, Field, OnViolation};
 
 use crate::args::option::{BLANK, Heading, PolicyOption, Takes};
 use crate::args::values;
@@ -17,7 +17,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         heading: Heading::Enforcement,
         leaves: &["backend"],
         apply: |draft, text| {
-            draft.policy.backend = Backend::from_name(text).unwrap_or(draft.policy.backend); // clap lets no other through
+            draft.policy.backend = BackendName::from_name(text).unwrap_or(draft.policy.backend); // clap lets no other through
             Ok(())
         },
         ..BLANK

@@ -13,8 +13,8 @@ use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
 use cofferdam_engine::audited_run::About;
-use cofferdam_engine::backends::containers::ImageCommand;
-use cofferdam_policy::{Backend, Field, FileIdentity, Policy, PolicyErrors, Root};
+use cofferdam_engine::backends::containers::{FOR_REFERENCES, FOR_TARBALLS, ImageCommand};
+use cofferdam_policy::{BackendName, Field, FileIdentity, Policy, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};
 
@@ -84,13 +84,13 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
             rootfs::require_no_secrets(path, &invocation.caller.homes, &kept)?;
         }
     }
-    policy.backend = invocation.text("backend").and_then(Backend::from_name).unwrap_or_default();
+    policy.backend = invocation.text("backend").and_then(BackendName::from_name).unwrap_or_default();
     for given in invocation.matches.get_many::<String>("best-effort").into_iter().flatten() {
         best_effort(&mut policy, given)?;
     }
     if let Root::Image(image) = policy.filesystem.root.clone() {
         match policy.backend {
-            Backend::Auto => policy.backend = container_for(&image, &policy, engine)?,
+            BackendName::Auto => policy.backend = container_for(&image, &policy, engine)?,
             backend if backend.is_container() => {}
             _ => return Err(needs_container(&image, "").hint(IMAGE_HINT)),
         }
@@ -120,9 +120,8 @@ fn needs_container(image: &str, why: &str) -> Refusal {
 }
 
 /// The first backend that can run this image here: Docker or Podman for a reference, an OCI runtime for a tarball.
-fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<Backend, Refusal> {
-    let candidates: &[Backend] =
-        if image.starts_with('/') { &[Backend::Oci] } else { &[Backend::Docker, Backend::Podman] };
+fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<BackendName, Refusal> {
+    let candidates = if image.starts_with('/') { FOR_TARBALLS } else { FOR_REFERENCES };
     let mut reasons = String::new();
     for backend in candidates {
         let mut policy = policy.clone();
@@ -143,15 +142,15 @@ fn image_command(
     image: &str,
     arguments: &[String],
 ) -> Result<Vec<String>, Refusal> {
-    let named = invocation.text("backend").and_then(Backend::from_name).unwrap_or_default();
+    let named = invocation.text("backend").and_then(BackendName::from_name).unwrap_or_default();
     let candidates = match named {
-        Backend::Auto => vec![Backend::Docker, Backend::Podman],
-        backend if backend.is_container() => vec![backend],
+        BackendName::Auto => FOR_REFERENCES,
+        backend if backend.is_container() => &[backend],
         _ => return Err(needs_container(image, "").hint(IMAGE_HINT)),
     };
     let mut reasons = String::new();
     for backend in candidates {
-        match engine.image_command(backend, image) {
+        match engine.image_command(*backend, image) {
             Ok(ImageCommand { entry_point, arguments: own }) => {
                 return image_program(entry_point, own, arguments).ok_or_else(|| {
                     Refusal::new(

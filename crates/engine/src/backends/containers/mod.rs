@@ -21,6 +21,7 @@ mod engines;
 mod host_files;
 mod oci;
 pub(crate) mod owner;
+mod progress;
 mod rendezvous;
 pub mod run;
 pub mod spec;
@@ -32,12 +33,18 @@ use std::path::{Path, PathBuf};
 use cofferdam_confine::Running;
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::init_plan::PathRule;
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::backends::enforcement::{OWN_NETWORKS, socket_buffers};
+use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
+use crate::host::Host;
+use crate::plan::executables;
 pub(crate) use about::{About, Arrival, Inodes};
+pub use progress::{Progress, ProgressCallback};
+use run::Contained;
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
 /// What creates containers: an engine by its interface, or an OCI runtime by its program.
@@ -127,17 +134,6 @@ pub struct ImageCommand {
     pub arguments: Vec<String>,
 }
 
-/// How far something long is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done, such as `pulling alpine:3.20`.
-    pub what: String,
-    /// Bytes so far.
-    pub done: u64,
-    /// Bytes in all, where that is known.
-    pub total: Option<u64>,
-}
-
 /// A container that has been started.
 pub(crate) trait StartedContainer: Send {
     /// The runtime's process, where it is a child of this one.
@@ -201,7 +197,7 @@ pub struct Found {
 
 /// Every runtime that is on this host. Asks each of them.
 pub fn found() -> Vec<Found> {
-    let each = Backend::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != Backend::Oci);
+    let each = BackendName::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != BackendName::Oci);
     // Those that are not there say so, and what helps, where they are asked what they can hold.
     let found = each.filter_map(|(name, backend)| {
         let runtime = of(*backend).ok()?;
@@ -215,10 +211,10 @@ pub fn found() -> Vec<Found> {
 ///
 /// # Errors
 /// The backend makes no containers, or its runtime is not built into this program.
-pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn ContainerRuntime>, Failure> {
+pub(crate) fn of(backend: BackendName) -> Result<std::sync::Arc<dyn ContainerRuntime>, Failure> {
     match backend {
-        Backend::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
-        Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
+        BackendName::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
+        BackendName::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
         runtime if oci::makes(runtime) => {
             let cache = host_files::Place::find()?.cache();
             let images = std::sync::Arc::new(engines::Store::new());
@@ -228,5 +224,42 @@ pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn ContainerRuntime
             Err(Failure::new(Step::Engine, format!("the {} backend is not built into this program", other.name()))
                 .hint("use --backend jail"))
         }
+    }
+}
+
+/// The backends that run an image of a registry's reference, where none is named.
+pub const FOR_REFERENCES: &[BackendName] = &[BackendName::Docker, BackendName::Podman];
+
+/// The same for an image in a tarball.
+pub const FOR_TARBALLS: &[BackendName] = &[BackendName::Oci];
+
+/// The backend that is this container runtime.
+#[derive(Debug)]
+pub struct Containers(pub BackendName);
+
+impl Backend for Containers {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { takes_arguments: true, ..Capabilities::default() }
+    }
+
+    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+        if request.programs.is_some() {
+            return Err(executables::foreign(self.name()).into());
+        }
+        let policy = request.policy;
+        let on_progress = host.on_progress().cloned();
+        let mut contained = Contained::plan(policy, self.name(), of(self.0)?, host.identity(), on_progress)?;
+        contained.reason.clone_from(&request.reason);
+        if !contained.holds_limits() {
+            host.cgroup_enforcement(&mut contained.enforcement);
+            contained.location = host.location();
+            contained.in_the_runs_cgroup();
+        }
+        socket_buffers(policy, &OWN_NETWORKS, &mut contained.enforcement);
+        Ok(Box::new(contained))
     }
 }

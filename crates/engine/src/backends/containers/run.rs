@@ -15,19 +15,18 @@ use serde_json::{Value, json};
 
 use super::host_files::Place;
 use super::spec::{self, Mounted, Parts, Rootfs};
-use super::{About, Arrival, ContainerRuntime, Progress, Ready};
+use super::{About, Arrival, ContainerRuntime, ProgressCallback, Ready};
+use crate::backends::Plan;
 use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
 use crate::backends::layout::{Layout, in_container};
 use crate::failure::{Failure, Step};
-use crate::outcome::Enforcement;
+use crate::io::Io;
+use crate::outcome::{Enforcement, Outcome};
 use crate::plan::egress::EgressPlan;
 use crate::plan::facts::Here;
 use crate::plan::seccomp_filter;
 use crate::plan::seccomp_filter::{Filter, Needs};
 use request::{floored, open_files};
-
-/// Called with the progress of a pull.
-pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// A policy with the runtime of its containers, to be run many times and from several threads.
 pub struct Contained {
@@ -80,6 +79,32 @@ struct ReadyRoot {
 impl std::fmt::Debug for Contained {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Contained").field("backend", &self.backend).field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+impl Plan for Contained {
+    fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    fn describe(&self) -> Value {
+        self.plan_json()
+    }
+
+    fn run(&self, io: Io) -> Outcome {
+        Contained::run(self, io)
     }
 }
 
@@ -162,11 +187,6 @@ impl Contained {
     /// The same of what came out of a run's own preparations.
     fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
         sufficient(Target::External(self.backend), &self.policy, e, &[])
-    }
-
-    /// What is run.
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
     }
 
     /// The backend's name.

@@ -19,3 +19,37 @@ pub mod run;
 pub mod seatbelt;
 pub mod tool;
 mod watch;
+
+use cofferdam_policy::NetworkMode;
+
+use crate::backends::enforcement::socket_buffers;
+use crate::backends::{Backend, Plan, Refusal, Request};
+use crate::host::Host;
+use crate::plan::executables;
+use run::Ready;
+use tool::{Installed, Tool};
+
+/// The backend that is this external program.
+#[derive(Debug)]
+pub struct External(pub Tool);
+
+impl Backend for External {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+        if request.programs.is_some() {
+            return Err(executables::foreign(self.0.name()).into());
+        }
+        let mut ready = Ready::plan(request.policy, Installed::find(self.0, &host.tools())?, host.identity())?;
+        ready.reason.clone_from(&request.reason);
+        host.cgroup_enforcement(&mut ready.enforcement);
+        if let Some(location) = host.location() {
+            ready.in_cgroups(location);
+        }
+        // No init of ours in there hands out a socket to ask with. Without any address there is nothing to ask.
+        socket_buffers(request.policy, &[NetworkMode::None], &mut ready.enforcement);
+        Ok(Box::new(ready))
+    }
+}

@@ -17,6 +17,7 @@ use super::mounted::Mounts;
 use super::tool::{Installed, Tool};
 use super::watch::{Gate, Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
+use crate::backends::Plan;
 use crate::backends::complaint::{Cause, cause};
 use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
 use crate::backends::layout::{Layout, layout};
@@ -42,6 +43,32 @@ pub struct Ready {
     pub reason: String,
     /// Where cgroups can be made.
     pub location: Option<Arc<Location>>,
+}
+
+impl Plan for Ready {
+    fn backend(&self) -> &'static str {
+        Ready::backend(self)
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    fn describe(&self) -> Value {
+        self.plan_json()
+    }
+
+    fn run(&self, io: Io) -> Outcome {
+        Ready::run(self, io)
+    }
 }
 
 /// What is started for one run.
@@ -131,11 +158,6 @@ impl Ready {
     /// The first that does not, and what to do.
     pub fn sufficient(&self) -> Result<(), Failure> {
         sufficient(Target::External(self.backend()), &self.policy, &self.enforcement, &[])
-    }
-
-    /// What is run.
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
     }
 
     /// The backend's name.

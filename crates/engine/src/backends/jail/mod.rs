@@ -13,23 +13,87 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::cgroup::Cgroup;
-use cofferdam_confine::host::Identity;
+use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::init_plan::{self, InitPlan, Source};
 use cofferdam_confine::netns::Lease;
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
 use cofferdam_confine::{Launch, control, memfd, mountfd, spawn};
-use cofferdam_policy::Policy;
+use cofferdam_policy::{BackendName, Policy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 pub use plan::plan;
 pub use root::{Ids, terminal_device};
 
+use crate::backends::native::{self, Native};
+use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
-use crate::plan::Plan;
-use crate::plan::seccomp_filter::Filters;
+use crate::host::Host;
+use crate::plan::NativePlan;
+use crate::plan::seccomp_filter::{Filters, Needs};
 use crate::run::lifeline::Lifeline;
+
+/// The jail.
+#[derive(Debug)]
+pub struct Jail;
+
+static NATIVE: Native = Native {
+    name: BackendName::Jail,
+    namespaces: true,
+    needs: Needs::default,
+    plan: |policy, me, filters| Ok(complete(policy, me, filters, &Ids::fresh())?),
+};
+
+impl Backend for Jail {
+    fn name(&self) -> &'static str {
+        NATIVE.name.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            takes_arguments: true,
+            hands_back: true,
+            hides_paths: true,
+            judges_sources: true,
+            sets_up_under_limits: true,
+        }
+    }
+
+    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+        available(host.identity())?;
+        Ok(Box::new(native::prepare(host, &NATIVE, request)?))
+    }
+}
+
+/// Whether this process can make the namespaces of a jail, and its filter.
+///
+/// # Errors
+/// Why not, and what would help.
+pub(crate) fn available(me: Identity) -> Result<(), Failure> {
+    let refused = |why: String, hint: &str| {
+        Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
+    };
+    if let Some((why, command)) = host::user_namespaces_refused(me.privileged) {
+        return Err(refused(why.to_owned(), command));
+    }
+    if !me.privileged && me.is_root_outside() {
+        return Err(crate::backends::landlock::as_root());
+    }
+    // The switches are not all: what is around this process may refuse as well, and only trying tells.
+    if host::is_enclosed()
+        && let Err(e) = host::try_user_namespace()
+    {
+        return Err(refused(format!("{e}; what is around this process refuses them"), host::ENCLOSED));
+    }
+    if host::is_enclosed() && !host::listener_available() {
+        let why = "what is around this process has a filter with a listener, and the kernel gives one to each process";
+        return Err(
+            Failure::new(Step::Namespaces, format!("no filter of ours can stand here: {why}")).hint(host::ENCLOSED)
+        );
+    }
+    Ok(())
+}
 
 /// The owner's ends of a run that has been started.
 #[derive(Debug)]
@@ -212,7 +276,7 @@ impl OwnerMaps {
 ///
 /// # Errors
 /// A source was replaced, or its file system cannot map owners and the mount is writable.
-pub fn prepare(plan: &Plan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec<OwnedFd>, Failure> {
+pub fn prepare(plan: &NativePlan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec<OwnedFd>, Failure> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
     let mut trees = Vec::new();
     for p in &plan.prepared {
@@ -251,7 +315,7 @@ pub fn outside(me: Identity) -> Option<(u32, u32)> {
 }
 
 /// Namespaces of a plan.
-pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
+pub fn namespaces(plan: &NativePlan, jail: bool) -> Namespaces {
     Namespaces { jail, net: plan.own_net }
 }
 
@@ -259,7 +323,7 @@ pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
 ///
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
-pub fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<Plan, Failure> {
+pub fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
     crate::plan::whiteout::claim(policy);
     let mut plan = plan(policy, me, filters, ids)?;
     for (op, names) in &plan.whiteouts {

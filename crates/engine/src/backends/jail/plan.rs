@@ -21,7 +21,7 @@ use crate::outcome::Enforcement;
 use crate::plan::egress::EgressPlan;
 use crate::plan::mount_table::{Place, Shows};
 use crate::plan::seccomp_filter::Filters;
-use crate::plan::{Layer, Plan, PreparedSource};
+use crate::plan::{Layer, NativePlan, PreparedSource};
 
 /// Inodes of a layer's file system that overlayfs keeps for itself: its root, upper and work directories.
 const LAYER_OWN: u64 = 5;
@@ -100,7 +100,7 @@ fn start(me: Identity, nested: bool) -> u32 {
 ///
 /// # Errors
 /// A mount source that cannot be used, or something that no jail can hold.
-pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<Plan, Failure> {
+pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
     let policy = &*real_sources::pinned(policy)?;
     let exec_scratch = false;
     let mut p = Planner {
@@ -387,7 +387,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn finish(mut self, held: Held, filters: &Filters) -> Result<Plan, Failure> {
+    fn finish(mut self, held: Held, filters: &Filters) -> Result<NativePlan, Failure> {
         let policy = self.policy;
         let (inside_rules, abi) = (self.landlock_rules(), landlock::abi());
         let nested = policy.process.nested_sandboxes;
@@ -446,7 +446,7 @@ impl Planner<'_> {
         init_plan.wall_ns = policy.limits.wall_ms.saturating_mul(1_000_000);
         let layers =
             self.layers.into_iter().map(|(op, target, source)| Layer { op: op + shift, target, source }).collect();
-        let mut plan = Plan {
+        let mut plan = NativePlan {
             init_plan,
             prepared: self.prepared,
             own_net,

@@ -26,7 +26,7 @@ mod unpack;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 use serde_json::{Value, json};
 
 use super::{
@@ -44,7 +44,7 @@ use skeleton::Skeleton;
 use spec::With;
 
 /// Whether a backend means OCI runtimes.
-pub(crate) fn makes(backend: Backend) -> bool {
+pub(crate) fn makes(backend: BackendName) -> bool {
     !of(backend).is_empty()
 }
 
@@ -69,7 +69,7 @@ impl Oci {
     /// # Errors
     /// None is installed, or not one that can be used.
     pub(crate) fn new(
-        backend: Backend,
+        backend: BackendName,
         programs: &Programs,
         state: &Path,
         images: Option<Arc<dyn Images>>,

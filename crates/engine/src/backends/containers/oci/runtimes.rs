@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_policy::Backend;
+use cofferdam_policy::BackendName;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Step};
@@ -139,13 +139,13 @@ pub struct Installed {
 }
 
 /// The runtimes that a backend may mean, best first.
-pub fn of(backend: Backend) -> &'static [Runtime] {
+pub fn of(backend: BackendName) -> &'static [Runtime] {
     match backend {
-        Backend::Oci => &[Runtime::Crun, Runtime::Runc, Runtime::Youki],
-        Backend::OciCrun => &[Runtime::Crun],
-        Backend::OciRunc => &[Runtime::Runc],
-        Backend::OciYouki => &[Runtime::Youki],
-        Backend::OciRunsc => &[Runtime::Runsc],
+        BackendName::Oci => &[Runtime::Crun, Runtime::Runc, Runtime::Youki],
+        BackendName::OciCrun => &[Runtime::Crun],
+        BackendName::OciRunc => &[Runtime::Runc],
+        BackendName::OciYouki => &[Runtime::Youki],
+        BackendName::OciRunsc => &[Runtime::Runsc],
         _ => &[],
     }
 }
@@ -380,7 +380,7 @@ mod tests {
         let one = Installed::first(&[Runtime::Youki], &Programs::default()).unwrap_err();
         assert_eq!((one.code, one.step.as_str()), (125, "engine"));
         assert!(one.message.starts_with("youki is not installed") && one.hint.unwrap().contains("COFFERDAM_YOUKI"));
-        let any = Installed::first(of(Backend::Oci), &Programs::default()).unwrap_err();
+        let any = Installed::first(of(BackendName::Oci), &Programs::default()).unwrap_err();
         assert!(any.message.contains("neither crun nor runc nor youki"), "{}", any.message);
         assert!(any.hint.unwrap().contains("apt-get install crun"));
     }

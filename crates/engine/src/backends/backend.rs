@@ -1,0 +1,128 @@
+//! What a backend is: its name and capabilities, the plan that it makes of a policy, and the run of a plan.
+//!
+//! ```text
+//! Backend ─ plan(host, request) ─▶ Plan (enforcement, describe) ─ run(io) ─▶ Outcome
+//! ```
+//!
+//! A crate of its own can have a further backend (`Engine::prepare_by`). Chooses none: `engine` does.
+
+use std::any::Any;
+use std::fmt::Debug;
+
+use cofferdam_policy::Policy;
+use serde_json::Value;
+
+use super::enforcement;
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::io::Io;
+use crate::outcome::{Enforcement, Outcome};
+use crate::plan::executables::Executables;
+
+/// One way to make a sandbox of a policy.
+pub trait Backend: Debug + Send + Sync {
+    /// Such as `jail`.
+    fn name(&self) -> &'static str;
+
+    /// What it can do for a caller besides what a policy asks for.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// Works out what it will do for a policy on this host, and how strongly each field will be enforced. Starts nothing.
+    ///
+    /// # Errors
+    /// It cannot be used here, or the policy asks for something that it does not have at all. A field that it enforces less
+    /// than fully is no error here: the plan says so, and the engine compares it with what the policy requires.
+    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal>;
+}
+
+/// What a backend can do besides enforcing a policy, and what it leaves to the engine. The default is that of a backend of
+/// which nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// A run takes arguments besides the policy's ([`Io::arguments`]).
+    pub takes_arguments: bool,
+    /// A tmpfs of the policy can be handed back after a run. Needs init as the first process.
+    pub hands_back: bool,
+    /// A path can be hidden in a directory that is shown: the host's Unix sockets become denied paths.
+    pub hides_paths: bool,
+    /// Each plan opens the sources of its mounts and refuses those that may not be shown. Otherwise the engine looks at them
+    /// before the plan.
+    pub judges_sources: bool,
+    /// The sandbox is set up under the program's own limit of open files.
+    pub sets_up_under_limits: bool,
+}
+
+impl Default for Capabilities {
+    fn default() -> Capabilities {
+        Capabilities {
+            takes_arguments: false,
+            hands_back: false,
+            hides_paths: true,
+            judges_sources: false,
+            sets_up_under_limits: false,
+        }
+    }
+}
+
+/// What a backend is asked to plan.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The policy, whose paths have been checked.
+    pub policy: &'a Policy,
+    /// Why this backend was chosen, for reports.
+    pub reason: String,
+    /// The programs that alone may be executed, where that is limited.
+    pub programs: Option<&'a Executables>,
+}
+
+/// A policy planned by one backend, to be run many times and from several threads.
+pub trait Plan: Any + Debug + Send + Sync {
+    /// The backend's name.
+    fn backend(&self) -> &'static str;
+
+    /// The policy.
+    fn policy(&self) -> &Policy;
+
+    /// Why this backend.
+    fn reason(&self) -> &str;
+
+    /// How strongly each field will be enforced, as far as is known before a run.
+    fn enforcement(&self) -> &Enforcement;
+
+    /// Whether every required field is enforced in full.
+    ///
+    /// # Errors
+    /// The first that is not, and what to do.
+    fn sufficient(&self) -> Result<(), Failure> {
+        enforcement::sufficient(enforcement::Target::External(self.backend()), self.policy(), self.enforcement(), &[])
+    }
+
+    /// What will be done, as `--dry-run` shows it.
+    fn describe(&self) -> Value;
+
+    /// Runs it, and returns when every process of it is dead and nothing of it is left.
+    fn run(&self, io: Io) -> Outcome;
+}
+
+/// Why a backend cannot run a policy.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The failure.
+    pub failure: Failure,
+    /// The policy asks for mounts, which only the jail has: its hint names the jail.
+    pub needs_mounts: bool,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { failure, needs_mounts: false }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        refusal.failure
+    }
+}
