@@ -213,7 +213,7 @@ print('mbind', libc.syscall(number, ctypes.c_void_p(at), 4096, 2, ctypes.byref(m
 /// Lists a copy-on-write directory of many names, after each change anew, through descriptors that stay open in one way or
 /// another: overlayfs keeps the names for each of them.
 const NAMES: &str = "
-import ctypes, os, socket, sys, threading, time
+import ctypes, fcntl, os, socket, sys, threading, time
 mode = sys.argv[1]
 libc = ctypes.CDLL(None, use_errno=True)
 os.chdir('/d')
@@ -233,6 +233,12 @@ if mode == 'removed':
     for n in os.listdir('.'): os.unlink(n)
 else:
     make()
+if mode == 'hidden among others':
+    null = os.open('/dev/null', os.O_RDONLY)
+    for _ in range(20):
+        if os.fork() == 0:
+            others = [os.dup(null) for _ in range(1000)]
+            time.sleep(60)
 if mode == 'undumpable': assert libc.prctl(4, 0, 0, 0, 0) == 0
 if mode == 'threads':
     ready = threading.Semaphore(0)
@@ -251,6 +257,12 @@ elif mode == 'processes':
             os.write(w, b'x'); time.sleep(60)
         os.close(w)
     for r in ends: os.read(r, 1)
+elif mode == 'locked':
+    fcntl.flock(here, fcntl.LOCK_EX)
+    for _ in range(100):
+        d = listed()
+        threading.Thread(target=lambda d=d: fcntl.flock(d, fcntl.LOCK_EX)).start()
+        time.sleep(0.005); os.close(d)
 elif mode == 'sent':
     a, b = socket.socketpair()
     for _ in range(15):
@@ -285,8 +297,9 @@ fn names_that_overlayfs_keeps_count_as_memory() {
         program(&["--memory", memory, "--best-effort", "--timeout", "60s", "-v", &volume], &[PYTHON, "-c", NAMES, mode])
     };
     // 150 times 4000 names of 512 bytes.
-    for mode in ["kept", "removed", "threads", "processes", "sent", "undumpable", "forbidden"] {
-        let o = named(mode, "64m");
+    let modes = ["kept", "removed", "threads", "processes", "sent", "undumpable", "forbidden", "locked"];
+    for (mode, memory) in modes.map(|mode| (mode, "64m")).into_iter().chain([("hidden among others", "128m")]) {
+        let o = named(mode, memory);
         assert_eq!(
             (&o["outcome"], &o["limit"]),
             (&"limit_exceeded".into(), &"limits.memory_mb".into()),
@@ -297,6 +310,48 @@ fn names_that_overlayfs_keeps_count_as_memory() {
         let o = named(mode, memory);
         assert_eq!((&o["outcome"], &o["stdout"]), (&"exited".into(), &"done\n".into()), "{mode}: {o:#}");
     }
+}
+
+#[test]
+fn names_that_ext4_keeps_count_as_memory() {
+    const EXT4: i64 = 0xef53;
+    let dir = common::open_directory();
+    let dir = dir.path();
+    if rustix::fs::statfs(dir).unwrap().f_type != EXT4 {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "{} is on no ext4", dir.display());
+        eprintln!("skipped: {} is on no ext4", dir.display());
+        return;
+    }
+    for i in 0..2000 {
+        std::fs::write(dir.join(format!("name-{i}")), "").unwrap();
+    }
+    // 10 times 1000 descriptors, each with the rest of a block of names: about 10 KiB.
+    let code = "
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+buffer = ctypes.create_string_buffer(200)
+number = {'x86_64': 217, 'aarch64': 61}[os.uname().machine]
+ends = []
+for _ in range(10):
+    r, w = os.pipe(); ends.append(r)
+    if os.fork() == 0:
+        held = [os.open(sys.argv[1], os.O_RDONLY) for _ in range(1000)]
+        if sys.argv[2] == 'listed':
+            for d in held: assert libc.syscall(number, d, buffer, 200) > 0
+        os.write(w, b'x'); time.sleep(60)
+    os.close(w)
+for r in ends: assert os.read(r, 1) == b'x'
+time.sleep(0.5)
+print('done')
+";
+    let here = dir.to_str().unwrap();
+    let volume = format!("{here}:{here}:ro");
+    let options = ["--memory", "64m", "--best-effort", "--timeout", "60s", "-v", volume.as_str()];
+    let o = program(&options, &[PYTHON, "-c", code, here, "listed"]);
+    ended(&o, "limit_exceeded", Some("limits.memory_mb"));
+    let o = program(&options, &[PYTHON, "-c", code, here, "open"]);
+    assert_eq!((&o["outcome"], &o["stdout"]), (&"exited".into(), &"done\n".into()), "{o:#}");
 }
 
 #[test]

@@ -445,6 +445,9 @@ impl Core {
             session: channel,
             workspace: plan.init_plan.mounts.iter().position(handed),
             layers: &plan.layers,
+            overlays: !plan.layers.is_empty()
+                || self.policy.process.nested_sandboxes
+                || plan.view.places().iter().any(|place| place.persistent),
             gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
             container: None,
         };

@@ -1,73 +1,68 @@
-//! What overlayfs keeps of the names in open directories, for the memory limit: no cgroup is charged for it.
+//! What the kernel keeps for each open description of a directory, for the memory limit: no cgroup is charged for it.
 //!
-//! A directory that exists in both layers of an overlay is listed from a cache of all its names. Each open description keeps
-//! the cache that it was read from, also when the directory has changed since and others are read from a new one: what a
-//! program can take so grows with its open directories times their names. The kernel says of neither how large it is. But
-//! it is memory that the host cannot reclaim: by what that has grown counts for the sandbox, up to the most that its open
-//! directories can have.
+//! ext4 keeps the names of one block that was listed, and overlayfs, of a directory that exists in both of its layers, all of
+//! them, also when the directory has changed since. So a program that lists directories, and keeps them open, can have many
+//! times its limit. The kernel does not say how much. But it is memory that the host cannot reclaim: by what that has grown
+//! counts for the sandbox, up to the most that its open directories can have.
 //!
-//! Owns the questions to /proc and the sum. It ends nothing: the supervisor does. Counting names opens the directory anew, so
-//! that the program's own description stays as it is. What cannot be looked at counts as more than the limit, if the host's
-//! memory has grown by as much.
+//! Owns the questions to /proc and the sum. It ends nothing: the supervisor does. A directory whose names have to be counted
+//! is opened anew, so that the program's own description stays as it is. What cannot be looked at counts as the whole growth.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cofferdam_confine::process::share_descriptors;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
 
 use crate::proctree;
 
-/// Most that one name takes, bytes: `struct ovl_cache_entry` with a name of 255 bytes, as kmalloc(9) rounds it up.
+/// Most that overlayfs takes for one name, bytes: `struct ovl_cache_entry` with a name of 255 bytes, as kmalloc(9) rounds it up.
 const OF_A_NAME: u64 = 512;
-/// No directory counts for fewer names: they can have been made, listed and removed between two looks.
-const LEAST_NAMES: u64 = 2048;
+/// No directory of an overlay counts for fewer names: they can have been made, listed and removed between two looks.
+const LEAST_NAMES: u64 = 128;
 /// Bytes of a directory's size for each name in it: `BOGO_DIRENT_SIZE` of tmpfs, which the upper layer of a sandbox is.
-/// Removed names of the lower layer are among them (whiteouts), and are in the cache as well.
+/// Removed names of the lower layer are among them (whiteouts), and are kept as well.
 const OF_AN_ENTRY: u64 = 20;
-/// Most processes that are looked at.
+/// Most that other file systems take for a directory, for each byte of its block size: ext4 has 64 bytes or more for an entry
+/// of 12, and others a buffer or two.
+const OF_A_BLOCK: u64 = 8;
+/// Most processes, and most descriptors, that are looked at. To read what a socket carries counts as several.
 const MOST_PROCESSES: usize = 4096;
+const MOST_DESCRIPTORS: u32 = 16_384;
+const OF_A_SOCKET: u32 = 8;
+/// How long names are counted in one look: each directory's once in a run.
+const COUNTING: Duration = Duration::from_millis(100);
 
 /// Counts for one sandbox.
 #[derive(Debug, Default)]
 pub struct Directories {
-    /// Whether there may be an overlay that can be written.
-    matter: bool,
+    /// Whether the program may write to an overlay.
+    overlays: bool,
     /// Least that the host could not reclaim since the run began, bytes.
     least: u64,
-    /// Most names that any look found in one directory.
+    /// Most names that any look found in one directory of an overlay.
     names: u64,
+    /// Directories whose names have been counted.
+    counted: HashSet<Identity>,
     /// What the last look found, bytes.
     pub held: u64,
     /// Nothing is asked before.
     pub rests_until: Option<Instant>,
 }
 
-/// What the open descriptors of a tree are.
-#[derive(Debug, Default)]
-struct Found {
-    /// Descriptors of directories on overlays that can be written.
-    directories: u64,
-    /// Some cannot be seen.
-    hidden: bool,
-}
+/// Device and inode.
+type Identity = (u32, u32, u64);
 
 impl Directories {
-    /// Begins to count, before the program starts, where it can write to an overlay.
-    pub fn begin(matter: bool) -> Directories {
-        let least = if matter { unreclaimable().unwrap_or(0) } else { 0 };
-        Directories { matter, least, names: LEAST_NAMES, ..Directories::default() }
+    /// Begins to count, before the program starts.
+    pub fn begin(overlays: bool) -> Directories {
+        Directories { overlays, least: unreclaimable().unwrap_or(0), names: LEAST_NAMES, ..Directories::default() }
     }
 
     /// Looks at the tree below `root`, unless the host has no more than `little` that it could not reclaim before the run:
-    /// most bytes that overlayfs has for its open directories.
+    /// most bytes that the kernel has for its open directories.
     pub fn look(&mut self, root: i32, little: u64) -> u64 {
-        self.held = 0;
-        if !self.matter {
-            return 0;
-        }
         // Where the kernel does not say, the descriptors alone decide.
         let grown = match unreclaimable() {
             Some(now) => {
@@ -76,47 +71,100 @@ impl Directories {
             }
             None => u64::MAX,
         };
-        if grown > little {
-            let found = self.count(root);
-            let most = if found.hidden {
-                u64::MAX
-            } else {
-                found.directories.saturating_mul(self.names).saturating_mul(OF_A_NAME)
-            };
-            self.held = grown.min(most);
-        }
+        self.held = if grown > little { grown.min(self.most(root, grown)) } else { 0 };
         self.held
     }
 
-    fn count(&mut self, root: i32) -> Found {
-        let mut look = Look { names: self.names, ..Look::default() };
+    /// Most bytes that the directories of a tree can have. More than `enough` is not worth counting names for.
+    fn most(&mut self, root: i32, enough: u64) -> u64 {
         let processes = proctree::descendants(root);
-        look.found.hidden = processes.len() > MOST_PROCESSES;
+        let mut look = Look { hidden: processes.len() > MOST_PROCESSES, ..Look::default() };
         for &process in processes.iter().take(MOST_PROCESSES) {
             look.process(process);
         }
-        self.names = look.names;
-        look.found
+        self.names = self.names.max(look.names);
+        let begun = Instant::now();
+        for (identity, directory) in std::mem::take(&mut look.directories) {
+            if look.most(self.overlays, self.names) >= enough {
+                break;
+            }
+            if !self.counted.insert(identity) {
+                continue;
+            }
+            if begun.elapsed() > COUNTING {
+                self.counted.remove(&identity);
+                look.hidden = true;
+                break;
+            }
+            match directory.names() {
+                Some(names) => self.names = self.names.max(names),
+                None => look.hidden = true,
+            }
+        }
+        look.most(self.overlays, self.names)
     }
 }
 
 /// One look at a tree.
 #[derive(Debug, Default)]
 struct Look {
-    found: Found,
+    /// Descriptors of directories on overlays that can be written.
+    on_overlays: u64,
+    /// Bytes that those of other directories can have, and the most for one.
+    of_others: u64,
+    of_another: u64,
+    /// Threads. One that is in a system call may be the last that holds a description which others have closed, as in
+    /// flock(2).
+    threads: u64,
+    /// Some cannot be seen.
+    hidden: bool,
+    /// Most names that any directory has in its upper layer.
     names: u64,
     /// Mounts by their number: whether each is an overlay that can be written.
     mounts: HashMap<u64, bool>,
-    /// Directories whose names have been counted: device and inode.
-    counted: HashSet<(u32, u32, u64)>,
+    /// Directories on overlays.
+    directories: HashMap<Identity, Directory>,
+    /// Sockets that have been looked at.
+    sockets: HashSet<u64>,
+    descriptors: u32,
+}
+
+/// A directory on an overlay: one of the descriptors that it is open by, in /proc, and the names in its upper layer.
+#[derive(Debug)]
+struct Directory {
+    open: String,
+    upper: u64,
+}
+
+impl Directory {
+    /// How many names it can have in all. `None` where it cannot be opened.
+    fn names(&self) -> Option<u64> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match openat(CWD, self.open.as_str(), flags, Mode::empty()).and_then(Dir::new) {
+            Ok(listed) => Some(listed.count() as u64 + self.upper),
+            Err(rustix::io::Errno::NOENT) => Some(0), // closed meanwhile
+            Err(_) => None,
+        }
+    }
 }
 
 impl Look {
+    fn most(&self, overlays: bool, names: u64) -> u64 {
+        if self.hidden {
+            return u64::MAX;
+        }
+        let of_an_overlay = names.saturating_mul(OF_A_NAME);
+        let unseen = if overlays { of_an_overlay.max(self.of_another) } else { self.of_another };
+        let of_threads = self.threads.saturating_mul(unseen);
+        self.on_overlays.saturating_mul(of_an_overlay).saturating_add(self.of_others).saturating_add(of_threads)
+    }
+
     /// Threads need not share their descriptors, and the first can have ended.
     fn process(&mut self, process: i32) {
         self.table(process, process);
         for task in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
             let Some(task) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            self.threads += 1;
             if task != process && !share_descriptors(process, task).unwrap_or(false) {
                 self.table(process, task);
             }
@@ -125,26 +173,41 @@ impl Look {
 
     /// The descriptors of one task.
     fn table(&mut self, process: i32, task: i32) {
+        if self.hidden {
+            return;
+        }
         let path = format!("/proc/{process}/task/{task}");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let table = match openat(CWD, format!("{path}/fd"), flags, Mode::empty()) {
             Ok(table) => table,
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::SRCH) => return, // it has ended
-            Err(_) => return self.found.hidden = true,
+            Err(_) => return self.hidden = true,
         };
-        let Ok(entries) = Dir::read_from(&table) else { return self.found.hidden = true };
+        let Ok(entries) = Dir::read_from(&table) else { return self.hidden = true };
         for entry in entries.flatten() {
             let Ok(number) = entry.file_name().to_str() else { continue };
             if number.starts_with('.') {
                 continue;
             }
+            self.descriptors += 1;
+            if self.descriptors > MOST_DESCRIPTORS {
+                return self.hidden = true;
+            }
             let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::MNT_ID;
             // No server of a file system is asked: it could hang.
             let Ok(stat) = statx(&table, number, AtFlags::STATX_DONT_SYNC, wanted) else { continue };
             match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
-                FileType::Directory if self.is_overlay(&path, &stat) => self.directory(&table, number, &stat),
+                FileType::Directory if self.is_overlay(&path, &stat) => self.on_overlay(&path, number, &stat),
+                FileType::Directory => {
+                    let most = u64::from(stat.stx_blksize).max(4096).saturating_mul(OF_A_BLOCK);
+                    self.of_others = self.of_others.saturating_add(most);
+                    self.of_another = self.of_another.max(most);
+                }
                 // What it has sent and nobody has received is in no table.
-                FileType::Socket if carries(&path, number) => self.found.hidden = true,
+                FileType::Socket if self.sockets.insert(stat.stx_ino) => {
+                    self.descriptors += OF_A_SOCKET;
+                    self.hidden |= carries(&path, number);
+                }
                 _ => {}
             }
         }
@@ -167,18 +230,13 @@ impl Look {
         self.mounts[&stat.stx_mnt_id]
     }
 
-    fn directory(&mut self, table: &OwnedFd, number: &str, stat: &Statx) {
-        self.found.directories += 1;
-        if !self.counted.insert((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino)) {
-            return;
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let listed = openat(table.as_fd(), number, flags, Mode::empty()).and_then(Dir::new).map(Iterator::count);
-        match listed {
-            Ok(listed) => self.names = self.names.max(listed as u64 + stat.stx_size / OF_AN_ENTRY),
-            Err(rustix::io::Errno::NOENT) => {} // closed meanwhile
-            Err(_) => self.found.hidden = true,
-        }
+    fn on_overlay(&mut self, task: &str, number: &str, stat: &Statx) {
+        self.on_overlays += 1;
+        let upper = stat.stx_size / OF_AN_ENTRY;
+        self.names = self.names.max(upper);
+        let identity = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        let open = || Directory { open: format!("{task}/fd/{number}"), upper };
+        self.directories.entry(identity).or_insert_with(open);
     }
 }
 
@@ -224,24 +282,34 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_at_while_the_host_has_not_grown_and_without_overlays() {
-        let mut none = Directories::begin(false);
-        assert_eq!(none.look(1, 0), 0);
-        let mut some = Directories::begin(true);
-        assert_eq!(some.look(std::process::id() as i32, u64::MAX - 1), 0);
-        assert!(some.least > 0 || unreclaimable().is_none(), "{some:?}");
+    fn nothing_is_looked_at_while_the_host_has_not_grown() {
+        let mut directories = Directories::begin(true);
+        assert_eq!(directories.look(std::process::id() as i32, u64::MAX - 1), 0);
+        assert!(directories.least > 0 || unreclaimable().is_none(), "{directories:?}");
     }
 
     #[test]
-    fn directories_elsewhere_do_not_count() {
-        let mut child =
-            std::process::Command::new("sleep").arg("60").stdin(fs::File::open("/proc").unwrap()).spawn().unwrap();
+    fn most_counts_what_is_seen_and_one_for_each_thread() {
+        let mut look = Look { on_overlays: 3, of_others: 40, of_another: 10, threads: 2, ..Look::default() };
+        assert_eq!(look.most(false, 1000), 3 * 512_000 + 40 + 2 * 10);
+        assert_eq!(look.most(true, 1000), 3 * 512_000 + 40 + 2 * 512_000);
+        look.hidden = true;
+        assert_eq!(look.most(false, 1), u64::MAX);
+    }
+
+    #[test]
+    fn directories_of_a_process_are_counted_until_it_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let stdin = fs::File::open(directory.path()).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap();
         let mut look = Look::default();
         look.process(child.id() as i32);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!((look.found.directories, look.found.hidden), (0, false), "{look:?}");
-        look.process(child.id() as i32);
-        assert!(!look.found.hidden, "a process that has ended hides nothing");
+        assert!(look.of_others > 0 || look.on_overlays > 0, "{look:?}");
+        assert_eq!((look.threads, look.hidden), (1, false), "{look:?}");
+        let mut ended = Look::default();
+        ended.process(child.id() as i32);
+        assert_eq!((ended.most(true, 1000), ended.hidden), (0, false), "{ended:?}");
     }
 }

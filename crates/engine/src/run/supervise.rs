@@ -70,6 +70,9 @@ pub struct Run<'a> {
     pub workspace: Option<usize>,
     /// Copy-on-write mounts, whose layers a session gets as well.
     pub layers: &'a [crate::plan::Layer],
+    /// Whether the program may write to an overlay: a layer of the sandbox's own, a volume of the host's, or one that a
+    /// granted sandbox inside mounts.
+    pub overlays: bool,
     /// What the egress gateway tells, and whether a refusal ends the run.
     pub gateway: Option<(&'a Watch, bool)>,
     /// What ends the run where init is in a container of somebody else's making.
@@ -215,8 +218,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
     let log = std::mem::take(&mut run.log);
     let report = Report::begin(log);
     let now = Instant::now();
-    // A volume of an overlay of the host's can be written to as well as a layer of the sandbox's own.
-    let writes = run.paths.view.places().iter().any(|place| place.persistent) || !run.layers.is_empty();
+    let directories = Directories::begin(run.overlays);
     let mut l = Loop {
         run,
         io,
@@ -229,7 +231,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         next_sample: now + SAMPLE,
         oom: None,
         sockets: Sockets::default(),
-        directories: Directories::begin(writes),
+        directories,
         sampler: proctree::Sampler::default(),
         deaf: false,
         armed: false,

@@ -265,6 +265,8 @@ impl Contained {
             session: None,
             workspace: None,
             layers: &[],
+            // Its root may be one.
+            overlays: true,
             gateway: egress.as_ref().map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
             container: Some(&around),
             running,
