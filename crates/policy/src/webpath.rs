@@ -36,6 +36,9 @@ pub fn fault(path: &str) -> Option<&'static str> {
     if overlong(&decoded(bytes)) {
         return Some("percent-encoding of a character that is longer than it has to be");
     }
+    if String::from_utf8_lossy(&decoded(bytes)).contains(LOOKALIKES) {
+        return Some("a character that some servers take for a separator or a dot");
+    }
     let mut segments = path[1..].split('/').peekable();
     while let Some(segment) = segments.next() {
         if segment.is_empty() && segments.peek().is_some() {
@@ -49,6 +52,14 @@ pub fn fault(path: &str) -> Option<&'static str> {
     }
     None
 }
+
+/// What Unicode's compatibility forms (NFKC), or a conversion to an older encoding, make a slash, a backslash, a dot, a
+/// semicolon or a percent sign of.
+const LOOKALIKES: [char; 19] = [
+    '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}', '\u{2215}',
+    '\u{2216}', '\u{29f5}', '\u{29f8}', '\u{fe52}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}', '\u{ff0f}',
+    '\u{ff3c}',
+];
 
 /// Whether bytes have a character of UTF-8 that is longer than it has to be (RFC 3629, 3): a lenient reader takes `c0 ae`
 /// for a dot.
@@ -122,6 +133,7 @@ mod tests {
             "/%c0",
             "/%c3%a0",
             "/%e0%a4%a0",
+            "/%ef%bc%a1",
             "/a;b=c",
             "/...",
             "/.a",
@@ -166,6 +178,9 @@ mod tests {
             "/%e0%80%af",
             "/%f0%80%80%ae",
             "/\u{7f}",
+            "/public/%ef%bc%8f..%ef%bc%8fadmin",
+            "/public/%EF%BC%8E%EF%BC%8E/admin",
+            "/a%e2%88%95b",
         ] {
             assert!(fault(bad).is_some(), "{bad:?}");
         }

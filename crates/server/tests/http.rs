@@ -46,6 +46,22 @@ fn a_message_with_a_key_twice_is_invalid() {
 }
 
 #[test]
+fn a_message_of_no_protocol_is_answered_with_its_error() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let bearer = format!("Bearer {TOKEN}");
+    for message in [
+        r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+    ] {
+        let (status, head, body) = served.send(&[("Authorization", &bearer)], message);
+        let answer: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {head}\n{body}"));
+        assert_eq!((status, &answer["error"]["code"], &answer["id"]), (400, &json!(-32600), &Value::Null), "{body}");
+    }
+    assert_eq!(served.send(&[("Authorization", &bearer)], &initialize()).0, 200);
+}
+
+#[test]
 fn without_the_token_nothing_is_answered() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let wrong = format!("Bearer {}", TOKEN.replace('0', "1"));

@@ -163,9 +163,10 @@ const SOL_SOCKET: u64 = 1;
 const ATTACHMENTS: [u64; 4] = [26, 50, 51, 52];
 /// Options by which a connection keeps what it has sent after every process that knew it has ended, because its end is
 /// never heard or its data never leaves: TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY, TCP_AO_INFO and
-/// TCP_AO_REPAIR; IP_MINTTL; IPV6_MINHOPCOUNT; SO_MAX_PACING_RATE. By level and number.
-const OUTLIVING_OPTIONS: [(u64, u64); 9] =
-    [(6, 14), (6, 32), (6, 38), (6, 39), (6, 40), (6, 42), (0, 21), (41, 73), (SOL_SOCKET, 47)];
+/// TCP_AO_REPAIR; IP_MINTTL; IPV6_MINHOPCOUNT; SO_MAX_PACING_RATE. And IPV6_FLOWLABEL_MGR, whose labels are few and shared
+/// by all network namespaces. By level and number.
+const REFUSED_OPTIONS: [(u64, u64); 10] =
+    [(6, 14), (6, 32), (6, 38), (6, 39), (6, 40), (6, 42), (0, 21), (41, 73), (41, 32), (SOL_SOCKET, 47)];
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
@@ -346,7 +347,7 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             for option in ATTACHMENTS {
                 add(&[is(1, SOL_SOCKET), is(2, option)], refuse(EPERM, Reason::Level));
             }
-            for (level, option) in OUTLIVING_OPTIONS {
+            for (level, option) in REFUSED_OPTIONS {
                 add(&[is(1, level), is(2, option)], refuse(EPERM, Reason::Level));
             }
         }

@@ -124,6 +124,11 @@ pub fn duplicate_key(message: &[u8]) -> Option<Value> {
     Some(error_response(ErrorData::invalid_params(why, None), id.and_then(|envelope| envelope.id)))
 }
 
+/// The error to answer a message with that is none of the protocol's. `None` for a notification, and for a valid message.
+pub fn fault(message: &[u8]) -> Option<Value> {
+    read(message).err().flatten()
+}
+
 /// Parses a message, or gives the error to answer; `None` for a notification.
 fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option<Value>> {
     let error = match serde_json::from_slice(line) {
@@ -137,7 +142,7 @@ fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option
     // The envelope ignores what is beside an id and a method, so that need not be valid.
     let envelope = serde_json::from_slice::<Envelope>(line);
     let id = match envelope {
-        Ok(Envelope { id: None, method: Some(_) }) if error.is_data() => return Err(None),
+        Ok(Envelope { id: None, method: Some(_) }) if error.is_data() && !has_id(line) => return Err(None),
         // A response of the client's is not answered: its id could be that of a request.
         Ok(Envelope { id, method: Some(_) }) => id,
         _ => None,
@@ -159,6 +164,11 @@ fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option
         ErrorData::new(ErrorCode::PARSE_ERROR, message, None)
     };
     Err(Some(error_response(error, id)))
+}
+
+/// Whether there is an id at all: with one that is null a message is no notification, and no request either.
+fn has_id(message: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(message).is_ok_and(|message| message.get("id").is_some())
 }
 
 /// An error response whose id is null where it is unknown: the library would leave it out.
@@ -275,6 +285,8 @@ mod tests {
             (b"3", -32600, Value::Null),
             (br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, -32600, json!(7)),
             (br#"{"jsonrpc":"2.0","id":7.5,"method":"ping"}"#, -32600, Value::Null),
+            (br#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, Value::Null),
+            (br#"{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{}}"#, -32600, Value::Null),
         ] {
             let input = [line, b"\n", PING.as_bytes(), b"\n"].concat();
             let (received, answers) = fed(&input, 4096).await;

@@ -21,9 +21,10 @@ use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::framing::duplicate_key;
+use super::framing::{duplicate_key, fault};
 use crate::connection::DOCUMENT_TIMEOUT;
 use crate::execution::call::LONGEST_CODE;
 
@@ -77,15 +78,27 @@ pub async fn prefer_document(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
+    let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/json"));
     let Ok(body) = axum::body::to_bytes(body, LARGEST_REQUEST).await else {
         return (StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than a request may be").into_response();
     };
-    if let Some(error) = duplicate_key(&body) {
+    let invalid = |error: Value| {
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        return (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response();
+        (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response()
+    };
+    if let Some(error) = duplicate_key(&body) {
+        return invalid(error);
     }
     let allowed = allows_document(&body);
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    let response = next.run(Request::from_parts(parts, Body::from(body.clone()))).await;
+    // The library's answer to a message that it cannot parse, whatever its type.
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
+        && is_json
+        && let Some(error) = fault(&body)
+    {
+        return invalid(error);
+    }
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if !allowed || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
         return response;
