@@ -49,14 +49,17 @@ fn a_message_with_a_key_twice_is_invalid() {
 fn a_message_of_no_protocol_is_answered_with_its_error() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let bearer = format!("Bearer {TOKEN}");
-    for message in [
-        r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
-        r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
-        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+    for (message, code) in [
+        ("{", -32700),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, -32600),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
     ] {
         let (status, head, body) = served.send(&[("Authorization", &bearer)], message);
         let answer: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {head}\n{body}"));
-        assert_eq!((status, &answer["error"]["code"], &answer["id"]), (400, &json!(-32600), &Value::Null), "{body}");
+        assert_eq!((status, &answer["error"]["code"], &answer["id"]), (400, &json!(code), &Value::Null), "{body}");
+        let text = answer["error"]["message"].as_str().unwrap();
+        assert!(text.contains("\nhint: send one message of JSON-RPC 2.0"), "{text}");
     }
     assert_eq!(served.send(&[("Authorization", &bearer)], &initialize()).0, 200);
 }
@@ -273,7 +276,6 @@ fn every_refusal_says_what_helps() {
         (405, "POST the protocol's messages to /mcp", raw("PUT", "/mcp", &both, &ping)),
         (406, "send Accept: application/json, text/event-stream", raw("POST", "/mcp", "", &ping)),
         (415, "Content-Type: application/json", raw("POST", "/mcp", accept, &ping)),
-        (415, "one message of JSON-RPC 2.0", raw("POST", "/mcp", &both, "{")),
         (400, "send initialize first", raw("POST", "/mcp", &both, &ping)),
         (400, "send initialize first", raw("POST", "http://localhost/mcp", &both, &ping)),
         (403, "send the path alone", raw("POST", "http://evil.example/mcp", &both, &ping)),

@@ -126,7 +126,13 @@ pub fn duplicate_key(message: &[u8]) -> Option<Value> {
 
 /// The error to answer a message with that is none of the protocol's. `None` for a notification, and for a valid message.
 pub fn fault(message: &[u8]) -> Option<Value> {
-    read(message).err().flatten()
+    let mut error = read(message).err().flatten()?;
+    if let Some(Value::String(text)) = error.pointer_mut("/error/message")
+        && !text.contains("\nhint: ")
+    {
+        text.push_str("\nhint: send one message of JSON-RPC 2.0, with an id that is a text or a whole number");
+    }
+    Some(error)
 }
 
 /// Parses a message, or gives the error to answer; `None` for a notification.
@@ -152,15 +158,14 @@ fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option
     }
     let place = error.column();
     let error = if error.is_data() {
-        let message =
-            "the line is JSON, and no message of the protocol: one object with jsonrpc, method, params and id";
+        let message = "this is JSON, and no message of the protocol: one object with jsonrpc, method, params and id";
         ErrorData::new(ErrorCode::INVALID_REQUEST, message, None)
     } else {
         // If the rest can be parsed, the mistake is in a text.
         let hint =
             "\nhint: half of a surrogate pair, or a byte that is no UTF-8, stands for no character; send neither";
         let hint = if id.is_some() { hint } else { "" };
-        let message = format!("the line is no JSON, at byte {place}: {}{hint}", reason(&error));
+        let message = format!("this is no JSON, at byte {place}: {}{hint}", reason(&error));
         ErrorData::new(ErrorCode::PARSE_ERROR, message, None)
     };
     Err(Some(error_response(error, id)))
