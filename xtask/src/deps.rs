@@ -69,7 +69,7 @@ pub const ENGINE_LEVELS: &[&[&str]] = &[
     &["pool", "python_name"],
     &["backends", "host"],
     &["run", "repository", "task"],
-    &["plan", "io", "init_error"],
+    &["plan", "io", "start_failures"],
     &["outcome", "monitor"],
     &["failure", "proctree", "descriptors"],
 ];

@@ -32,7 +32,7 @@ const WORDS: &[(&str, &str)] = &[
     ("told", "outcome_builder"),
     ("twins", "mountinfo"),
     ("unstarted", "explain"),
-    ("words", "init_error"),
+    ("words", "start_failures"),
 ];
 
 /// Words that no declared name and no `//!` line may have, each with the field's term.

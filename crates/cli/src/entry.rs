@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use cofferdam_engine::{Engine, Expected};
 
-use crate::args::hints;
+use crate::args::typing_mistakes;
 use crate::caller;
 use crate::commands::{self, Extent, build};
 use crate::outcome::refusal_report::{exit_code_after, report, report_unless_closed};
@@ -78,9 +78,9 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
             exit_code_after(REFUSED, json, &refusal)
         }
         _ => {
-            let refusal = hints::refusal(error, words.get(1..).unwrap_or_default(), &commands::names());
+            let refusal = typing_mistakes::refusal(error, words.get(1..).unwrap_or_default(), &commands::names());
             report(&refusal);
-            stderr::write(&format!("{}\n", paragraph(&hints::usage_of(error))));
+            stderr::write(&format!("{}\n", paragraph(&typing_mistakes::usage_of(error))));
             exit_code_after(REFUSED, json, &refusal)
         }
     }

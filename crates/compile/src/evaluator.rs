@@ -26,8 +26,8 @@ use nickel_lang_core::serialize::{ExportFormat, to_string, validate};
 use serde_json::Value;
 
 use crate::field_locations;
+use crate::imports_and_depth;
 use crate::library::{LIBRARY, ROOT, closure};
-use crate::scan;
 use crate::sources::{Hint as _, Sources, problem, too_deeply};
 
 /// Evaluates jobs, one after the other.
@@ -132,7 +132,7 @@ impl Evaluator {
         let mut values: Vec<SetValue> = Vec::new();
         for (at, set) in job.overrides.iter().enumerate() {
             let shown = shown(set);
-            let scan = scan::nickel(&set.value);
+            let scan = imports_and_depth::nickel(&set.value);
             if !scan.imports.is_empty() {
                 return Err(problem(ProblemKind::Override, format!("{shown}: a value that is set imports nothing"))
                     .hint("import it in the profile"));

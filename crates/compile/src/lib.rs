@@ -11,8 +11,8 @@
 
 mod evaluator;
 mod field_locations;
+mod imports_and_depth;
 mod library;
-mod scan;
 mod serve;
 mod sources;
 

@@ -15,8 +15,8 @@ use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::cache::{SourceCache, SourcePath, normalize_abs_path};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use crate::imports_and_depth;
 use crate::library::{DIRECTORY, LIBRARY, ROOT};
-use crate::scan;
 
 /// Most bytes of one profile and its imports together.
 pub const MAX_BYTES: u64 = 16 << 20;
@@ -32,7 +32,7 @@ pub struct Sources {
 struct Read {
     seen: FileSeen,
     bytes: u64,
-    imports: Vec<(scan::Import, (usize, usize))>,
+    imports: Vec<(imports_and_depth::Import, (usize, usize))>,
 }
 
 /// The files of one profile.
@@ -294,16 +294,16 @@ fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
         .map_err(|error| unreadable(format!("it is not valid UTF-8 at byte {}", error.utf8_error().valid_up_to())))?;
     let (imports, too_deep) = match wanted.format {
         InputFormat::Nickel => {
-            let scan = scan::nickel(&text);
+            let scan = imports_and_depth::nickel(&text);
             (scan.imports, scan.too_deep)
         }
         InputFormat::Text => (Vec::new(), None),
-        _ => (Vec::new(), scan::data(&text)),
+        _ => (Vec::new(), imports_and_depth::data(&text)),
     };
     if let Some(at) = too_deep {
         return Err(too_deeply(&name, &text, at));
     }
-    let imports = imports.into_iter().map(|import| (scan::place(&text, import.at), import));
+    let imports = imports.into_iter().map(|import| (imports_and_depth::place(&text, import.at), import));
     let imports = imports.map(|(place, import)| (import, place)).collect();
     Ok((Read { seen, bytes: text.len() as u64, imports }, text))
 }
@@ -335,11 +335,11 @@ fn contents(file: &File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
 
 /// The problem of a source that is nested too deeply.
 pub fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
-    let (line, column) = scan::place(text, at);
+    let (line, column) = imports_and_depth::place(text, at);
     let message = format!(
         "{name}:{line}:{column}: nested too deeply here; at most {} brackets, and {} words without a comma or a bracket",
-        scan::MAX_DEPTH,
-        scan::MAX_CHAIN
+        imports_and_depth::MAX_DEPTH,
+        imports_and_depth::MAX_CHAIN
     );
     problem(ProblemKind::TooDeep, message).hint("give inner parts names of their own, or import them as files")
 }

@@ -21,8 +21,8 @@ pub mod clients;
 pub mod environments;
 mod guard;
 pub mod json;
-pub mod running;
 pub mod serve;
+pub mod server_control;
 #[cfg(feature = "skills")]
 pub mod skills;
 

@@ -3,7 +3,7 @@
 //! Compiled twice, into the library (which encodes) and into the init program (which reads), so that the two can
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
-#[path = "steps.rs"]
+#[path = "failure_points.rs"]
 pub mod step;
 
 /// First word of every plan; changes with the layout.

@@ -17,7 +17,7 @@ use crate::wire::step::{self, Point, SocketPart};
 use crate::wire::{self, Ref};
 
 mod attempt;
-mod messages;
+mod routes_and_rules;
 mod sockets;
 
 pub use attempt::attempt;

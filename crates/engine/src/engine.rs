@@ -11,7 +11,7 @@ use crate::host::{Expected, Host};
 use crate::outcome::Enforcement;
 use crate::plan::executables::Executables;
 use crate::plan::support::Support;
-use crate::plan::{host_sockets, state};
+use crate::plan::{host_sockets, own_places};
 use crate::prepared::Prepared;
 
 /// What this host can do, asked once; makes prepared policies.
@@ -152,8 +152,8 @@ fn acceptable<'a>(policy: &'a Policy, candidates: &[&dyn Backend]) -> Result<Cow
     if !candidates.iter().all(|backend| backend.capabilities().judges_sources) {
         backends::real_sources::acceptable(&policy)?;
     }
-    state::acceptable(&policy)?;
-    state::claim(&policy);
+    own_places::acceptable(&policy)?;
+    own_places::claim(&policy);
     Ok(policy)
 }
 

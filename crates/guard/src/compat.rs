@@ -38,7 +38,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::config::{GuardConfig, Rule};
-use super::guard::Guard;
+use super::execute::Guard;
 
 pub use super::error::SandboxError as OmegaError;
 pub use super::result::ExecutionResult;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use super::blocked_paths::{Blocked, Identities};
 use super::capped_output::SharedOutput;
 use super::config::GuardConfig;
-use super::decision::{BoundRule, Decider, Permit};
+use super::decide::{BoundRule, Decider, Permit};
 use super::decision_cache::Cache;
 use super::error::{GuardError, Refusal, plain};
 use super::executable_lookup::{ExecutableSearch, ResolvedCommand};

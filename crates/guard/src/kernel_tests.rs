@@ -2,7 +2,7 @@
 //! and kernels whose Landlock is older than this one's.
 
 use super::*;
-use crate::guard::OLDER;
+use crate::execute::OLDER;
 
 fn guard(config: GuardConfig, dir: &std::path::Path) -> Guard {
     let config = GuardConfig { run_as_root: true, ..config };
@@ -20,7 +20,7 @@ fn a_file_that_was_replaced_meanwhile_is_not_executed() {
     let guard = guard(allowing("cat"), dir.path());
     std::fs::write(dir.path().join("note"), "hello").unwrap();
     let args = ["note".to_owned()];
-    let run = |permit: &decision::Permit| guard.run_permit("cat", &args, permit);
+    let run = |permit: &decide::Permit| guard.run_permit("cat", &args, permit);
     let mut permit = guard.permit("cat", &args).unwrap();
     assert_eq!(run(&permit).unwrap().stdout, "hello");
     permit.found.identity.1 += 1;

@@ -7,7 +7,7 @@ use cofferdam_profiles::{CompileError, StoreError};
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
 
-use crate::hints::{in_python, message_in_python};
+use crate::hint_wording::{in_python, message_in_python};
 
 create_exception!(
     cofferdam,

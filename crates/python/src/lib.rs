@@ -11,7 +11,7 @@
 mod audit;
 mod errors;
 mod fork;
-mod hints;
+mod hint_wording;
 mod host;
 mod outcome;
 mod prepared;

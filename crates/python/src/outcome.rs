@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::errors::CofferdamError;
-use crate::hints::{in_python, message_in_python};
+use crate::hint_wording::{in_python, message_in_python};
 
 /// The outcome of one run, with the fields of the command's `--json`.
 #[pyclass(frozen, module = "cofferdam")]

@@ -1,12 +1,12 @@
 //! Hints for Python callers name no option of the command, and each replaced phrase occurs in the crates below.
 
-#[path = "../src/hints.rs"]
-mod hints;
+#[path = "../src/hint_wording.rs"]
+mod hint_wording;
 
 use std::fs;
 use std::path::Path;
 
-use hints::{WORDS, in_python, message_in_python};
+use hint_wording::{WORDS, in_python, message_in_python};
 
 fn sources(directory: &Path, into: &mut String) {
     for entry in fs::read_dir(directory).unwrap() {

@@ -133,7 +133,7 @@ fn sighup_and_the_reload_command_reload_definitions() {
         homes: Vec::new(),
         system: "/etc".into(),
     };
-    let ask = || cofferdam_config::running::ask(&around, "reload").unwrap();
+    let ask = || cofferdam_config::server_control::ask(&around, "reload").unwrap();
     let answers = ask();
     assert_eq!((answers.len(), answers[0].pid), (1, pid));
     assert_eq!(answers[0].answer.as_deref(), Ok("nothing has changed: 3 environments"));

@@ -12,9 +12,9 @@
 pub mod config;
 pub mod draft;
 pub mod help;
-pub mod hints;
 pub mod option;
 pub mod profile;
 pub mod sandbox;
 pub mod table;
+pub mod typing_mistakes;
 pub mod values;

@@ -20,7 +20,7 @@ use cofferdam_policy::text;
 
 use super::policy_file::Base;
 use super::profile;
-use crate::args::hints;
+use crate::args::typing_mistakes;
 use crate::caller::Caller;
 use crate::output::stderr::print_note;
 use crate::output::text::quoted;
@@ -138,7 +138,7 @@ pub fn command_line(action: &str, configuration: Option<&str>) -> String {
 fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> Refusal {
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
     let refusal = Refusal::new("environment", format!("no environment is called {}", text::name(name)));
-    match hints::environment(name) {
+    match typing_mistakes::environment(name) {
         Some(hint) => refusal.hint(hint),
         None => refusal.hint(format!(
             "there are {}; an artifact is named by a path with a slash in it; {} says more",

@@ -55,7 +55,7 @@ extern "C" fn try_messages(tried: usize) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::messages::NETLINK_ROUTE;
+    use crate::capture::routes_and_rules::NETLINK_ROUTE;
     use crate::capture::{AF_INET, Versions};
 
     #[test]

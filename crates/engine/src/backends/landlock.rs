@@ -244,7 +244,7 @@ fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, 
 /// Refuses rules by which the program could write Cofferdam's own files, or reach the trail that it is recorded in: nothing
 /// can be taken out of what a rule gives.
 fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
-    let places = crate::plan::state::places();
+    let places = crate::plan::own_places::places();
     for rule in rules {
         let Some(given) = std::fs::canonicalize(&rule.path).ok().and_then(|path| path.to_str().map(str::to_owned))
         else {
@@ -253,7 +253,7 @@ fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
         let writes = rule.access & access::WRITE != 0;
         let mut reached = places.iter().filter(|place| is_within(&place.path, &given));
         if let Some(place) = reached.find(|place| writes || place.trail) {
-            return Err(Refusal { failure: crate::plan::state::exposed("landlock", place), needs_mounts: true });
+            return Err(Refusal { failure: crate::plan::own_places::exposed("landlock", place), needs_mounts: true });
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 use crate::plan::mountinfo::Aliases;
-use crate::plan::state::Place;
+use crate::plan::own_places::Place;
 use crate::plan::tree::{Disk, Tree as _};
 
 /// What lies at a path, itself and not what a link leads to.
@@ -169,7 +169,7 @@ impl Facts for Here {
     }
 
     fn state(&self) -> Vec<Place> {
-        crate::plan::state::places()
+        crate::plan::own_places::places()
     }
 
     fn processes(&self) -> &[String] {

@@ -24,7 +24,7 @@ use rustix::net::{
     send, socketpair,
 };
 
-use super::tap::Tap;
+use super::session_refusals::Tap;
 use crate::outcome::Change;
 use crate::plan::Layer;
 use crate::run::overlay;

@@ -10,11 +10,11 @@ use cofferdam_confine::wire::step::Point;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
 
 use crate::failure::{Failure, Step};
-use crate::init_error;
 use crate::outcome::{
     Applied, Change, Ending, Enforcement, Evidence, Network, Outcome, Strength, Truncated, Violation,
 };
 use crate::run::supervise::{End, Report};
+use crate::start_failures;
 
 /// What is left of a run besides its report, for the outcome.
 pub(crate) struct Finished {
@@ -202,7 +202,7 @@ fn ending(o: &mut Outcome, f: &Finished, init_plan: &InitPlan, cpu_seconds: u64)
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            o.error = Some(init_error::failure(init_plan, Point { step, index: index as u32 }, errno));
+            o.error = Some(start_failures::failure(init_plan, Point { step, index: index as u32 }, errno));
         }
         End::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;

@@ -27,9 +27,9 @@ use crate::outcome::{Change, Outcome, Truncated, Violation};
 use crate::prepared::Prepared;
 use crate::run::channel;
 use crate::run::channel::{Came, Ends, Use};
+use crate::run::session_refusals;
 use crate::run::streams;
 use crate::run::streams::Sink;
-use crate::run::tap;
 
 /// How long the end of a sandbox that was killed is waited for.
 const END: Duration = Duration::from_secs(30);
@@ -413,7 +413,7 @@ impl Live {
             None => self.ends.tap().until_now(),
         };
         let before = std::mem::replace(&mut self.refused, all.clone());
-        tap::since(&before, all)
+        session_refusals::since(&before, all)
     }
 
     /// What its copy-on-write mounts changed so far, and how many changes are not listed.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_config::environments::Surroundings;
-use cofferdam_config::running::{self, Listening, RELOAD};
+use cofferdam_config::server_control::{self, Listening, RELOAD};
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::signal::unix::{SignalKind, signal};
@@ -179,7 +179,7 @@ fn directories(around: &Surroundings, environments: &EnvironmentRegistry) -> BTr
 
 /// Listens on the control socket, through which `cofferdam environment reload` reaches the server. Without it, SIGHUP remains.
 pub fn listen(around: &Surroundings) -> Option<Listening> {
-    match running::listen(around) {
+    match server_control::listen(around) {
         Ok(listening) => Some(listening),
         Err(error) => {
             tracing::warn!("cofferdam environment reload does not reach this server: {error}; SIGHUP does");

@@ -2,7 +2,7 @@
 //!
 //! Servers notice changes by themselves; this confirms that they have. Exit code: 0, or 1 when a server did not.
 
-use cofferdam_config::running::{RELOAD, ask, directory};
+use cofferdam_config::server_control::{RELOAD, ask, directory};
 use serde::Serialize;
 
 use crate::call::environment::surroundings;

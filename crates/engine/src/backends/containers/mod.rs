@@ -13,7 +13,6 @@
 //!
 //! A further runtime is one more folder here, behind [`ContainerRuntime`], and a line in [`of`].
 
-pub(crate) mod about;
 mod archive;
 mod content;
 pub mod documented;
@@ -24,6 +23,7 @@ pub(crate) mod owner;
 mod progress;
 mod rendezvous;
 pub mod run;
+pub(crate) mod runtime_facts;
 pub mod spec;
 mod usage;
 
@@ -42,9 +42,9 @@ use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::executables;
-pub(crate) use about::{About, Arrival, Inodes};
 pub use progress::{Progress, ProgressCallback};
 use run::Contained;
+pub(crate) use runtime_facts::{About, Arrival, Inodes};
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
 /// What creates containers: an engine by its interface, or an OCI runtime by its program.

@@ -4,7 +4,7 @@ use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_policy::{Field, NetworkMode, Policy, SeccompLevel};
 
 use super::{By, Purpose};
-use crate::backends::containers::about::{About, Inodes, KERNEL_THREADS};
+use crate::backends::containers::runtime_facts::{About, Inodes, KERNEL_THREADS};
 use crate::backends::external::tool::Tool;
 use crate::outcome::{Applied, Enforcement, Strength};
 use crate::plan::rlimits::is_all;

@@ -12,7 +12,7 @@ mod process;
 
 use cofferdam_policy::{Field, Policy};
 
-use crate::backends::containers::about::About;
+use crate::backends::containers::runtime_facts::About;
 use crate::backends::external::tool::Tool;
 use crate::backends::layout::Layout;
 use crate::failure::Failure;

@@ -253,7 +253,7 @@ pub fn plan(
     })
 }
 
-/// Init in the program's place, as `confine/init/hold.rs` reads its arguments.
+/// Init in the program's place, as `confine/init/nsjail_wait.rs` reads its arguments.
 fn held(path: String, argv: &[String]) -> Exe {
     let numbers = [INIT_FD, MOUNTED_FD, GO_FD].map(|fd| fd.to_string());
     let arg = ["hold".to_owned()].into_iter().chain(numbers).chain([path]).chain(argv.iter().cloned()).collect();

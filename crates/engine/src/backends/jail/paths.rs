@@ -15,7 +15,7 @@ use cofferdam_policy::paths::is_within;
 use crate::plan::lookup::{Found, Looked, Lookup};
 use crate::plan::mount_table::{Place, Shows, View, below, join};
 use crate::plan::mountinfo::Aliases;
-use crate::plan::state;
+use crate::plan::own_places;
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
 
@@ -97,7 +97,7 @@ struct Names<'p> {
 pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let fs = &policy.filesystem;
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
-    let state = state::places();
+    let state = own_places::places();
     let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
     let aliases = Aliases::here();
     let shows_processes = |mounted: &&String| !view.appearances(mounted).is_empty();
@@ -162,7 +162,7 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         w.each(layers, false);
     }
     // What decides over later sandboxes, and what they are recorded in.
-    let shows = |place: &&state::Place| place.hidden && !view.appearances(&place.path).is_empty();
+    let shows = |place: &&own_places::Place| place.hidden && !view.appearances(&place.path).is_empty();
     for place in state.iter().filter(|place| writable || shows(place)) {
         w.each(&place.path, place.hidden);
     }

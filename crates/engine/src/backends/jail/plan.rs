@@ -376,7 +376,7 @@ impl Planner<'_> {
                 Err(e) => {
                     return Err(Failure::new(field, format!("mount target {target} does not exist inside: {e}")).hint(
                         match self.policy.filesystem.root {
-                            Root::Directory(_) => crate::init_error::ROOT_LACKS_PLACE,
+                            Root::Directory(_) => crate::start_failures::ROOT_LACKS_PLACE,
                             _ => "choose a target that exists, one below /tmp, or a new one at the top such as /data",
                         },
                     ));

@@ -9,7 +9,7 @@ use super::{Builder, Item};
 use crate::failure::Failure;
 use crate::plan::facts::{Kind, Resolved, resolve};
 use crate::plan::mount_table::{Shows, below, join};
-use crate::plan::state;
+use crate::plan::own_places;
 use crate::repository::protected_names;
 use crate::repository::protected_names::Known;
 
@@ -60,7 +60,7 @@ impl Builder<'_> {
             // The host's files are meant. What the program makes at such a path in scratch space is none of them.
             self.host_path(&place.path, &place.path, place.hidden, &mut held);
             if self.out.unheld_deny.len() > deny || self.out.unheld_protected.len() > protected {
-                return Err(state::exposed(self.policy.backend.name(), &place));
+                return Err(own_places::exposed(self.policy.backend.name(), &place));
             }
         }
         // A volume that contains one shows the host's processes.

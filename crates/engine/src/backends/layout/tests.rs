@@ -4,7 +4,7 @@ use cofferdam_policy::Root;
 
 use super::*;
 use crate::plan::facts::Table;
-use crate::plan::state::Place;
+use crate::plan::own_places::Place;
 
 fn policy(access: Access) -> Policy {
     let mut policy = Policy::base();

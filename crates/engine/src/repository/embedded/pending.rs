@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::{Before, Mended, before};
 use crate::failure::{Failure, REFUSED, Step};
 use crate::outcome::{Evidence, Outcome, Violation};
-use crate::plan::state;
+use crate::plan::own_places;
 
 /// Records of earlier runs that are looked at.
 const MOST_RECORDS: usize = 256;
@@ -45,7 +45,7 @@ struct Record {
 impl Watch {
     /// Looks at the volumes that the program may write, where the policy protects git's files in them.
     pub fn begin(policy: &Policy) -> Watch {
-        let volumes = if protects(policy) { state::writable(policy) } else { Vec::new() };
+        let volumes = if protects(policy) { own_places::writable(policy) } else { Vec::new() };
         if volumes.is_empty() {
             return Watch::default();
         }
@@ -88,7 +88,7 @@ impl Watch {
 
 /// Whether a run of this policy is looked at.
 pub fn watches(policy: &Policy) -> bool {
-    protects(policy) && !state::writable(policy).is_empty()
+    protects(policy) && !own_places::writable(policy).is_empty()
 }
 
 fn protects(policy: &Policy) -> bool {

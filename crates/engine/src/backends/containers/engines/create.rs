@@ -15,7 +15,7 @@ use bollard::models::{
     RestartPolicyNameEnum,
 };
 
-use super::about::{Flavour, What};
+use super::engine_facts::{Flavour, What};
 use crate::backends::containers::spec::{MASKED, inodes};
 use crate::backends::containers::{ContainerSpec, Mounted, Net, POWERS, Ready};
 use crate::failure::{Failure, Step};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::about::Flavour;
+use super::engine_facts::Flavour;
 use crate::failure::{Failure, Step};
 
 /// What discovery looks at.

@@ -25,10 +25,10 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::about::{Flavour, What};
 use super::client::{ASK, Client, Trouble, WORK};
 use super::credentials;
 use super::discover::Real;
+use super::engine_facts::{Flavour, What};
 use super::tar;
 use crate::backends::containers::archive;
 use crate::backends::containers::archive::LARGEST;

@@ -31,7 +31,7 @@ const KEPT: Duration = Duration::from_secs(600);
 /// What such a file may be long.
 const LONG: u64 = 64 << 10;
 const PREFIX: &str = "podman-";
-/// What is kept of the answer: all that [`super::about::What::podman`] reads.
+/// What is kept of the answer: all that [`super::engine_facts::What::podman`] reads.
 const PARTS: [&str; 6] = [
     "/host/security",
     "/host/cgroupVersion",

@@ -8,12 +8,12 @@
 //! One run is five calls: create, inspect, start, inspect after its end, remove; and one that waits. Nothing of the program
 //! goes through the engine: init brings the streams.
 
-mod about;
 mod client;
 mod create;
 mod credentials;
 mod devices;
 mod discover;
+mod engine_facts;
 mod export;
 mod images;
 mod info_cache;
@@ -42,9 +42,9 @@ use super::{
 };
 pub(crate) use export::Store;
 
-use about::{Flavour, What};
 use client::{Client, Trouble, WORK};
 use discover::{Found, Real, Surroundings};
+use engine_facts::{Flavour, What};
 use service::Service;
 
 use crate::backends::complaint::{Cause, cause};
@@ -236,7 +236,7 @@ impl Container {
         let refused = |trouble: &Trouble, doing: &str| {
             // As crun says it.
             let hybrid = matches!(trouble, Trouble::Said(_, why) if cause(why) == Some(Cause::HybridCgroups));
-            let hint = if hybrid { about::HYBRID } else { "look into the engine's log" };
+            let hint = if hybrid { engine_facts::HYBRID } else { "look into the engine's log" };
             trouble.failure(Step::Container, &format!("{} {doing}", what.flavour.name()), hint)
         };
         let options = CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bollard::models::{ContainerCreateBody, HostConfig, MountType};
 use serde_json::Value;
 
-use super::about::{Flavour, What};
+use super::engine_facts::{Flavour, What};
 use crate::backends::containers::spec::MASKED;
 
 /// What differs between what was asked for and what `inspect` tells (Docker's form, or libpod's of Podman), in words.

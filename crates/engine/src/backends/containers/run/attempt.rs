@@ -15,8 +15,8 @@ use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::{InitPlan, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
-use super::super::about::KERNEL_THREADS;
 use super::super::rendezvous::{Ours, Rendezvous, ends};
+use super::super::runtime_facts::KERNEL_THREADS;
 use super::super::spec::Parts;
 use super::super::{Arrival, Ended, Handed, Ready, StartedContainer};
 use super::super::{owner, spec, usage};
