@@ -62,6 +62,7 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
     for entry in list {
         names.extend(rest_of(entry, source).map(str::to_owned));
     }
+    names.extend(named_above(list, source, tree));
     // A home below the top has the same files.
     if let Some(home) = tree.home().filter(|home| home != source && is_within(home, source)) {
         let below = home[source.len()..].trim_start_matches('/');
@@ -206,6 +207,25 @@ fn rest_of<'e>(entry: &'e str, source: &str) -> Option<&'e str> {
     })
 }
 
+/// The same of names that are found in a repository's own directory, in a volume that lies in there, such as `.git/worktrees`
+/// or `.hg/store`.
+fn named_above(list: &[&str], source: &str, tree: &dyn Tree) -> Vec<String> {
+    let git = list.iter().any(|entry| entry.starts_with(".git/"));
+    let mercurial = list.iter().any(|entry| *entry == ".hgsub" || entry.starts_with(".hg/"));
+    let mut found = Vec::new();
+    for above in Path::new(source).ancestors().skip(1).filter_map(Path::to_str) {
+        let names = match above {
+            _ if mercurial && above.ends_with("/.hg") => named_by_commits("", above, tree),
+            _ if git && is_git_directory(above, tree) => worktrees("", above, tree),
+            _ => continue,
+        };
+        let rest = source.strip_prefix(above).unwrap_or_default().trim_start_matches('/');
+        let in_volume = |name: String| Some(name.strip_prefix(rest)?.strip_prefix('/')?.to_owned());
+        found.extend(names.into_iter().filter_map(in_volume));
+    }
+    found
+}
+
 /// Whether git takes a directory itself for a repository.
 pub fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
     let has = |name: &str| tree.exists(&join(source, name));
@@ -305,6 +325,32 @@ pub mod tests {
         let names = protected(PROTECTED_DEFAULT, top.to_str().unwrap(), &Disk);
         assert!(names.contains("sub/tools/hooks") && names.contains("sub/.git/config"));
         assert!(!names.contains("tools/hooks") && !names.contains("other/h") && !names.contains("other/.git/config"));
+    }
+
+    #[test]
+    fn what_is_found_in_a_repository_holds_in_a_volume_that_lies_in_it() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        for directory in
+            [".git/objects", ".git/refs", ".git/worktrees/w", ".hg/store/data", "bare/objects", "bare/refs"]
+        {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
+        }
+        std::fs::create_dir_all(top.join("bare/worktrees/v")).unwrap();
+        std::fs::write(top.join("bare/HEAD"), "").unwrap();
+        std::fs::write(top.join(".git/HEAD"), "").unwrap();
+        let of = |volume: &str| protected(PROTECTED_DEFAULT, top.join(volume).to_str().unwrap(), &Disk);
+        for (volume, name) in [
+            (".git/worktrees", "w/commondir"),
+            (".git/worktrees", "w/config.worktree"),
+            ("bare/worktrees", "v/commondir"),
+            (".hg/store", "requires"),
+            (".hg/store", "data/~2ehgsub.i"),
+            (".hg/store/data", "~2ehgsub.i"),
+        ] {
+            assert!(of(volume).contains(name), "{volume}: {name}");
+        }
+        assert!(!of(".git/refs").contains("w/commondir") && !of("bare/objects").contains("commondir"));
     }
 
     #[test]
