@@ -7,6 +7,7 @@
 The native part is `cofferdam._native`. The public interface is here.
 """
 
+import atexit as _atexit
 import os as _os
 
 from . import _native
@@ -26,6 +27,7 @@ from .profiles import compile_profile
 from .runs import AsyncRun, Policy, Prepared, Run, prepare, run, run_async, start, start_async
 from .skills import NclDrivenSandbox, Platform, SandboxResult
 
+_atexit.register(_native.at_exit)
 _os.register_at_fork(
     before=_native.before_fork,
     after_in_parent=_native.after_fork_in_parent,

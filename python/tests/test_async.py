@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from typing import Any, Coroutine, List
 
@@ -124,3 +126,10 @@ def test_a_policy_is_started_in_the_loop() -> None:
             assert (await running).exit_code == 0
 
     asyncio.run(main())
+
+
+def test_an_interpreter_that_ends_right_after_a_run_ends_well() -> None:
+    code = f"import asyncio, cofferdam; asyncio.run(cofferdam.run_async({policy()!r}, ['true']))"
+    for _ in range(40):
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, b"")

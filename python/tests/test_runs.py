@@ -248,7 +248,7 @@ def test_a_run_ends_with_the_process_that_started_it_and_not_with_its_forks(tmp_
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
     code = f"""
 import multiprocessing, os, sys, time, cofferdam
-policy = {{"version": 1, "command": {{"env": {{"MARK": {mark!r}}}}}}}
+policy = {{"version": 1, "command": {{"variables": {{"PATH": "/usr/bin:/bin", "MARK": {mark!r}}}}}}}
 ready = cofferdam.prepare(policy, ["true"], keep_ready=1)
 run = cofferdam.start(policy, ["sleep", "55"], stream=False)
 while run.usage() is None: time.sleep(0.01)
@@ -284,7 +284,8 @@ time.sleep(50)
 
 
 def test_a_forked_process_cannot_wait_for_a_run_of_its_parent() -> None:
-    with cofferdam.start(policy(), ["cat"], stdin=subprocess.PIPE) as run:
+    with cofferdam.start(policy(), ["sleep", "57"], stream=False) as run:
+        wait_for(lambda: run.usage() is not None)
         pid = os.fork()
         if pid == 0:
             try:
@@ -300,7 +301,7 @@ def test_a_forked_process_cannot_wait_for_a_run_of_its_parent() -> None:
 def test_changes_are_kept_only_outside_of_cofferdams_own_directories(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    mount = {"kind": "bind", "source": str(source), "target": "/data", "access": "copy_on_write"}
+    mount = {"type": "bind", "source": str(source), "target": "/data", "access": "copy_on_write"}
     prepared = cofferdam.prepare(policy(filesystem={"mounts": [mount]}), ["sh", "-c", "echo 1 > /data/f"])
     own = Path.home() / ".config" / "cofferdam" / "profiles" / "x"
     with pytest.raises(cofferdam.CofferdamError, match="keep_changes.*\n?.*hint"):

@@ -1,19 +1,21 @@
-//! What fork(2) needs: a child must not keep its parent's runs alive. Python calls these around each `os.fork`.
+//! What fork(2) needs: a child must not keep its parent's runs alive, nor wait for its threads. Python calls these around each
+//! `os.fork`.
 
 use std::cell::RefCell;
 
+use crate::attach;
 use cofferdam_engine::Fork;
 use pyo3::prelude::*;
 
 thread_local! {
     /// The fork that this thread is about to make.
-    static BEGUN: RefCell<Option<Fork>> = const { RefCell::new(None) };
+    static BEGUN: RefCell<Option<(Fork, attach::Fork)>> = const { RefCell::new(None) };
 }
 
 /// Holds the lifelines of all runs as they are.
 #[pyfunction]
 pub fn before_fork() {
-    BEGUN.set(Some(Fork::begin()));
+    BEGUN.set(Some((Fork::begin(), attach::Fork::begin())));
 }
 
 /// Lets them go.
@@ -25,5 +27,8 @@ pub fn after_fork_in_parent() {
 /// Closes the copies that the child has.
 #[pyfunction]
 pub fn after_fork_in_child() {
-    BEGUN.take().into_iter().for_each(Fork::in_child);
+    if let Some((lifelines, threads)) = BEGUN.take() {
+        lifelines.in_child();
+        threads.in_child();
+    }
 }

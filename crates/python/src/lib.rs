@@ -8,6 +8,7 @@
 //! Converts and waits; the engine decides what is safe. Asynchronous functions and the public interface are in python/cofferdam.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod audit;
 mod errors;
 mod fork;
@@ -28,6 +29,8 @@ mod _native {
     use cofferdam_compat as compat;
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::attach::at_exit;
     #[pymodule_export]
     use crate::errors::{CofferdamError, PolicyError, ProfileError};
     #[pymodule_export]

@@ -18,6 +18,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::attach::attached;
 use crate::errors::CofferdamError;
 use crate::outcome::{Outcome, ResourceUsage};
 
@@ -135,15 +136,14 @@ impl Run {
         let thread = move || {
             // A panic ends the run as well, so that callers do not wait forever.
             let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io))).ok().flatten();
-            let outcome =
-                came.and_then(|outcome| Python::try_attach(|py| Py::new(py, Outcome::of(outcome)).ok()).flatten());
+            let outcome = came.and_then(|outcome| attached(|py| Py::new(py, Outcome::of(outcome)).ok()).flatten());
             let mut state = shared.lock();
             (state.outcome, state.over) = (outcome, true);
             drop(state);
             shared.changed.notify_all();
             call_back(notify.as_deref());
             // Dropped with Python's lock, so that it is freed at once.
-            Python::try_attach(|_| drop(notify));
+            attached(|_| drop(notify));
         };
         std::thread::Builder::new()
             .name("cofferdam-run".into())
@@ -189,7 +189,7 @@ impl Run {
 
 fn call_back(notify: Option<&Py<PyAny>>) {
     let Some(notify) = notify else { return };
-    Python::try_attach(|py| {
+    attached(|py| {
         if let Err(error) = notify.call0(py) {
             error.write_unraisable(py, Some(notify.bind(py)));
         }
