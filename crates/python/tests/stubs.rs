@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 const STUBS: &str = include_str!("../../../python/cofferdam/_native.pyi");
 
 const SOURCES: &[&str] = &[
+    include_str!("../src/attach.rs"),
     include_str!("../src/errors.rs"),
+    include_str!("../src/fork.rs"),
     include_str!("../src/lib.rs"),
     include_str!("../src/outcome.rs"),
     include_str!("../src/prepared.rs"),
