@@ -1,4 +1,4 @@
-//! Lifelines: the pipes whose end of file tells an init that its owner is gone.
+//! Lifelines: the pipes on which an init reads end of file when its owner is gone.
 //!
 //! A process that forks without executing anything gives its child every descriptor, and so would keep its runs alive in
 //! there after its own death. So all lifelines of a process are in one table, which a child made by fork(2) can close at once
