@@ -452,8 +452,8 @@ fn a_mount_whose_place_leads_elsewhere_meanwhile_is_refused() {
             }
             let mut policy = policy("echo ran");
             policy.filesystem.mounts = vec![
-                bind(&path, "/work", Access::ReadWrite),
-                bind(&path.join("data"), "/work/inner", Access::ReadOnly),
+                bind(&path, "/volume", Access::ReadWrite),
+                bind(&path.join("data"), "/volume/inner", Access::ReadOnly),
             ];
             policy.allow_partial(Field::Mounts);
             policy.allow_partial(Field::Protected);

@@ -63,15 +63,15 @@ impl Directories {
     /// Looks at the tree below `root`, unless the host has no more than `little` that it could not reclaim before the run:
     /// most bytes that the kernel has for its open directories.
     pub fn look(&mut self, root: i32, little: u64) -> u64 {
-        // Where the kernel does not say, the descriptors alone decide.
-        let grown = match unreclaimable() {
+        self.held = match unreclaimable() {
             Some(now) => {
                 self.least = self.least.min(now);
-                now - self.least
+                let grown = now - self.least;
+                if grown > little { grown.min(self.most(root, grown)) } else { 0 }
             }
-            None => u64::MAX,
+            // Where the kernel does not say, what is seen decides: a guess about the rest would end runs that hold nothing.
+            None => Some(self.most(root, u64::MAX)).filter(|&most| most < u64::MAX).unwrap_or(0),
         };
-        self.held = if grown > little { grown.min(self.most(root, grown)) } else { 0 };
         self.held
     }
 
@@ -259,12 +259,21 @@ fn overlay(line: &str) -> Option<(u64, bool)> {
     Some((number, is_overlay && words.nth(1)?.split(',').any(|option| option.starts_with("upperdir="))))
 }
 
-/// What the host's kernel cannot reclaim of its own objects, bytes. `None` where it does not say, as in containers with a
-/// /proc/meminfo of their own, where it is 0.
+/// What the host's kernel cannot reclaim of its own objects, bytes. Some containers have a /proc/meminfo of their own, where
+/// it is 0 (lxcfs), and the host's /proc/vmstat. `None` where neither says.
 fn unreclaimable() -> Option<u64> {
-    let table = fs::read_to_string("/proc/meminfo").ok()?;
-    let kilobytes = table.lines().find_map(|line| line.strip_prefix("SUnreclaim:"))?.split_whitespace().next()?;
-    kilobytes.parse::<u64>().ok().filter(|&kilobytes| kilobytes > 0).map(|kilobytes| kilobytes << 10)
+    let read = |file: &str, name: &str| number(&fs::read_to_string(file).ok()?, name);
+    let kilobytes = read("/proc/meminfo", "SUnreclaim:").map(|kilobytes| kilobytes << 10);
+    kilobytes.or_else(|| {
+        let pages = read("/proc/vmstat", "nr_slab_unreclaimable")?;
+        Some(pages.saturating_mul(rustix::param::page_size() as u64))
+    })
+}
+
+/// The number in the line of a table that begins with this word; `None` where it is 0.
+fn number(table: &str, name: &str) -> Option<u64> {
+    let mut words = table.lines().map(str::split_whitespace).find(|words| words.clone().next() == Some(name))?;
+    words.nth(1)?.parse().ok().filter(|&number| number > 0)
 }
 
 #[cfg(test)]
@@ -279,6 +288,13 @@ mod tests {
         let disk = "43 88 254:0 /w /w ro - ext4 /dev/vda rw,upperdir=x";
         assert_eq!([written, hiding, disk].map(overlay), [Some((123, true)), Some((124, false)), Some((43, false))]);
         assert_eq!((overlay("x"), overlay("7 8 0:1 / / rw")), (None, None));
+    }
+
+    #[test]
+    fn a_table_without_the_figure_says_nothing() {
+        assert_eq!(number("Slab: 9 kB\nSUnreclaim:       109780 kB\n", "SUnreclaim:"), Some(109_780));
+        assert_eq!(number("nr_slab_unreclaimable 27445\n", "nr_slab_unreclaimable"), Some(27_445));
+        assert_eq!((number("SUnreclaim: 0 kB\n", "SUnreclaim:"), number("", "SUnreclaim:")), (None, None));
     }
 
     #[test]
