@@ -288,7 +288,7 @@ impl Live {
                 .collect::<std::io::Result<_>>()
                 .map_err(Unasked::Io)?,
         };
-        let mut exchange = Exchange { sinks, request, sent: 0, interrupted: None, until: None, stale: 0 };
+        let mut exchange = Exchange { sinks, request, sent: 0, interrupted: None, until: None, again: None, stale: 0 };
         let end = self.exchange(&mut exchange, asked.id, asked.timeout, asked.grace, asked.output, asked.cancel);
         let mut came = Answered { interrupted: exchange.interrupted, ..Answered::default() };
         let ended = match end {
@@ -363,9 +363,17 @@ impl Live {
                         return Err(Some(why));
                     }
                     x.until = Some(now + grace);
+                    x.again = Some(now + grace / 2);
+                }
+            }
+            if x.again.is_some_and(|again| now >= again) {
+                x.again = None;
+                if !self.interrupt() {
+                    return Err(x.interrupted.clone());
                 }
             }
             let until = x.until.unwrap_or(timeout);
+            let next = x.again.unwrap_or(until);
             if let (Some(_), Some(why)) = (x.until.filter(|&until| now >= until), &x.interrupted) {
                 return Err(Some(why.clone()));
             }
@@ -374,7 +382,7 @@ impl Live {
             let rest = if x.sent < x.request.len() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut fds = vec![PollFd::from_borrowed_fd(self.ends.socket(), rest)];
             fds.extend(x.sinks.iter().filter_map(Sink::poll_fd).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            wait(&mut fds, until.saturating_sub(now).min(pause));
+            wait(&mut fds, next.saturating_sub(now).min(pause));
         }
     }
 
@@ -489,6 +497,9 @@ struct Exchange {
     interrupted: Option<Why>,
     /// By when an interrupted call has to answer, from its beginning.
     until: Option<Duration>,
+    /// When an interrupted call that has not answered is interrupted once more, from its beginning: what the first one met
+    /// may have been before the program that the code waits for.
+    again: Option<Duration>,
     stale: u32,
 }
 

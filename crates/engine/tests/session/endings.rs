@@ -37,6 +37,22 @@ fn a_call_that_is_interrupted_in_time_leaves_the_state_as_it_is() {
 }
 
 #[test]
+fn an_interruption_that_a_program_was_not_ready_for_comes_once_more() {
+    each(&[PYTHON, NODE], Limits { grace: Duration::from_secs(10), ..Limits::default() }, |desk, l| {
+        let shell = r#"trap "" INT; sleep 2; trap - INT; exec sleep 60"#;
+        let code = match l.agent {
+            Agent::Python => format!("x = 5\nimport subprocess; subprocess.run(['/bin/sh', '-c', {shell:?}])"),
+            _ => format!("var x = 5; require('child_process').execSync({shell:?})"),
+        };
+        let answer = desk.ask(l, "a", hurried(&code)).unwrap();
+        assert_eq!(answer.interrupted, Some(Why::TimedOut), "{l:?} {answer:?}");
+        assert!(answer.ended.is_none() && answer.duration < Duration::from_secs(20), "{l:?} {answer:?}");
+        let print = if l.agent == Agent::Python { "print(x)" } else { "console.log(x)" };
+        assert_eq!(desk.out(l, "a", print), "5\n");
+    });
+}
+
+#[test]
 fn a_call_that_cannot_be_interrupted_ends_the_session_and_the_next_starts_anew() {
     each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
         let (code, print) = match l.agent {
