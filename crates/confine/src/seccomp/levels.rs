@@ -94,6 +94,7 @@ const S_ISUID_S_ISGID: u64 = 0o6000;
 /// Set in S_IFCHR and S_IFBLK, clear in S_IFREG, S_IFIFO and S_IFSOCK (and set in S_IFLNK, which mknod(2)
 /// takes for no type at all).
 const DEVICE_TYPE_BIT: u64 = 0o020000;
+const RENAME_WHITEOUT: u64 = 4;
 /// O_CREAT and the bit of O_TMPFILE that is its own; the same on both architectures.
 const CREATING_FLAGS: u64 = 0o100 | 0o20000000;
 /// CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET (NEWTIME is no flag of clone).
@@ -327,6 +328,8 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             add(&[any(mode, S_ISUID_S_ISGID)], set_id);
             add(&[any(mode, DEVICE_TYPE_BIT)], refuse(EPERM, Reason::Device));
         }
+        // The name that is left behind would be a device, which mknod(2) is refused as well.
+        "renameat2" => add(&[any(4, RENAME_WHITEOUT)], refuse(EPERM, Reason::Device)),
         "socket" => return socket(request, clauses),
         // Pages of the host's pool, which no memory limit counts. ENOMEM is what an empty pool says, and every program that
         // asks for them takes ordinary pages then.

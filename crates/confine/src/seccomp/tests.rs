@@ -192,6 +192,12 @@ fn set_id_bits_and_devices_are_refused_at_every_level() {
                 assert_eq!(result(&request, "mknod", &[0, kind | 0o666 | high, 0x103]), EPERM);
                 assert_eq!(result(&request, "mknodat", &[3, 0, kind | 0o666 | high, 0x103]), EPERM);
             }
+            for flags in [4, 5, 4 | high] {
+                assert_eq!(result(&request, "renameat2", &[3, 0, 3, 0, flags]), EPERM);
+            }
+            for flags in [0, 1, 2, high] {
+                assert_eq!(result(&request, "renameat2", &[3, 0, 3, 0, flags]), RET_ALLOW);
+            }
             for kind in [0, 0o100000, 0o10000, 0o140000] {
                 assert_eq!(result(&request, "mknodat", &[3, 0, kind | 0o666 | high]), RET_ALLOW);
             }
