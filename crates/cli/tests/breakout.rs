@@ -620,3 +620,37 @@ for way in 'link', 'real':
     assert_eq!(message, "open refused refused refused\n1\nopen refused refused refused\n1\n");
     assert_eq!(fs::read_to_string(tree.path().join("kept")).unwrap(), "kept");
 }
+
+/// Names in a directory with protected ones are made by init: what it follows must be what the program would reach.
+#[test]
+fn a_hard_link_follows_links_as_the_program_does() {
+    if !common::needs("user namespaces") || !common::needs_python() {
+        return;
+    }
+    let place = common::open_directory();
+    let volume = place.path().join("volume");
+    std::fs::create_dir(&volume).unwrap();
+    std::fs::set_permissions(&volume, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let program = "
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+os.chdir('/volume')
+open('file', 'w').write('mine')
+def linkat(source, name): # os.link calls link(2), which follows nothing
+    done = libc.linkat(-100, source.encode(), -100, name.encode(), 0x400)
+    return ctypes.get_errno() if done else open(name).read()
+def link(target, name):
+    os.symlink(target, 'way')
+    try: return linkat('way', name)
+    finally: os.unlink('way')
+print('ordinary', link('file', 'a'), link('/volume/file', 'b'))
+fd = os.open('file', os.O_RDONLY)
+print('own', linkat(f'/proc/self/fd/{fd}', 'c'))
+print('procfs', {link(f'/proc/{who}/fd/{n}', f'd{n}') for who in ('self', '1') for n in range(64)} <= {2, 13, 40}, os.path.exists('d3'))
+print('itself', os.readlink('/proc/self') if link('/proc/self/exe', 'e') != 40 else 40)
+";
+    let bind = format!("{}:/volume:rw", volume.display());
+    let output = common::output(&["run", "--backend", "jail", "-v", &bind, "--", common::PYTHON, "-c", program]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text, "ordinary mine mine\nown mine\nprocfs True False\nitself 40\n", "{output:?}");
+}

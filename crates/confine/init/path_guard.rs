@@ -326,7 +326,10 @@ impl PathGuards {
                 let own = if from.len == 0 && flags & AT_EMPTY_PATH != 0 {
                     Some(borrow(r.pid, olddir)?)
                 } else if flags & AT_SYMLINK_FOLLOW != 0 {
-                    stream_number(&from.text[..from.len]).map(|n| borrow(r.pid, n)).transpose()?
+                    Some(match stream_number(&from.text[..from.len]) {
+                        Some(n) => borrow(r.pid, n)?,
+                        None => self.link_source(listener, r, olddir, &from)?,
+                    })
                 } else {
                     None
                 };
@@ -338,18 +341,19 @@ impl PathGuards {
                     done?
                 } else {
                     let source = self.parent_of(listener, r, olddir, &from)?;
-                    sys::linkat(
-                        source.fd,
-                        from.text[source.name_at..].as_ptr(),
-                        parent.fd,
-                        name,
-                        flags & AT_SYMLINK_FOLLOW,
-                    )?
+                    sys::linkat(source.fd, from.text[source.name_at..].as_ptr(), parent.fd, name, 0)?
                 }
             }
             Operation::Open { .. } => return Err(errno::EINVAL),
         };
         Ok(None)
+    }
+
+    /// What a link follows to. A link of procfs on the way would lead to init's own descriptors and directories: ELOOP.
+    fn link_source(&self, listener: &Listener, r: &Notification, dir: i32, path: &Path) -> Result<i32, i32> {
+        let source = self.parent_of(listener, r, dir, path)?;
+        let name = path.text[source.name_at..].as_ptr();
+        Ok(sys::openat2(source.fd, name, O_PATH | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)? as i32)
     }
 
     /// bind of a Unix socket makes a name as well. The address is read once; the bind is done on a copy of the program's
