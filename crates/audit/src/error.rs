@@ -61,6 +61,15 @@ pub enum AuditError {
         /// The directory.
         path: PathBuf,
     },
+    /// A file of the trail would be larger than this process may make one.
+    #[error(
+        "a file of the audit trail in {} would be larger than this process may write (RLIMIT_FSIZE): nothing that has to be \
+         recorded starts\nhint: start it without that limit (ulimit -f unlimited)", path.display()
+    )]
+    FileSize {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file system cannot reserve space.
     #[error(
         "the file system of {} cannot keep room for the end of a run\n\

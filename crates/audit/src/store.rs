@@ -466,12 +466,11 @@ impl Held<'_> {
     }
 }
 
-/// The error of a write: no space, or another.
+/// The error of a write: no space, a limit of this process, or another.
 pub(super) fn space(e: io::Error, path: &Path) -> AuditError {
     match e.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            AuditError::Full { path: path.to_owned() }
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => AuditError::Full { path: path.to_owned() },
+        io::ErrorKind::FileTooLarge => AuditError::FileSize { path: path.to_owned() },
         _ => fail("cannot write", path)(e),
     }
 }

@@ -2,6 +2,6 @@
 #![forbid(unsafe_code)]
 
 fn main() {
-    cofferdam_engine::descriptors::raise_limit();
+    cofferdam_engine::process_limits::adapt();
     std::process::exit(cofferdam::entry(std::env::args_os().collect()));
 }

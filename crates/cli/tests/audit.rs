@@ -502,3 +502,30 @@ fn a_link_of_another_user_does_not_say_where_the_trail_is() {
     assert!(ran.status.success(), "{ran:?}");
     assert!(dir.join("trail-000001.jsonl").exists());
 }
+
+#[test]
+fn a_trail_that_reaches_the_callers_limit_of_file_size_is_an_error_that_is_said() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    trail(&dir, 1);
+    let run = |limit: &str| {
+        let program = cofferdam().get_program().to_owned();
+        let mut command = std::process::Command::new("/bin/bash");
+        command.args(["-c", &format!("ulimit -f {limit}; exec \"$@\""), "bash"]).arg(program);
+        command.args(["run", "--audit-trail"]).arg(&dir).args(["--", "/bin/sh", "-c", "kill -XFSZ $$; echo DEAF"]);
+        command.output().unwrap()
+    };
+    let full = run("1"); // of 1,024 bytes
+    let said = String::from_utf8(full.stderr).unwrap();
+    assert_eq!(full.status.signal(), None, "{said}");
+    assert!(
+        full.status.code() == Some(125) && said.contains("hint: start it without that limit (ulimit"),
+        "{:?} {said}",
+        full.status
+    );
+    // The program has the signal's default, as it has without Cofferdam.
+    let ends = run("unlimited");
+    assert_eq!(ends.status.code(), Some(128 + 25), "{ends:?}");
+    assert!(ends.stdout.is_empty(), "{ends:?}");
+}

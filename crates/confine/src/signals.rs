@@ -1,4 +1,4 @@
-//! The signals of threads that this project starts in a caller's process.
+//! The signals of threads that this project starts in a caller's process, and of its own programs.
 
 /// Blocks every signal on this thread. The process's signals are for the caller's own threads; and what a thread brings
 /// upon itself by writing to a peer that is gone (SIGPIPE, against which not every call has a flag) is an error there and
@@ -9,5 +9,20 @@ pub fn block() {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Makes a write beyond the process's limit of a file's size (RLIMIT_FSIZE) fail with EFBIG and nothing else. A handler that does
+/// nothing, since a program that is started by exec has the default again, and would keep a signal that is ignored.
+pub fn ignore_file_size_limit() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an action is plain data; all of it that the call reads is set, and the handler touches nothing. The call fails
+    // for an unknown signal or a bad address alone.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut());
     }
 }

@@ -11,7 +11,6 @@
 
 pub mod audited_run;
 pub mod backends;
-pub mod descriptors;
 pub mod doctor;
 pub mod engine;
 pub mod failure;
@@ -22,6 +21,7 @@ pub mod outcome;
 mod plan;
 mod pool;
 mod prepared;
+pub mod process_limits;
 mod proctree;
 pub mod python_name;
 mod repository;

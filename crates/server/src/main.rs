@@ -12,7 +12,7 @@ use tracing_subscriber::prelude::*;
 const REFUSED: u8 = 125;
 
 fn main() -> ExitCode {
-    cofferdam_engine::descriptors::raise_limit();
+    cofferdam_engine::process_limits::adapt();
     let mut arguments = std::env::args_os().skip(1);
     let serve = match (arguments.next().and_then(|argument| argument.into_string().ok()), arguments.next()) {
         (Some(argument), None) => Serve::from_argument(&argument),

@@ -17,7 +17,7 @@ fn child() {
     if setrlimit(Resource::Nofile, limits).is_err() {
         return println!("limits: not permitted");
     }
-    cofferdam_engine::descriptors::raise_limit();
+    cofferdam_engine::process_limits::adapt();
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     println!("limits: {} {}", current.unwrap(), maximum.unwrap());
     // They are in force, and not only reported: so many descriptors may be open, and no more.
