@@ -71,7 +71,7 @@ pub const ENGINE_LEVELS: &[&[&str]] = &[
     &["run", "repository", "task"],
     &["plan", "io", "start_failures"],
     &["outcome", "monitor"],
-    &["failure", "proctree", "descriptors"],
+    &["failure", "proctree", "process_limits", "progress"],
 ];
 
 /// The entry of the task table.
@@ -482,6 +482,29 @@ mod tests {
     #[test]
     fn the_files_of_this_workspace_hold_to_their_levels() {
         assert_eq!(check_imports(&Workspace::read().unwrap()), Ok(Vec::new()));
+    }
+
+    /// The packages of the engine, as a program links it that asks for these features.
+    fn linked(features: &[&str]) -> Vec<String> {
+        let mut tree = cargo();
+        tree.args(["tree", "--locked", "--package", "cofferdam-engine", "--edges", "normal", "--prefix", "none"]);
+        let text = output(tree.args(["--format", "{p}"]).args(features)).unwrap();
+        text.lines().filter_map(|line| line.split_once(' ')).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_program_that_embeds_the_jail_links_no_client_http_or_signatures() {
+        let (jail, all) = (linked(&["--no-default-features"]), linked(&[]));
+        let absent = [
+            ["bollard", "bollard-stubs", "oci-spec", "tar", "flate2"].as_slice(), // container engines, images
+            &["http", "hyper", "hyper-util", "hickory-resolver", "tokio"],        // the egress gateway
+            &["ed25519-dalek", "signature"],                                      // checkpoints
+        ];
+        for package in absent.concat() {
+            assert!(all.iter().any(|name| name == package), "{package} has another name by now");
+            assert!(!jail.iter().any(|name| name == package), "{package} is linked");
+        }
+        assert!(jail.iter().any(|name| name == "cofferdam-confine"), "{jail:?}");
     }
 
     #[test]

@@ -13,6 +13,10 @@
 //! attacker cannot write reveals those. This crate knows when runs begin and end; the caller supplies the contents.
 
 mod anchor;
+#[cfg(feature = "signatures")]
+mod checkpoint;
+#[cfg(not(feature = "signatures"))]
+#[path = "no_signatures.rs"]
 mod checkpoint;
 mod end_slots;
 mod error;

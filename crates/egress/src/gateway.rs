@@ -18,7 +18,8 @@ use crate::connect::relay::BufferPool;
 use crate::limits::DescriptorBudget;
 use crate::sandbox::Sandbox;
 use crate::serve;
-pub use crate::settings::{Job, Settings, Traffic};
+pub use crate::settings::{Job, Settings};
+pub use crate::traffic::Traffic;
 
 /// Most threads, however many processors there are: they wait and copy.
 const MOST_WORKERS: usize = 4;

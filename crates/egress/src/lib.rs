@@ -24,20 +24,36 @@
 //! decide     pure decisions: rules, addresses, names, and the parsers of TLS, DNS, SOCKS and first bytes
 //! ```
 //!
+//! Without the feature `gateway` there are the decisions, events and sockets alone, for a program whose sandboxes have no
+//! network of their own: it links no HTTP, no resolver and no runtime for asynchronous code.
+//!
 //! Never starts a process, reads a policy file or enters a namespace.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "gateway")]
 mod connect;
 mod decide;
+#[cfg(feature = "gateway")]
 pub mod gateway;
+#[cfg(feature = "gateway")]
 pub mod http;
 pub mod limits;
+#[cfg(not(feature = "gateway"))]
+#[doc(hidden)]
+pub mod no_gateway;
 mod report;
+#[cfg(feature = "gateway")]
 mod sandbox;
+#[cfg(feature = "gateway")]
 mod serve;
+#[cfg(feature = "gateway")]
 mod settings;
 mod sockets;
+mod traffic;
 
+#[cfg(not(feature = "gateway"))]
+pub use self::no_gateway as gateway;
+#[cfg(feature = "gateway")]
 pub use connect::{host_resolver, relay};
 pub use decide::{
     address, client_hello, dns, first_bytes, host_name, refusal, rules, socket_layout as layout, socks,

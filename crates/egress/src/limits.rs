@@ -104,6 +104,7 @@ impl TokenBucket {
     }
 
     /// Takes one token, and waits until there is one.
+    #[cfg(feature = "gateway")]
     pub async fn one(&self) {
         while let Err(wait) = self.take(1, Instant::now()) {
             tokio::time::sleep(wait).await;

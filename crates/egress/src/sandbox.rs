@@ -28,8 +28,9 @@ use crate::http::Api;
 use crate::limits::{DescriptorBudget, Direction, LimitValues, Limits, TokenBucket};
 use crate::report::event::{Event, Kind, Via};
 use crate::report::reporter::Reporter;
-use crate::settings::{Job, Settings, Traffic};
+use crate::settings::{Job, Settings};
 use crate::sockets::socket_owner::Inspector;
+use crate::traffic::Traffic;
 
 /// Connections accepted each second; the rest wait in the kernel's backlog. This bounds the work that one sandbox can
 /// cause.

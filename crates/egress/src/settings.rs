@@ -1,4 +1,4 @@
-//! What a gateway is started with, what one sandbox is attached with, and the totals of its traffic. Data only.
+//! What a gateway is started with, and what one sandbox is attached with. Data only.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,19 +55,6 @@ impl Job {
         });
         Ok(Job { rules, limits: network.limits, layout, api, upstream_proxy, sink, init })
     }
-}
-
-/// The totals of a sandbox's traffic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traffic {
-    /// Connections to upstream.
-    pub connections: u64,
-    /// Attempts that were refused.
-    pub refused: u64,
-    /// Bytes from the sandbox.
-    pub bytes_up: u64,
-    /// Bytes to the sandbox.
-    pub bytes_down: u64,
 }
 
 /// What a gateway is started with.

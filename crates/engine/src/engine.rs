@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use cofferdam_policy::{BackendName, Policy};
 
-use crate::backends::containers::ProgressCallback;
-use crate::backends::{self, Backend, Refusal, Request, Tools, containers, registry};
+#[cfg(feature = "containers")]
+use crate::backends::containers;
+use crate::backends::{self, Backend, Refusal, Request, Tools, registry};
 use crate::failure::{Failure, Step};
 use crate::host::{Expected, Host};
 use crate::outcome::Enforcement;
@@ -13,6 +14,7 @@ use crate::plan::executables::Executables;
 use crate::plan::support::Support;
 use crate::plan::{host_sockets, own_places};
 use crate::prepared::Prepared;
+use crate::progress::ProgressCallback;
 
 /// What this host can do, asked once; makes prepared policies.
 #[derive(Debug, Default)]
@@ -69,6 +71,7 @@ impl Engine {
     ///
     /// # Errors
     /// The backend cannot be used here, or has no such image.
+    #[cfg(feature = "containers")]
     pub fn image_command(&self, backend: BackendName, reference: &str) -> Result<containers::ImageCommand, Failure> {
         let on_progress = |progress| self.host.on_progress().map_or((), |on_progress| on_progress(progress));
         containers::of(backend)?.image_command(reference, &on_progress)

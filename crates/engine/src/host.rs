@@ -10,8 +10,8 @@ use cofferdam_confine::other_cpu;
 use cofferdam_policy::Field;
 
 use crate::backends::Tools;
-use crate::backends::containers::ProgressCallback;
 use crate::outcome::{Applied, Enforcement, Strength};
+use crate::progress::ProgressCallback;
 
 /// What this host can do, asked once.
 #[derive(Debug, Default)]
@@ -103,6 +103,7 @@ impl Host {
         self.on_progress = OnProgress(Some(on_progress));
     }
 
+    #[cfg(feature = "containers")]
     pub(crate) fn on_progress(&self) -> Option<&ProgressCallback> {
         self.on_progress.0.as_ref()
     }

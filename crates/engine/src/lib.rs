@@ -7,6 +7,16 @@
 //! `Engine::probe` asks the host once what it can do. `Engine::prepare` chooses the backend, refuses what cannot be
 //! enforced and makes the plan; pure but for the probe's answers and the paths it opens. `Prepared::run` may be called
 //! many times and from several threads. It reads no configuration, evaluates nothing, and never depends on the compiler.
+//!
+//! # Features
+//!
+//! All are on by default. A program that embeds the jail alone can do without any of them.
+//!
+//! | feature | brings | without it |
+//! |---|---|---|
+//! | `containers` | the backends `docker`, `podman` and `oci`: HTTP over Unix sockets, images, bundles | a policy that names one is refused |
+//! | `gateway` | the egress gateway: HTTP, name resolution, threads of its own | `network.mode = "allowlist"` is refused |
+//! | `signatures` | signed checkpoints of audit trails | no key can be made or read |
 #![forbid(unsafe_code)]
 
 pub mod audited_run;
@@ -23,6 +33,7 @@ mod pool;
 mod prepared;
 pub mod process_limits;
 mod proctree;
+pub mod progress;
 pub mod python_name;
 mod repository;
 mod run;

@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_engine::backends::containers::Progress;
-use cofferdam_engine::backends::containers::ProgressCallback;
+use cofferdam_engine::progress::{Progress, ProgressCallback};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What is shown now.

@@ -6,6 +6,7 @@ pub mod client_hello;
 pub mod dns;
 pub mod first_bytes;
 pub mod host_name;
+#[cfg(feature = "gateway")]
 pub mod protocol_check;
 pub mod refusal;
 pub mod rules;

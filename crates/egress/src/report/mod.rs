@@ -3,4 +3,5 @@
 
 pub mod event;
 pub mod ledger;
+#[cfg(feature = "gateway")]
 pub mod reporter;

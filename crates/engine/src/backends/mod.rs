@@ -11,6 +11,7 @@
 
 mod backend;
 pub(crate) mod complaint;
+#[cfg(feature = "containers")]
 pub mod containers;
 pub(crate) mod enforcement;
 pub mod external;

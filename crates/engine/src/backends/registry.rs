@@ -3,6 +3,7 @@
 use cofferdam_policy::BackendName;
 
 use super::backend::{Backend, Capabilities};
+#[cfg(feature = "containers")]
 use super::containers::Containers;
 use super::external::External;
 use super::external::tool::Tool;
@@ -17,12 +18,19 @@ static REGISTERED: &[(BackendName, &dyn Backend)] = &[
     (BackendName::Bubblewrap, &External(Tool::Bubblewrap)),
     (BackendName::Nsjail, &External(Tool::Nsjail)),
     (BackendName::Seatbelt, &External(Tool::Seatbelt)),
+    #[cfg(feature = "containers")]
     (BackendName::Docker, &Containers(BackendName::Docker)),
+    #[cfg(feature = "containers")]
     (BackendName::Podman, &Containers(BackendName::Podman)),
+    #[cfg(feature = "containers")]
     (BackendName::Oci, &Containers(BackendName::Oci)),
+    #[cfg(feature = "containers")]
     (BackendName::OciCrun, &Containers(BackendName::OciCrun)),
+    #[cfg(feature = "containers")]
     (BackendName::OciRunc, &Containers(BackendName::OciRunc)),
+    #[cfg(feature = "containers")]
     (BackendName::OciYouki, &Containers(BackendName::OciYouki)),
+    #[cfg(feature = "containers")]
     (BackendName::OciRunsc, &Containers(BackendName::OciRunsc)),
 ];
 

@@ -31,6 +31,10 @@ impl EgressPlan {
         if policy.network.mode != NetworkMode::Allowlist {
             return Ok(None);
         }
+        if cfg!(not(feature = "gateway")) {
+            let message = "network.mode = \"allowlist\" needs the egress gateway, which is not built into this program";
+            return Err(Failure::new(Field::Network, message).hint("build cofferdam-engine with its feature `gateway`"));
+        }
         let versions = capture::versions();
         let rules = Rules::compile(&policy.network);
         // The kernel is asked only where it matters: it takes a namespace.

@@ -36,6 +36,7 @@ impl EgressPlan {
     ///
     /// # Errors
     /// The gateway cannot be started, or cannot pass the API through.
+    #[cfg_attr(not(feature = "gateway"), expect(unreachable_code, reason = "nothing can be attached then"))]
     pub fn attach(&self, network: &policy::Network, control: OwnedFd, init: i32) -> Result<Egress, Failure> {
         let failed = |what: &str, e: std::io::Error| Failure::new(Field::Network, format!("{what}: {e}"));
         let watch = Watch::new().map_err(|e| failed("cannot make what the gateway tells of", e))?;

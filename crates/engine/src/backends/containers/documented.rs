@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, Policy};
 
-use super::runtime_facts::{About, Inodes};
+use super::{About, Inodes};
 use crate::backends::enforcement::{By, container_tmpfs, enforcement, shared_with_kernel};
 use crate::outcome::{Applied, Enforcement};
 use crate::plan::egress::EgressPlan;

@@ -20,10 +20,8 @@ mod engines;
 mod host_files;
 mod oci;
 pub(crate) mod owner;
-mod progress;
 mod rendezvous;
 pub mod run;
-pub(crate) mod runtime_facts;
 pub mod spec;
 mod usage;
 
@@ -37,14 +35,14 @@ use cofferdam_policy::BackendName;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use crate::backends::enforcement::container_runtime::{About, Arrival, Inodes};
 use crate::backends::enforcement::{OWN_NETWORKS, socket_buffers};
 use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::executables;
-pub use progress::{Progress, ProgressCallback};
+pub use crate::progress::{Progress, ProgressCallback};
 use run::Contained;
-pub(crate) use runtime_facts::{About, Arrival, Inodes};
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
 /// What creates containers: an engine by its interface, or an OCI runtime by its program.

@@ -2,8 +2,8 @@
 
 use cofferdam_policy::{Access, Mount, Policy, Root};
 
+use super::container_runtime::About;
 use super::{By, Purpose, some};
-use crate::backends::containers::runtime_facts::About;
 use crate::backends::external::tool::Tool;
 use crate::backends::layout::Layout;
 use crate::outcome::Applied;

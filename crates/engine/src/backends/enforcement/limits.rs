@@ -3,8 +3,8 @@
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_policy::{Field, NetworkMode, Policy, SeccompLevel};
 
+use super::container_runtime::{About, Inodes};
 use super::{By, Purpose};
-use crate::backends::containers::runtime_facts::{About, Inodes, KERNEL_THREADS};
 use crate::backends::external::tool::Tool;
 use crate::outcome::{Applied, Enforcement, Strength};
 use crate::plan::rlimits::is_all;
@@ -164,13 +164,6 @@ pub(crate) fn container_tmpfs(inodes: Inodes, e: &mut Enforcement) {
         ),
     };
     e.insert(Field::Tmpfs, applied);
-}
-
-/// What is enforced of `limits.processes` where the cgroup counts the container's kernel with the program.
-pub(crate) fn shared_with_kernel() -> Applied {
-    Applied::partial(format!(
-        "the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}"
-    ))
 }
 
 /// Takes back what a cgroup promises of memory where sockets can hold some that is neither charged to it nor counted by the

@@ -5,6 +5,8 @@
 //!
 //! What cgroups add is filled in afterwards, by the engine and by the run.
 
+#[cfg_attr(not(feature = "containers"), expect(dead_code))]
+pub(crate) mod container_runtime;
 mod filesystem;
 mod limits;
 mod network;
@@ -12,15 +14,17 @@ mod process;
 
 use cofferdam_policy::{Field, Policy};
 
-use crate::backends::containers::runtime_facts::About;
+use self::container_runtime::About;
 use crate::backends::external::tool::Tool;
 use crate::backends::layout::Layout;
 use crate::failure::Failure;
 use crate::outcome::{Applied, Enforcement, Strength};
 use crate::plan::egress::EgressPlan;
 
-pub(crate) use limits::{container_tmpfs, memory_inside, shared_with_kernel, socket_buffers};
+pub(crate) use limits::{memory_inside, socket_buffers};
 pub(crate) use network::OWN_NETWORKS;
+#[cfg(feature = "containers")]
+pub(crate) use {container_runtime::shared_with_kernel, limits::container_tmpfs};
 
 /// What an external sandbox program's enforcement is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +77,7 @@ pub(crate) enum By<'a> {
     /// macOS Seatbelt.
     Seatbelt(Purpose),
     /// A container.
+    #[cfg_attr(not(feature = "containers"), expect(dead_code))]
     Container {
         /// What its mounts show.
         layout: &'a Layout,

@@ -16,11 +16,11 @@ use cofferdam_confine::{InitPlan, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::rendezvous::{Ours, Rendezvous, ends};
-use super::super::runtime_facts::KERNEL_THREADS;
 use super::super::spec::Parts;
 use super::super::{Arrival, Ended, Handed, Ready, StartedContainer};
 use super::super::{owner, spec, usage};
 use super::{Contained, Looked, ProgressCallback, ReadyRoot};
+use crate::backends::enforcement::container_runtime::KERNEL_THREADS;
 use crate::backends::enforcement::{By, container_tmpfs, enforcement};
 use crate::backends::layout::Layout;
 use crate::backends::real_sources;

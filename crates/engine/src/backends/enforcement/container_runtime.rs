@@ -1,6 +1,8 @@
-//! What a container runtime provides on this host, as far as enforcement and the run depend on it. Data.
+//! What a container runtime provides on this host, as far as enforcement and the run depend on it.
 
 use serde::Serialize;
+
+use crate::outcome::Applied;
 
 /// Threads that a kernel in user space has for itself on this one; about a hundred before the program does anything.
 pub(crate) const KERNEL_THREADS: u64 = 256;
@@ -17,7 +19,7 @@ pub(crate) struct About {
     /// Whether init can be another user than the program, with the capabilities that this takes: for kernels that keep
     /// processes apart by nothing else.
     pub apart: bool,
-    /// Whether it says itself that what is mounted is what was looked at ([`super::StartedContainer::compare`]), because its kernel numbers files in
+    /// Whether it says itself that what is mounted is what was looked at (`StartedContainer::compare`), because its kernel numbers files in
     /// its own way and init cannot.
     pub compares: bool,
     /// Whether system calls can be reported to init: gVisor has no such thing.
@@ -53,4 +55,11 @@ pub(crate) enum Arrival {
     /// It connects to a socket in a directory that is mounted into the container.
     #[serde(rename = "door")]
     Rendezvous,
+}
+
+/// What is enforced of `limits.processes` where the cgroup counts the container's kernel with the program.
+pub(crate) fn shared_with_kernel() -> Applied {
+    Applied::partial(format!(
+        "the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}"
+    ))
 }

@@ -1,0 +1,62 @@
+//! What stands in the place of signed checkpoints in a program that is built without signatures: no key can be made or
+//! read, and a checkpoint signed by another program is not trusted.
+
+use std::path::Path;
+
+use super::error::AuditError;
+use super::record::{Entry, Link, Record};
+
+/// The kind of a checkpoint's record.
+pub const KIND: &str = "checkpoint";
+const ABSENT: &str = "this program is built without signatures";
+
+/// A key that signs, of which there is none.
+#[derive(Debug, Clone)]
+pub enum Key {}
+
+/// The public key, of which there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublicKey {}
+
+impl Key {
+    /// # Errors
+    /// Always: signatures are not built in.
+    pub fn make(_: &Path) -> Result<Key, AuditError> {
+        Err(AuditError::Key { what: ABSENT.into() })
+    }
+
+    /// # Errors
+    /// Always: signatures are not built in.
+    pub fn read(_: &Path) -> Result<Key, AuditError> {
+        Err(AuditError::Key { what: ABSENT.into() })
+    }
+
+    /// Never called: there is no key to call it on.
+    pub fn public(&self) -> PublicKey {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(super) fn sign(&self, _end: &Link, _trail: Option<&str>) -> Entry {
+        match *self {}
+    }
+}
+
+impl PublicKey {
+    /// Never called.
+    pub fn text(&self) -> String {
+        match *self {}
+    }
+
+    /// # Errors
+    /// Always: signatures are not built in.
+    pub fn parse(_: &str) -> Result<PublicKey, AuditError> {
+        Err(AuditError::Key { what: ABSENT.into() })
+    }
+}
+
+/// # Errors
+/// Always: a signature cannot be checked here.
+pub fn check(_: &Record, _before: &Link, _trail: Option<&str>) -> Result<PublicKey, &'static str> {
+    Err(ABSENT)
+}
