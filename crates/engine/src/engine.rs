@@ -59,7 +59,9 @@ impl Engine {
     fn support_of(&self, backend: &dyn Backend, policy: &Policy) -> Support {
         let request = Request { policy, reason: String::new(), programs: None };
         match backend.plan(&self.host, &request) {
-            Ok(plan) => Support { backend: backend.name(), unavailable: None, fields: plan.enforcement().clone() },
+            Ok(plan) => {
+                Support { backend: backend.name(), unavailable: None, fields: plan.planned().enforcement.clone() }
+            }
             Err(Refusal { failure, .. }) => {
                 Support { backend: backend.name(), unavailable: Some(failure), fields: Enforcement::new() }
             }

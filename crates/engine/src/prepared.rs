@@ -65,7 +65,7 @@ impl Prepared {
 
     /// The backend's name, such as `jail`.
     pub fn backend(&self) -> &'static str {
-        self.plan.backend()
+        self.plan.planned().backend
     }
 
     /// Whether a tmpfs of the policy can be handed back after a run: see [`Prepared::hands_back`].
@@ -80,12 +80,12 @@ impl Prepared {
 
     /// Why that backend was chosen.
     pub fn backend_reason(&self) -> &str {
-        self.plan.reason()
+        &self.plan.planned().reason
     }
 
     /// How strongly each field will be enforced, as far as is known before the run.
     pub fn enforcement(&self) -> &Enforcement {
-        self.plan.enforcement()
+        &self.plan.planned().enforcement
     }
 
     /// What the backend will do, for people: steps in order.
@@ -103,7 +103,7 @@ impl Prepared {
 
     /// A run, between two looks at what git obeys in its volumes.
     fn watched(&self, run: impl FnOnce() -> Outcome) -> Outcome {
-        let watch = embedded::Watch::begin(self.plan.policy());
+        let watch = embedded::Watch::begin(&self.plan.planned().policy);
         if let (true, Some(core)) = (watch.renamed(), self.core()) {
             // It was made before that, and would mount what has another name now.
             core.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();

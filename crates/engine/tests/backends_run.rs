@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::host;
-use cofferdam_engine::backends::{Format, Installed, Ready, Tool, Tools, export};
+use cofferdam_engine::backends::{Format, Installed, Plan, Ready, Request, Tool, Tools, export};
 use cofferdam_engine::{Ending, Io, Outcome, Strength};
 use cofferdam_policy::{Access, AuditLevel, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
@@ -39,7 +39,7 @@ fn ready(tool: &Installed, policy: &Policy) -> Ready {
     if tool.tool == Tool::Nsjail {
         policy.allow_partial(Field::TreeKill); // without the cgroup that the engine would give it
     }
-    let ready = Ready::plan(&policy, tool.clone(), host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
+    let ready = Ready::plan(&Request::of(&policy), tool.clone(), host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
     ready.sufficient().unwrap_or_else(|e| panic!("{e:?}"));
     ready
 }
@@ -148,7 +148,8 @@ fn a_writable_mount_is_written_and_what_exists_of_protected_and_denied_is_held()
     }];
     policy.filesystem.deny = vec!["/work/secret".into()];
     for tool in tools() {
-        let refused = Ready::plan(&policy, tool.clone(), host::identity()).unwrap().sufficient().unwrap_err();
+        let refused =
+            Ready::plan(&Request::of(&policy), tool.clone(), host::identity()).unwrap().sufficient().unwrap_err();
         assert!(refused.message.contains("filesystem."), "names that do not exist cannot be held: {refused:?}");
         let mut policy = policy.clone();
         policy.filesystem.protected = vec![".git/config".into(), ".git/hooks".into()];
@@ -287,7 +288,7 @@ fn a_missing_program_is_reported_before_anything_starts() {
     let mut policy = policy("");
     policy.command.argv = vec!["no-such-program".into()];
     for tool in tools() {
-        let failure = Ready::plan(&policy, tool, host::identity()).unwrap_err();
+        let failure = Ready::plan(&Request::of(&policy), tool, host::identity()).unwrap_err();
         assert_eq!((failure.code, failure.step.as_str()), (127, "exec"), "{failure:?}");
     }
 }
@@ -302,12 +303,12 @@ fn what_the_tool_cannot_hold_is_refused_and_named() {
         ] {
             let mut policy = policy("true");
             change(&mut policy);
-            let planned = Ready::plan(&policy, tool.clone(), host::identity()).unwrap();
-            let failure = planned.sufficient().unwrap_err();
+            let ready = Ready::plan(&Request::of(&policy), tool.clone(), host::identity()).unwrap();
+            let failure = ready.sufficient().unwrap_err();
             assert!(failure.message.contains(field.name()), "{field}: {failure:?}");
-            assert_ne!(planned.enforcement[&field].strength, Strength::Full);
+            assert_ne!(ready.planned.enforcement[&field].strength, Strength::Full);
             // The host's own tree brings more that nsjail does not hold, such as what is mounted in it.
-            let short = planned.enforcement.iter().filter(|(_, a)| a.strength != Strength::Full);
+            let short = ready.planned.enforcement.iter().filter(|(_, a)| a.strength != Strength::Full);
             short.for_each(|(field, _)| policy.allow_partial(*field));
             assert!(run(&tool, &policy).success, "{field} as a best effort");
         }
@@ -581,11 +582,14 @@ fn without_a_namespace_around_it_the_tree_is_ended_all_the_same_and_less_is_clai
         let run = |code: &str, wall_ms| {
             let mut policy = policy(code);
             policy.limits.wall_ms = wall_ms;
-            let ready = Ready::plan(&policy, tool.clone(), host::identity()).unwrap().without_namespace().unwrap();
-            assert_eq!(ready.enforcement[&Field::TreeKill].strength, Strength::Partial);
+            let ready = Ready::plan(&Request::of(&policy), tool.clone(), host::identity())
+                .unwrap()
+                .without_namespace()
+                .unwrap();
+            assert_eq!(ready.planned.enforcement[&Field::TreeKill].strength, Strength::Partial);
             assert!(ready.sufficient().unwrap_err().message.contains("tree_kill"));
             policy.allow_partial(Field::TreeKill);
-            Ready::plan(&policy, tool.clone(), host::identity())
+            Ready::plan(&Request::of(&policy), tool.clone(), host::identity())
                 .unwrap()
                 .without_namespace()
                 .unwrap()

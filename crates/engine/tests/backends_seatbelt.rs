@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cofferdam_confine::host;
-use cofferdam_engine::backends::{Installed, Ready, Tool, Tools, seatbelt};
+use cofferdam_engine::backends::{Installed, Plan, Ready, Request, Tool, Tools, seatbelt};
 use cofferdam_engine::facts::Table;
 use cofferdam_engine::{Ending, Io};
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
@@ -249,7 +249,7 @@ fn run(policy: &Policy) -> cofferdam_engine::Outcome {
     for field in [Field::Seccomp, Field::Isolation, Field::Hostname, Field::TreeKill, Field::Mounts] {
         policy.allow_partial(field);
     }
-    let ready = Ready::plan(&policy, tool, host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
+    let ready = Ready::plan(&Request::of(&policy), tool, host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
     ready.sufficient().unwrap_or_else(|e| panic!("{e:?}"));
     ready.run(Io::default())
 }
@@ -280,7 +280,7 @@ fn the_clock_and_signals_are_distinguished() {
 fn what_seatbelt_cannot_hold_is_refused() {
     let tools = Tools { seatbelt: std::env::current_exe().ok(), ..Tools::default() };
     let tool = Installed::find(Tool::Seatbelt, &tools).unwrap();
-    let planned = Ready::plan(&base(), tool.clone(), host::identity()).unwrap();
+    let planned = Ready::plan(&Request::of(&base()), tool.clone(), host::identity()).unwrap();
     assert!(planned.sufficient().unwrap_err().message.contains("process."), "{:?}", planned.sufficient());
     let mut elsewhere = base();
     elsewhere.filesystem.mounts = vec![Mount::Bind {
@@ -290,7 +290,10 @@ fn what_seatbelt_cannot_hold_is_refused() {
         exec: false,
         optional: false,
     }];
-    assert_eq!(Ready::plan(&elsewhere, tool, host::identity()).unwrap_err().step.as_str(), "filesystem.mounts[0]");
+    assert_eq!(
+        Ready::plan(&Request::of(&elsewhere), tool, host::identity()).unwrap_err().step.as_str(),
+        "filesystem.mounts[0]"
+    );
     let missing = Installed::find(Tool::Seatbelt, &Tools::default()).unwrap_err();
     assert!(missing.message.contains("macOS"), "{missing:?}");
 }

@@ -1,8 +1,8 @@
 //! A backend in a crate of its own: the public trait suffices, and the engine's rules hold for it.
 
-use cofferdam_engine::backends::{Backend, Plan, Refusal, Request};
+use cofferdam_engine::backends::{Backend, Plan, Planned, Refusal, Request};
 use cofferdam_engine::failure::{Failure, Step};
-use cofferdam_engine::{Applied, Ending, Enforcement, Engine, Host, Io, Outcome, Strength};
+use cofferdam_engine::{Applied, Ending, Engine, Host, Io, Outcome, Strength};
 use cofferdam_policy::{Field, Policy};
 use serde_json::{Value, json};
 
@@ -14,11 +14,7 @@ struct Counting {
 }
 
 #[derive(Debug)]
-struct Counted {
-    policy: Policy,
-    reason: String,
-    enforcement: Enforcement,
-}
+struct Counted(Planned);
 
 impl Backend for Counting {
     fn name(&self) -> &'static str {
@@ -31,41 +27,22 @@ impl Backend for Counting {
         }
         let applied = Applied { strength: self.strength, reason: "nothing runs".into() };
         let fields = Field::ALL.iter().map(|field| (*field, applied.clone()));
-        let (policy, reason) = (request.policy.clone(), request.reason.clone());
-        Ok(Box::new(Counted { policy, reason, enforcement: fields.collect() }))
+        Ok(Box::new(Counted(Planned::new(self.name(), request, fields.collect()))))
     }
 }
 
 impl Plan for Counted {
-    fn backend(&self) -> &'static str {
-        "counting"
-    }
-
-    fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    fn enforcement(&self) -> &Enforcement {
-        &self.enforcement
+    fn planned(&self) -> &Planned {
+        &self.0
     }
 
     fn describe(&self) -> Value {
-        json!({ "counts": self.policy.command.argv })
+        json!({ "counts": self.0.policy.command.argv })
     }
 
     fn run(&self, io: Io) -> Outcome {
-        let count = self.policy.command.argv.len() + io.arguments.len();
-        Outcome {
-            outcome: Ending::Exited,
-            exit_code: i32::try_from(count).ok(),
-            backend: self.backend().into(),
-            enforcement: self.enforcement.clone(),
-            ..Outcome::unstarted(None)
-        }
+        let count = self.0.policy.command.argv.len() + io.arguments.len();
+        Outcome { outcome: Ending::Exited, exit_code: i32::try_from(count).ok(), ..self.0.unstarted() }
     }
 }
 

@@ -77,26 +77,55 @@ pub struct Request<'a> {
     pub programs: Option<&'a Executables>,
 }
 
+impl<'a> Request<'a> {
+    /// For a policy that names this backend and allows every program.
+    pub fn of(policy: &'a Policy) -> Request<'a> {
+        Request { policy, reason: "named by the policy".into(), programs: None }
+    }
+}
+
+/// What every plan knows: the policy, the backend that it is for, and how strongly each field will be enforced.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// The policy.
+    pub policy: Policy,
+    /// Why this backend.
+    pub reason: String,
+    /// How strongly each field will be enforced, as far as is known before a run.
+    pub enforcement: Enforcement,
+}
+
+impl Planned {
+    /// What a backend planned for this request.
+    pub fn new(backend: &'static str, request: &Request<'_>, enforcement: Enforcement) -> Planned {
+        Planned { backend, policy: request.policy.clone(), reason: request.reason.clone(), enforcement }
+    }
+
+    /// The outcome of a run in which nothing has started yet.
+    pub fn unstarted(&self) -> Outcome {
+        Outcome {
+            enforcement: self.enforcement.clone(),
+            backend: self.backend.into(),
+            backend_reason: self.reason.clone(),
+            ..Outcome::unstarted(None)
+        }
+    }
+}
+
 /// A policy planned by one backend, to be run many times and from several threads.
 pub trait Plan: Any + Debug + Send + Sync {
-    /// The backend's name.
-    fn backend(&self) -> &'static str;
-
-    /// The policy.
-    fn policy(&self) -> &Policy;
-
-    /// Why this backend.
-    fn reason(&self) -> &str;
-
-    /// How strongly each field will be enforced, as far as is known before a run.
-    fn enforcement(&self) -> &Enforcement;
+    /// What was planned, and by whom.
+    fn planned(&self) -> &Planned;
 
     /// Whether every required field is enforced in full.
     ///
     /// # Errors
     /// The first that is not, and what to do.
     fn sufficient(&self) -> Result<(), Failure> {
-        enforcement::sufficient(enforcement::Target::External(self.backend()), self.policy(), self.enforcement(), &[])
+        let Planned { backend, policy, enforcement, .. } = self.planned();
+        enforcement::sufficient(enforcement::Target::External(backend), policy, enforcement, &[])
     }
 
     /// What will be done, as `--dry-run` shows it.

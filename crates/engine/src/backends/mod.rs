@@ -22,7 +22,7 @@ pub(crate) mod native;
 pub(crate) mod real_sources;
 pub(crate) mod registry;
 
-pub use backend::{Backend, Capabilities, Plan, Refusal, Request};
+pub use backend::{Backend, Capabilities, Plan, Planned, Refusal, Request};
 pub use enforcement::{Purpose, answers};
 pub use external::export::{Exported, Format, export};
 pub use external::run::Ready;

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::backends::enforcement::{OWN_NETWORKS, Target, memory_inside, socket_buffers, sufficient};
 use crate::backends::jail;
-use crate::backends::{Plan, Refusal, Request};
+use crate::backends::{Plan, Planned, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::io::{Io, Stream};
@@ -41,15 +41,13 @@ use crate::run::supervise::{Report, Run};
 /// What every run of a prepared policy starts from.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) policy: Policy,
+    pub(crate) planned: Planned,
     pub(crate) identity: Identity,
     pub(crate) native: &'static Native,
-    pub(crate) reason: String,
     pub(crate) filters: Filters,
     /// What alone may be executed, where that is limited.
     pub(crate) programs: Option<Executables>,
     pub(crate) location: Option<Arc<Location>>,
-    pub(crate) enforcement: Enforcement,
     /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
     pub(crate) fresh: Mutex<Option<(Instant, usize, NativePlan)>>,
     /// Empty network namespaces of earlier runs.
@@ -94,14 +92,12 @@ pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_
     let counted = if native.namespaces { &OWN_NETWORKS } else { &[NetworkMode::None][..] };
     socket_buffers(policy, counted, &mut plan.enforcement);
     Ok(Arc::new(Core {
-        policy: policy.clone(),
+        planned: Planned::new(native.name.name(), request, plan.enforcement.clone()),
         identity,
         native,
-        reason: request.reason.clone(),
         filters,
         programs: request.programs.cloned(),
         location: host.location(),
-        enforcement: plan.enforcement.clone(),
         fresh: Mutex::new(Some((Instant::now(), cofferdam_audit::opened::count(), plan))),
         networks: netns::Pool::default(),
         owner_maps: jail::OwnerMaps::default(),
@@ -113,29 +109,20 @@ pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_
 }
 
 impl Plan for Arc<Core> {
-    fn backend(&self) -> &'static str {
-        self.native.name.name()
-    }
-
-    fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    fn enforcement(&self) -> &Enforcement {
-        &self.enforcement
+    fn planned(&self) -> &Planned {
+        &self.planned
     }
 
     fn sufficient(&self) -> Result<(), Failure> {
-        sufficient(Target::Own(self.native.name.name()), &self.policy, &self.enforcement, &[])
+        self.still_sufficient(&self.planned.enforcement)
     }
 
     fn describe(&self) -> Value {
         match self.plan() {
-            Ok(plan) => crate::plan::dry_run::plan(&plan, self.native.name.name(), &self.reason, &self.enforcement),
+            Ok(plan) => {
+                let Planned { backend, reason, enforcement, .. } = &self.planned;
+                crate::plan::dry_run::plan(&plan, backend, reason, enforcement)
+            }
             Err(failure) => serde_json::json!({ "error": failure }),
         }
     }
@@ -188,12 +175,17 @@ type TakeStaged<'a> = dyn Fn(&NativePlan, usize) -> Option<Staged> + 'a;
 
 impl Core {
     pub(crate) fn plan(&self) -> Result<NativePlan, Failure> {
-        let mut plan = (self.native.plan)(&self.policy, self.identity, &self.filters)?;
+        let mut plan = (self.native.plan)(&self.planned.policy, self.identity, &self.filters)?;
         if let Some(programs) = &self.programs {
             programs.limit(&mut plan)?;
         }
         self.hand_back(&mut plan);
         Ok(plan)
+    }
+
+    /// Whether every required field is enforced in full, as it has come out by now.
+    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
+        sufficient(Target::Own(self.planned.backend), &self.planned.policy, e, &[])
     }
 
     /// Marks the tmpfs that is handed back.
@@ -280,14 +272,14 @@ impl Core {
             (Some(egress), Some(started)) => {
                 let control =
                     staged.control.take().ok_or_else(|| Failure::new(Step::Spawn, "init's letters are gone"))?;
-                Some(egress.attach(&self.policy.network, control, started.running.pid)?)
+                Some(egress.attach(&self.planned.policy.network, control, started.running.pid)?)
             }
             _ => None,
         };
         let Some(started) = staged.started.take() else { return Err(Failure::new(Step::Spawn, "init is gone")) };
         let mut report = self.watch(started, plan, staged.cgroup.as_ref(), io, channel, egress.as_ref());
         let network = egress.map(|egress| egress.end(&mut report.log));
-        report.refused(network.as_ref(), self.policy.on_violation);
+        report.refused(network.as_ref(), self.planned.policy.on_violation);
         drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
         let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
         self.layers(&mut f, plan, io);
@@ -308,7 +300,7 @@ impl Core {
 
     /// Makes everything but the program: what only this process can do, then init, which does the rest.
     pub(crate) fn stage(&self, plan: &mut NativePlan, channel: Option<&mut Channel>) -> Result<Staged, Failure> {
-        let mut enforcement = self.enforcement.clone();
+        let mut enforcement = self.planned.enforcement.clone();
         // Which optional mounts are there is this plan's to say.
         if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
             enforcement.insert(Field::Mounts, mounts.clone());
@@ -354,9 +346,9 @@ impl Core {
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
     fn network(&self) -> Result<Option<netns::Lease>, Failure> {
         let again = self.ran.swap(true, Ordering::Relaxed);
-        let empty = self.policy.network.mode == NetworkMode::None && self.native.namespaces;
+        let empty = self.planned.policy.network.mode == NetworkMode::None && self.native.namespaces;
         // A granted Unix socket carries descriptors: a socket of this network may live on in another sandbox.
-        let left_alone = !self.policy.process.unix_sockets;
+        let left_alone = !self.planned.policy.process.unix_sockets;
         if !(again && empty && left_alone && self.identity.privileged) {
             return Ok(None);
         }
@@ -368,7 +360,7 @@ impl Core {
 
     fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
         let Some(location) = &self.location else { return Ok(None) };
-        let l = &self.policy.limits;
+        let l = &self.planned.policy.limits;
         let limits = Limits {
             memory_bytes: Some(l.memory_mb << 20),
             // Init is one of them.
@@ -391,20 +383,20 @@ impl Core {
                         let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
                         if field == Field::Memory && self.native.namespaces {
-                            memory_inside(&self.policy, e);
+                            memory_inside(&self.planned.policy, e);
                         }
                     }
                 }
-                sufficient(Target::Own(self.native.name.name()), &self.policy, e, &[]).map(|()| Some(c))
+                self.still_sufficient(e).map(|()| Some(c))
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
                     e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
                 }
                 if self.native.namespaces {
-                    memory_inside(&self.policy, e);
+                    memory_inside(&self.planned.policy, e);
                 }
-                sufficient(Target::Own(self.native.name.name()), &self.policy, e, &[]).map(|()| None)
+                self.still_sufficient(e).map(|()| None)
             }
         }
     }
@@ -418,9 +410,9 @@ impl Core {
         channel: Option<&Channel>,
         egress: Option<&Egress>,
     ) -> Report {
-        let l = &self.policy.limits;
+        let l = &self.planned.policy.limits;
         let [to, out, err] = started.stdio;
-        let input = io.take_input(&self.policy.command.stdin);
+        let input = io.take_input(&self.planned.policy.command.stdin);
         let run = Run {
             running: started.running,
             status: started.status,
@@ -438,17 +430,17 @@ impl Core {
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,
-            own_network: (self.native.namespaces && self.policy.network.mode != NetworkMode::Host)
-                .then_some(self.policy.network.mode),
+            own_network: (self.native.namespaces && self.planned.policy.network.mode != NetworkMode::Host)
+                .then_some(self.planned.policy.network.mode),
             output_bytes: l.output_bytes,
-            log: Log::new(&self.policy),
+            log: Log::new(&self.planned.policy),
             session: channel,
             workspace: plan.init_plan.mounts.iter().position(handed),
             layers: &plan.layers,
             overlays: !plan.layers.is_empty()
-                || self.policy.process.nested_sandboxes
+                || self.planned.policy.process.nested_sandboxes
                 || plan.view.places().iter().any(|place| place.persistent),
-            gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
+            gateway: egress.map(|e| (e.watch(), self.planned.policy.on_violation == OnViolation::Terminate)),
             container: None,
         };
         if let Some(session) = channel {
@@ -464,7 +456,7 @@ impl Core {
         let mut f = Finished::of(report, enforcement);
         let Some(c) = cgroup else { return f };
         if let Ok(used) = c.usage() {
-            f.counted(&used);
+            f.counted(&used, 1); // init is not the program's
         }
         f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
         if !self.native.namespaces
@@ -514,22 +506,17 @@ impl Core {
     }
 
     fn refused(&self, failure: Failure, begun: Instant) -> Outcome {
-        self.blank().refused(failure, begun)
-    }
-
-    fn blank(&self) -> Outcome {
-        Outcome {
-            violations_complete: false,
-            enforcement: self.enforcement.clone(),
-            backend: self.native.name.name().into(),
-            backend_reason: self.reason.clone(),
-            ..Outcome::unstarted(None)
-        }
+        self.planned.unstarted().refused(failure, begun)
     }
 
     fn outcome(&self, f: Finished, plan: &NativePlan, begun: Instant) -> Outcome {
-        let of = RunContext { policy: &self.policy, init_plan: &plan.init_plan, reports: self.native.namespaces };
-        outcome_builder::outcome(&of, self.blank(), f, begun)
+        let of = RunContext {
+            policy: &self.planned.policy,
+            init_plan: Some(&plan.init_plan),
+            codes_are_signals: false,
+            reports: self.native.namespaces,
+        };
+        outcome_builder::outcome(&of, self.planned.unstarted(), f, begun)
     }
 }
 

@@ -358,7 +358,7 @@ pub struct Early(Pool);
 
 impl Early {
     pub(crate) fn of(core: &Arc<Core>, life: Duration) -> Option<Early> {
-        let policy = &core.policy;
+        let policy = &core.planned.policy;
         // The egress gateway is attached to one run, when that begins.
         let alone = policy.network.mode != NetworkMode::Allowlist;
         // What git obeys in a volume is looked at before anything of the program's runs.

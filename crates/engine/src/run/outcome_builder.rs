@@ -1,13 +1,13 @@
 //! What came of a run: from what init reported, what was counted and what was refused, to the outcome.
 //!
-//! Pure but for the clock. The same for every sandbox whose first process is init.
+//! Pure but for the clock. The same for every sandbox.
 
 use std::time::Instant;
 
 use cofferdam_confine::InitPlan;
 use cofferdam_confine::cgroup::Usage;
 use cofferdam_confine::wire::step::Point;
-use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
+use cofferdam_policy::{AuditLevel, Field, NetworkMode, OnViolation, Policy, SyscallAction};
 
 use crate::failure::{Failure, Step};
 use crate::outcome::{
@@ -28,6 +28,8 @@ pub(crate) struct Finished {
     pub cpu: Option<f64>,
     pub processes: Option<u64>,
     pub pids_hits: u64,
+    /// Why nothing ran, where something else than init says so.
+    pub setup_failure: Option<Failure>,
 }
 
 impl Finished {
@@ -45,18 +47,18 @@ impl Finished {
             changes: Vec::new(),
             changes_omitted: 0,
             pids_hits: 0,
+            setup_failure: None,
         }
     }
 
-    /// What a cgroup counted, which knows better.
-    pub fn counted(&mut self, used: &Usage) {
+    /// What a cgroup counted, which knows better; so many of the processes in it are not the program's.
+    pub fn counted(&mut self, used: &Usage, ours: u64) {
         let with_uncharged = Some(self.report.sampled_with_uncharged).filter(|&bytes| bytes > 0);
         self.memory = used.memory_peak_bytes.max(with_uncharged).or(self.memory);
         // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
         let counted = used.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
         self.cpu = Some(self.cpu.unwrap_or(0.0).max(counted));
-        // Init is not the program's.
-        self.processes = used.pids_peak.map(|n| n.saturating_sub(1)).or(self.processes);
+        self.processes = used.pids_peak.map(|n| n.saturating_sub(ours)).or(self.processes);
     }
 }
 
@@ -64,8 +66,10 @@ impl Finished {
 pub(crate) struct RunContext<'a> {
     /// The policy that was run.
     pub policy: &'a Policy,
-    /// What init was sent.
-    pub init_plan: &'a InitPlan,
+    /// What init was sent, where init sets the sandbox up.
+    pub init_plan: Option<&'a InitPlan>,
+    /// A program that sets the sandbox up reports a signal of the program's as the exit code 128 + N.
+    pub codes_are_signals: bool,
     /// Every refusal can be reported where it is traced: by mounts, by the filter. Landlock alone reports none.
     pub reports: bool,
 }
@@ -79,7 +83,7 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
     o.execution_time_ms = if ran { f.report.ended_ns.saturating_sub(f.report.started_ns) as f64 / 1e6 } else { 0.0 };
     o.setup_time_ms = (total - o.execution_time_ms).max(0.0);
     let mut log = std::mem::take(&mut f.report.log);
-    ending(&mut o, &f, of.init_plan, policy.limits.cpu_seconds);
+    ending(&mut o, &mut f, of);
     let audit = policy.audit;
     log.ended(audit, o.outcome == Ending::Violation);
     if let Some(limit) = o.limit {
@@ -94,8 +98,14 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
         log.met(audit, AuditLevel::Warning, v);
     }
     let rules = &policy.process.seccomp.rules;
-    let kills = rules.iter().any(|r| matches!(r.action, cofferdam_policy::SyscallAction::Kill));
-    let by = |signal| matches!(f.report.end, End::Wait(status) if status & 0x7f == signal);
+    let kills = rules.iter().any(|r| matches!(r.action, SyscallAction::Kill));
+    let may_kill = kills || policy.on_violation == OnViolation::Terminate;
+    let by = |signal| match f.report.end {
+        End::Wait(status) if status & 0x7f == signal => true,
+        // Every program can end with such a code: the filter's signal only where the filter has it.
+        End::Wait(_) => signal_of(of, f.report.end) == Some(signal) && (signal != SIGSYS || may_kill),
+        _ => false,
+    };
     let killed = by(SIGSYS);
     for signal in [SIGSYS, SIGXFSZ].into_iter().filter(|signal| by(*signal)) {
         log.met(audit, AuditLevel::Error, by_signal(signal));
@@ -139,13 +149,16 @@ fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
 }
 
 /// The signal of a filter that kills.
-pub(crate) const SIGSYS: i32 = 31;
+const SIGSYS: i32 = 31;
 /// The signal of a file that would grow beyond its limit.
-pub(crate) const SIGXFSZ: i32 = 25;
+const SIGXFSZ: i32 = 25;
+/// The signal of the CPU time's soft limit, and that of its hard one.
+const SIGXCPU: i32 = 24;
+const SIGKILL: i32 = 9;
 
 /// What there is to say where one of these ended the program. Every program can send them to itself, and nothing measures
 /// what they are for: so they are no evidence of the kernel's, and the outcome names no limit.
-pub(crate) fn by_signal(signal: i32) -> Violation {
+fn by_signal(signal: i32) -> Violation {
     let (operation, field) = match signal {
         SIGXFSZ => ("SIGXFSZ", "$.limits.file_size_mb"),
         _ => ("SIGSYS", "$.process.seccomp"),
@@ -166,7 +179,16 @@ fn limit_violation(field: Field, evidence: Evidence) -> Violation {
     }
 }
 
-fn ending(o: &mut Outcome, f: &Finished, init_plan: &InitPlan, cpu_seconds: u64) {
+/// The signal that ended the program, or by its exit code may have.
+fn signal_of(of: &RunContext<'_>, end: End) -> Option<i32> {
+    match end {
+        End::Wait(status) if status & 0x7f != 0 => Some(status & 0x7f),
+        End::Wait(status) if of.codes_are_signals => Some((status >> 8 & 0xff) - 128),
+        _ => None,
+    }
+}
+
+fn ending(o: &mut Outcome, f: &mut Finished, of: &RunContext<'_>) {
     let limit = |o: &mut Outcome, field| {
         o.outcome = Ending::LimitExceeded;
         o.limit = Some(field);
@@ -182,13 +204,6 @@ fn ending(o: &mut Outcome, f: &Finished, init_plan: &InitPlan, cpu_seconds: u64)
             let signal = status & 0x7f;
             o.outcome = Ending::Signalled;
             o.signal = Some(signal);
-            // Anybody can send these signals to himself: the measure decides where there is one.
-            let used = f.cpu.unwrap_or(0.0);
-            let limit_seconds = cpu_seconds as f64;
-            // SIGXCPU comes by ticks, which can run ahead of what was used.
-            if signal == 24 && used >= limit_seconds * 0.75 || signal == 9 && used >= limit_seconds * 0.95 {
-                limit(o, Field::CpuTime);
-            }
         }
         End::TimedOut => {
             o.outcome = Ending::TimedOut;
@@ -202,7 +217,12 @@ fn ending(o: &mut Outcome, f: &Finished, init_plan: &InitPlan, cpu_seconds: u64)
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            o.error = Some(start_failures::failure(init_plan, Point { step, index: index as u32 }, errno));
+            let point = Point { step, index: index as u32 };
+            o.error = of.init_plan.map(|plan| start_failures::failure(plan, point, errno));
+        }
+        End::Lost if f.setup_failure.is_some() => {
+            o.outcome = Ending::SetupFailed;
+            o.error = f.setup_failure.take();
         }
         End::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;
@@ -214,6 +234,13 @@ fn ending(o: &mut Outcome, f: &Finished, init_plan: &InitPlan, cpu_seconds: u64)
             o.outcome = Ending::Signalled;
             o.signal = Some(9);
         }
+    }
+    // Anybody can send these signals to himself: the measure decides where there is one. SIGXCPU comes by ticks, which can run
+    // ahead of what was used.
+    let (used, most) = (f.cpu.unwrap_or(0.0), of.policy.limits.cpu_seconds as f64);
+    let signal = signal_of(of, f.report.end);
+    if signal == Some(SIGXCPU) && used >= most * 0.75 || signal == Some(SIGKILL) && used >= most * 0.95 {
+        limit(o, Field::CpuTime);
     }
 }
 
@@ -232,7 +259,8 @@ mod tests {
             (report.end, report.weakened) = (End::Wait(0), weakened);
             let full = Applied { strength: Strength::Full, reason: "a cgroup".into() };
             let finished = Finished::of(report, Enforcement::from([(Field::Memory, full)]));
-            let of = RunContext { policy: &policy, init_plan: &init_plan, reports: true };
+            let of =
+                RunContext { policy: &policy, init_plan: Some(&init_plan), codes_are_signals: false, reports: true };
             let outcome = outcome(&of, Outcome::unstarted(None), finished, Instant::now());
             assert!(outcome.success, "the run is none the worse");
             outcome.enforcement[&Field::Memory].clone()

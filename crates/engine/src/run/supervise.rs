@@ -208,7 +208,8 @@ struct Loop<'a, 'io> {
     armed: bool,
 }
 
-fn now_ns() -> u64 {
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

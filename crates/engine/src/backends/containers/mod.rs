@@ -250,14 +250,13 @@ impl Backend for Containers {
         }
         let policy = request.policy;
         let on_progress = host.on_progress().cloned();
-        let mut contained = Contained::plan(policy, self.name(), of(self.0)?, host.identity(), on_progress)?;
-        contained.reason.clone_from(&request.reason);
+        let mut contained = Contained::plan(request, self.name(), of(self.0)?, host.identity(), on_progress)?;
         if !contained.holds_limits() {
-            host.cgroup_enforcement(&mut contained.enforcement);
+            host.cgroup_enforcement(&mut contained.planned.enforcement);
             contained.location = host.location();
             contained.in_the_runs_cgroup();
         }
-        socket_buffers(policy, &OWN_NETWORKS, &mut contained.enforcement);
+        socket_buffers(policy, &OWN_NETWORKS, &mut contained.planned.enforcement);
         Ok(Box::new(contained))
     }
 }

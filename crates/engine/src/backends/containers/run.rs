@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::host_files::Place;
 use super::spec::{self, Mounted, Parts, Rootfs};
 use super::{About, Arrival, ContainerRuntime, ProgressCallback, Ready};
-use crate::backends::Plan;
 use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
 use crate::backends::layout::{Layout, in_container};
+use crate::backends::{Plan, Planned, Request};
 use crate::failure::{Failure, Step};
 use crate::io::Io;
 use crate::outcome::{Enforcement, Outcome};
@@ -30,8 +30,8 @@ use request::{floored, open_files};
 
 /// A policy with the runtime of its containers, to be run many times and from several threads.
 pub struct Contained {
-    policy: Policy,
-    backend: &'static str,
+    /// What was planned; the engine completes its enforcement with what cgroups give.
+    pub planned: Planned,
     runtime: Arc<dyn ContainerRuntime>,
     about: About,
     place: Place,
@@ -40,10 +40,6 @@ pub struct Contained {
     way: Option<EgressPlan>,
     filter: Filter,
     user: (u32, u32),
-    /// What holds, completed by the engine with what cgroups give.
-    pub enforcement: Enforcement,
-    /// Why this backend.
-    pub reason: String,
     /// Where cgroups can be made, for runtimes that hold no limits themselves.
     pub location: Option<Arc<Location>>,
     on_progress: Option<ProgressCallback>,
@@ -78,25 +74,16 @@ struct ReadyRoot {
 
 impl std::fmt::Debug for Contained {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Contained").field("backend", &self.backend).field("about", &self.about).finish_non_exhaustive()
+        f.debug_struct("Contained")
+            .field("backend", &self.planned.backend)
+            .field("about", &self.about)
+            .finish_non_exhaustive()
     }
 }
 
 impl Plan for Contained {
-    fn backend(&self) -> &'static str {
-        self.backend
-    }
-
-    fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    fn enforcement(&self) -> &Enforcement {
-        &self.enforcement
+    fn planned(&self) -> &Planned {
+        &self.planned
     }
 
     fn describe(&self) -> Value {
@@ -114,12 +101,13 @@ impl Contained {
     /// # Errors
     /// The runtime cannot be used here, or the policy asks for what containers have not at all.
     pub(crate) fn plan(
-        policy: &Policy,
+        request: &Request<'_>,
         backend: &'static str,
         runtime: Arc<dyn ContainerRuntime>,
         me: Identity,
         on_progress: Option<ProgressCallback>,
     ) -> Result<Contained, Failure> {
+        let policy = request.policy;
         let about = runtime.about()?;
         let place = Place::find()?;
         let root = rustix::process::geteuid().is_root();
@@ -158,8 +146,7 @@ impl Contained {
             &By::Container { layout: &first.layout, about: &about, egress: way.as_ref(), other_user: root },
         );
         Ok(Contained {
-            policy: policy.clone(),
-            backend,
+            planned: Planned::new(backend, request, enforcement),
             runtime,
             about,
             place,
@@ -167,8 +154,6 @@ impl Contained {
             way,
             filter,
             user,
-            enforcement,
-            reason: "named by the policy".into(),
             location: None,
             on_progress,
             root: Mutex::new(None),
@@ -176,22 +161,9 @@ impl Contained {
         })
     }
 
-    /// Whether every required field holds in full.
-    ///
-    /// # Errors
-    /// The first that does not, and what to do.
-    pub fn sufficient(&self) -> Result<(), Failure> {
-        self.still_sufficient(&self.enforcement)
-    }
-
-    /// The same of what came out of a run's own preparations.
+    /// Whether every required field is enforced in full, as it has come out by now.
     fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
-        sufficient(Target::External(self.backend), &self.policy, e, &[])
-    }
-
-    /// The backend's name.
-    pub fn backend(&self) -> &'static str {
-        self.backend
+        sufficient(Target::External(self.planned.backend), &self.planned.policy, e, &[])
     }
 
     /// Whether the runtime holds memory, CPU share and processes itself.
@@ -202,9 +174,9 @@ impl Contained {
     /// Says what follows from the limits that the run's own cgroup holds. Where the runtime's own processes are in it, as
     /// gVisor's are, they count there as well.
     pub fn in_the_runs_cgroup(&mut self) {
-        container_tmpfs(self.about.inodes, &mut self.enforcement);
+        container_tmpfs(self.about.inodes, &mut self.planned.enforcement);
         if self.about.arrival == Arrival::Rendezvous && self.location.is_some() {
-            self.enforcement.insert(Field::Processes, shared_with_kernel());
+            self.planned.enforcement.insert(Field::Processes, shared_with_kernel());
         }
     }
 
@@ -216,9 +188,9 @@ impl Contained {
             Path::new("(a directory of the run's own)"),
         );
         json!({
-            "backend": self.backend,
-            "backend_reason": self.reason,
-            "enforcement": self.enforcement,
+            "backend": self.planned.backend,
+            "backend_reason": self.planned.reason,
+            "enforcement": self.planned.enforcement,
             "maker": self.about,
             "plan": self.runtime.show(&spec, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|root| &root.ready)),
         })

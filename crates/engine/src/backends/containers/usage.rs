@@ -69,7 +69,7 @@ pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<C
     let mut f = Finished::of(report, enforcement);
     let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
     if let Some((used, events)) = own.or(f.report.counted) {
-        f.counted(&used);
+        f.counted(&used, 1);
         f.pids_hits = events.pids_limit_hits;
     }
     if let Some(c) = cgroup

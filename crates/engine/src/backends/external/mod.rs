@@ -42,14 +42,13 @@ impl Backend for External {
         if request.programs.is_some() {
             return Err(executables::foreign(self.0.name()).into());
         }
-        let mut ready = Ready::plan(request.policy, Installed::find(self.0, &host.tools())?, host.identity())?;
-        ready.reason.clone_from(&request.reason);
-        host.cgroup_enforcement(&mut ready.enforcement);
+        let mut ready = Ready::plan(request, Installed::find(self.0, &host.tools())?, host.identity())?;
+        host.cgroup_enforcement(&mut ready.planned.enforcement);
         if let Some(location) = host.location() {
             ready.in_cgroups(location);
         }
         // No init of ours in there hands out a socket to ask with. Without any address there is nothing to ask.
-        socket_buffers(request.policy, &[NetworkMode::None], &mut ready.enforcement);
+        socket_buffers(request.policy, &[NetworkMode::None], &mut ready.planned.enforcement);
         Ok(Box::new(ready))
     }
 }

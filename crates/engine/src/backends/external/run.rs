@@ -9,65 +9,67 @@ use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_confine::external::{ExternalProgram, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
-use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
+use cofferdam_policy::Field;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
 use super::mounted::Mounts;
 use super::tool::{Installed, Tool};
-use super::watch::{Gate, Killed, Seen, Tree, Watched, watch};
+use super::watch::{Gate, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
-use crate::backends::Plan;
 use crate::backends::complaint::{Cause, cause};
 use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
 use crate::backends::layout::{Layout, layout};
 use crate::backends::real_sources;
+use crate::backends::{Plan, Planned, Request};
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
-use crate::outcome::{Applied, Ending, Enforcement, Evidence, Outcome, Strength, Truncated, Violation};
+use crate::outcome::{Applied, Enforcement, Outcome, Strength};
 use crate::plan::facts::Here;
-use crate::run::outcome_builder::{SIGSYS, SIGXFSZ, by_signal};
+use crate::run::evidence::Log;
+use crate::run::outcome_builder;
+use crate::run::outcome_builder::{Finished, RunContext};
 use crate::run::streams::{Sink, Source};
+use crate::run::supervise::End;
 
 /// A policy with the program that holds it, to be run many times and from several threads.
 #[derive(Debug)]
 pub struct Ready {
-    policy: Policy,
+    /// What was planned; the engine completes its enforcement with what cgroups give.
+    pub planned: Planned,
     tool: Installed,
     identity: Identity,
     /// The tool is started as the first process of a pid namespace.
     own_pids: bool,
-    /// What holds, completed by the engine with what cgroups give.
-    pub enforcement: Enforcement,
-    /// Why this backend.
-    pub reason: String,
     /// Where cgroups can be made.
     pub location: Option<Arc<Location>>,
 }
 
 impl Plan for Ready {
-    fn backend(&self) -> &'static str {
-        Ready::backend(self)
-    }
-
-    fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    fn enforcement(&self) -> &Enforcement {
-        &self.enforcement
+    fn planned(&self) -> &Planned {
+        &self.planned
     }
 
     fn describe(&self) -> Value {
-        self.plan_json()
+        let Planned { backend, reason, enforcement, .. } = &self.planned;
+        match self.start() {
+            Ok((start, _)) => json!({
+                "backend": backend,
+                "backend_reason": reason,
+                "enforcement": enforcement,
+                "program": self.tool.path,
+                "plan": start.plan,
+            }),
+            Err(failure) => json!({ "error": failure }),
+        }
     }
 
-    fn run(&self, io: Io) -> Outcome {
-        Ready::run(self, io)
+    fn run(&self, mut io: Io) -> Outcome {
+        let begun = Instant::now();
+        let outcome =
+            self.attempt(&mut io, begun).unwrap_or_else(|failure| self.planned.unstarted().refused(failure, begun));
+        io.monitor.end();
+        outcome
     }
 }
 
@@ -78,14 +80,14 @@ struct Start {
     envp: Vec<CString>,
     cwd: CString,
     /// What is on the descriptors from the first on.
-    fds: Vec<End>,
+    fds: Vec<Descriptor>,
     /// What the sandbox has to show before the program starts. `None`: the tool mounts nothing.
     layout: Option<Layout>,
     plan: Value,
 }
 
 /// What a descriptor of the tool's is.
-enum End {
+enum Descriptor {
     /// A file with these contents.
     File(Vec<u8>),
     /// It tells us on it.
@@ -115,8 +117,8 @@ impl Ready {
     ///
     /// # Errors
     /// The tool cannot be used here, or the policy asks for what it has not at all. What it holds less than fully stands in
-    /// `enforcement`: see [`Ready::sufficient`].
-    pub fn plan(policy: &Policy, tool: Installed, identity: Identity) -> Result<Ready, Failure> {
+    /// its enforcement: see [`Plan::sufficient`].
+    pub fn plan(request: &Request<'_>, tool: Installed, identity: Identity) -> Result<Ready, Failure> {
         // bubblewrap may be let have them where others are not: installed setuid, or named in AppArmor's rules.
         if tool.tool == Tool::Nsjail
             && let Some((why, command)) = host::user_namespaces_refused(false)
@@ -129,16 +131,9 @@ impl Ready {
         // Ids are changed where they can be; else a pid namespace takes a user namespace.
         let own_pids =
             tool.tool == Tool::Bubblewrap && (identity.switches() || host::user_namespaces_refused(false).is_none());
-        let mut ready = Ready {
-            policy: policy.clone(),
-            tool,
-            identity,
-            own_pids,
-            enforcement: Enforcement::new(),
-            reason: "named by the policy".into(),
-            location: None,
-        };
-        ready.enforcement = ready.start()?.1;
+        let planned = Planned::new(tool.tool.name(), request, Enforcement::new());
+        let mut ready = Ready { planned, tool, identity, own_pids, location: None };
+        ready.planned.enforcement = ready.start()?.1;
         Ok(ready)
     }
 
@@ -148,35 +143,8 @@ impl Ready {
     /// As [`Ready::plan`].
     pub fn without_namespace(self) -> Result<Ready, Failure> {
         let mut ready = Ready { own_pids: false, ..self };
-        ready.enforcement = ready.start()?.1;
+        ready.planned.enforcement = ready.start()?.1;
         Ok(ready)
-    }
-
-    /// Whether every required field holds in full.
-    ///
-    /// # Errors
-    /// The first that does not, and what to do.
-    pub fn sufficient(&self) -> Result<(), Failure> {
-        sufficient(Target::External(self.backend()), &self.policy, &self.enforcement, &[])
-    }
-
-    /// The backend's name.
-    pub fn backend(&self) -> &'static str {
-        self.tool.tool.name()
-    }
-
-    /// What will be started, for people.
-    pub fn plan_json(&self) -> Value {
-        match self.start() {
-            Ok((start, _)) => json!({
-                "backend": self.backend(),
-                "backend_reason": self.reason,
-                "enforcement": self.enforcement,
-                "program": self.tool.path,
-                "plan": start.plan,
-            }),
-            Err(failure) => json!({ "error": failure }),
-        }
     }
 
     fn start(&self) -> Result<(Start, Enforcement), Failure> {
@@ -185,42 +153,53 @@ impl Ready {
         let version = self.tool.version;
         let program = text(self.tool.path.as_os_str().as_encoded_bytes())?;
         if self.tool.tool == Tool::Seatbelt {
-            let profile = seatbelt::plan(&self.policy, &facts)?;
-            let mut e = answers(self.tool.tool, &self.policy, None, purpose);
+            let profile = seatbelt::plan(&self.planned.policy, &facts)?;
+            let mut e = answers(self.tool.tool, &self.planned.policy, None, purpose);
             if let Some(mounts) = e.get_mut(&Field::Mounts) {
                 *mounts = crate::plan::optional_mounts::with_left_out(
                     mounts.clone(),
-                    &seatbelt::left_out(&self.policy, &facts),
+                    &seatbelt::left_out(&self.planned.policy, &facts),
                 );
             }
             return Ok((self.seatbelt(program, &profile)?, e));
         }
-        let layout = layout(&self.policy, &facts)?;
-        let e = answers(self.tool.tool, &self.policy, Some(&layout), purpose);
-        let command = layout.program(&self.policy, &facts)?;
+        let layout = layout(&self.planned.policy, &facts)?;
+        let e = answers(self.tool.tool, &self.planned.policy, Some(&layout), purpose);
+        let command = layout.program(&self.planned.policy, &facts)?;
         let start = match self.tool.tool {
             Tool::Bubblewrap => {
-                let arguments =
-                    bubblewrap::plan(&self.policy, &layout, command, version.unwrap_or_default(), !self.own_pids)?;
+                let arguments = bubblewrap::plan(
+                    &self.planned.policy,
+                    &layout,
+                    command,
+                    version.unwrap_or_default(),
+                    !self.own_pids,
+                )?;
                 let mut argv = vec!["bwrap".to_owned(), "--args".into(), bubblewrap::ARGS_FD.to_string(), "--".into()];
                 argv.extend(arguments.command.iter().cloned());
                 let mut fds = vec![
-                    End::File(arguments.by_descriptor()),
-                    End::Tells,
-                    End::Go(arguments.filter.clone()),
-                    End::Reached,
+                    Descriptor::File(arguments.by_descriptor()),
+                    Descriptor::Tells,
+                    Descriptor::Go(arguments.filter.clone()),
+                    Descriptor::Reached,
                 ];
-                fds.extend(arguments.files.iter().map(|file| End::File(file.clone().into_bytes())));
+                fds.extend(arguments.files.iter().map(|file| Descriptor::File(file.clone().into_bytes())));
                 let plan = json!({ "argv": arguments.argv(), "files": arguments.files });
                 self.outside(program, &argv, fds, plan)?
             }
             _ => {
-                let config = nsjail::plan(&self.policy, &layout, command, purpose)?;
+                let config = nsjail::plan(&self.planned.policy, &layout, command, purpose)?;
                 let file = format!("/proc/self/fd/{}", nsjail::CONFIG_FD);
                 let argv = ["nsjail".to_owned(), "-C".into(), file];
                 let plan = serde_json::to_value(&config).unwrap_or_default();
-                let file = End::File(config.text().into_bytes());
-                let fds = vec![file, End::Tells, End::Init, End::Reached, End::Go(vec![nsjail::GO])];
+                let file = Descriptor::File(config.text().into_bytes());
+                let fds = vec![
+                    file,
+                    Descriptor::Tells,
+                    Descriptor::Init,
+                    Descriptor::Reached,
+                    Descriptor::Go(vec![nsjail::GO]),
+                ];
                 self.outside(program, &argv, fds, plan)?
             }
         };
@@ -228,14 +207,14 @@ impl Ready {
     }
 
     /// A program that makes the sandbox and gets nothing of the policy's variables itself.
-    fn outside(&self, program: CString, argv: &[String], fds: Vec<End>, plan: Value) -> Result<Start, Failure> {
+    fn outside(&self, program: CString, argv: &[String], fds: Vec<Descriptor>, plan: Value) -> Result<Start, Failure> {
         let argv = argv.iter().map(|argument| text(argument.as_str())).collect::<Result<_, _>>()?;
         Ok(Start { program, argv, envp: Vec::new(), cwd: text("/")?, fds, layout: None, plan })
     }
 
     /// sandbox-exec becomes the program, so it starts as the program is to.
     fn seatbelt(&self, program: CString, profile: &profile::Profile) -> Result<Start, Failure> {
-        let command = &self.policy.command;
+        let command = &self.planned.policy.command;
         let mut argv = vec!["sandbox-exec".to_owned()];
         argv.extend(profile.arguments());
         argv.push("--".into());
@@ -247,49 +226,48 @@ impl Ready {
         Ok(Start { program, argv, envp, cwd, fds: Vec::new(), layout: None, plan })
     }
 
-    /// Runs it and returns when the tree is dead.
-    pub fn run(&self, mut io: Io) -> Outcome {
-        let begun = Instant::now();
-        let outcome = self.attempt(&mut io, begun).unwrap_or_else(|failure| self.blank().refused(failure, begun));
-        io.monitor.end();
-        outcome
+    /// Whether every required field is enforced in full, as it has come out by now.
+    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
+        sufficient(Target::External(self.planned.backend), &self.planned.policy, e, &[])
     }
 
     fn attempt(&self, io: &mut Io, begun: Instant) -> Result<Outcome, Failure> {
         if !io.arguments.is_empty() {
-            let told = format!("the {} backend takes no arguments besides the policy's", self.backend());
+            let told = format!("the {} backend takes no arguments besides the policy's", self.planned.backend);
             return Err(Failure::new(Step::policy("command.argv"), told).hint("prepare a policy with them"));
         }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
-            return Err(
-                Failure::new(Step::Terminal, format!("the {} backend gives no terminal", self.backend())).hint(hint)
-            );
+            return Err(Failure::new(
+                Step::Terminal,
+                format!("the {} backend gives no terminal", self.planned.backend),
+            )
+            .hint(hint));
         }
-        let pinned = real_sources::pinned(&self.policy)?;
+        let pinned = real_sources::pinned(&self.planned.policy)?;
         let (start, mut enforcement) = self.start()?;
         crate::plan::source_identity::compare_all(&pinned)?;
         // What the engine knows of cgroups stays.
-        for (field, applied) in &self.enforcement {
+        for (field, applied) in &self.planned.enforcement {
             if field.name().starts_with("limits.") || *field == Field::TreeKill {
                 enforcement.insert(*field, applied.clone());
             }
         }
-        sufficient(Target::External(self.backend()), &self.policy, &enforcement, &[])?;
+        self.still_sufficient(&enforcement)?;
         let cgroup = self.cgroup(&mut enforcement)?;
         let mounts = start.layout.as_ref().map(|layout| Mounts::of(&pinned, layout)).unwrap_or_default();
-        let allows = |pid| mounts.compare(pid, self.backend());
-        let (watched, setup) = self.spawn(&start, &allows, cgroup.as_ref(), io, begun)?;
+        let allows = |pid| mounts.compare(pid, self.planned.backend);
+        let watched = self.spawn(&start, &allows, cgroup.as_ref(), io)?;
         io.monitor.begin(watched.running.pid, cgroup.as_ref(), self.ours());
         let monitor = io.monitor.clone();
-        let mut seen = watch(watched, io, &|| monitor.end());
+        let mut seen = watch(watched, Log::new(&self.planned.policy), io, &|| monitor.end());
         if let Some(failure) = seen.refused.take() {
             if let Some(Err(e)) = cgroup.map(Cgroup::remove) {
                 return Err(Failure { message: format!("{}; {e}", failure.message), ..failure });
             }
             return Err(failure);
         }
-        Ok(self.outcome(seen, setup, enforcement, cgroup))
+        Ok(self.outcome(seen, enforcement, cgroup, begun))
     }
 
     /// Processes in the cgroup that are no part of the sandbox: the tool itself, where it does not become the program.
@@ -302,13 +280,13 @@ impl Ready {
         self.location = Some(location);
         if self.tool.tool != Tool::Seatbelt && !self.own_pids {
             let reason = "the pid namespace ends with its first process, and the cgroup with the run".to_owned();
-            self.enforcement.insert(Field::TreeKill, Applied { strength: Strength::Full, reason });
+            self.planned.enforcement.insert(Field::TreeKill, Applied { strength: Strength::Full, reason });
         }
     }
 
     fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
         let Some(location) = &self.location else { return Ok(None) };
-        let l = &self.policy.limits;
+        let l = &self.planned.policy.limits;
         let limits = Limits {
             memory_bytes: Some(l.memory_mb << 20),
             pids: Some(l.processes + u64::from(self.ours())),
@@ -339,7 +317,7 @@ impl Ready {
                 None
             }
         };
-        sufficient(Target::External(self.backend()), &self.policy, e, &[]).map(|()| made)
+        self.still_sufficient(e).map(|()| made)
     }
 
     fn spawn<'c>(
@@ -348,8 +326,7 @@ impl Ready {
         allows: &'c dyn Fn(i32) -> Result<(), Failure>,
         cgroup: Option<&'c Cgroup>,
         io: &mut Io,
-        begun: Instant,
-    ) -> Result<(Watched<'c>, Duration), Failure> {
+    ) -> Result<Watched<'c>, Failure> {
         let failed = |what: &str, e: &dyn std::fmt::Display| Failure::new(Step::Spawn, format!("{what}: {e}"));
         let pipes = |e: std::io::Error| failed("cannot make the run's pipes", &e);
         let ids = if self.identity.switches() {
@@ -369,30 +346,30 @@ impl Ready {
         let (mut reached, mut go) = (None, None);
         for end in &start.fds {
             held.push(match end {
-                End::File(bytes) => {
+                Descriptor::File(bytes) => {
                     let file = memfd::plan(bytes).map_err(|e| failed("cannot write the plan", &e))?;
                     // It is read from where it was left.
                     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))
                         .map_err(|e| failed("cannot rewind the plan", &e))?;
                     file
                 }
-                End::Tells => {
+                Descriptor::Tells => {
                     let (ours, theirs) = crate::run::streams::outgoing().map_err(pipes)?;
                     side = Some(ours);
                     theirs
                 }
-                End::Reached => {
+                Descriptor::Reached => {
                     let (ours, theirs) = full().map_err(|e| pipes(e.into()))?;
                     reached = Some(ours);
                     theirs
                 }
-                End::Go(says) => {
+                Descriptor::Go(says) => {
                     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
                     let (ours, theirs) = pair.map_err(|e| pipes(e.into()))?;
                     go = Some((ours, says.as_slice()));
                     theirs
                 }
-                End::Init => memfd::init_program()
+                Descriptor::Init => memfd::init_program()
                     .and_then(|init| init.try_clone_to_owned())
                     .map_err(|e| failed("cannot make init's program", &e))?,
             });
@@ -425,9 +402,9 @@ impl Ready {
         })
         .map_err(|e| Failure::not_started(Step::Spawn, &self.tool.path, &e))?;
         drop(alive); // it has seen that we live, and is told of our death by a signal from now on
-        let input = io.take_input(&self.policy.command.stdin);
-        let l = &self.policy.limits;
-        let watched = Watched {
+        let input = io.take_input(&self.planned.policy.command.stdin);
+        let l = &self.planned.policy.limits;
+        Ok(Watched {
             running,
             side,
             gate: reached.zip(go).map(|(reached, (go, says))| Gate { reached, go, says, allows }),
@@ -445,158 +422,81 @@ impl Ready {
             wall: Duration::from_millis(l.wall_ms),
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
-        };
-        Ok((watched, begun.elapsed()))
+        })
     }
 
     fn rlimits(&self, cgroup: bool) -> Vec<(u32, u64, u64)> {
         // Where there is no namespace to count in, all that the user runs is counted.
         let alone = self.own_pids || self.identity.switches();
         let others = if alone { 0 } else { crate::proctree::threads_of(rustix::process::geteuid().as_raw()) };
-        let mut rlimits = crate::plan::rlimits::rlimits(&self.policy, u64::from(self.ours()) + others);
+        let mut rlimits = crate::plan::rlimits::rlimits(&self.planned.policy, u64::from(self.ours()) + others);
         if cgroup {
             crate::plan::rlimits::leave_processes_to_the_cgroup(&mut rlimits);
         }
         rlimits
     }
 
-    fn blank(&self) -> Outcome {
-        Outcome {
-            violations_complete: false,
-            enforcement: self.enforcement.clone(),
-            backend: self.backend().into(),
-            backend_reason: self.reason.clone(),
-            ..Outcome::unstarted(None)
-        }
-    }
-
-    fn outcome(&self, mut seen: Seen, setup: Duration, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Outcome {
-        let mut o = Outcome { enforcement, setup_time_ms: setup.as_secs_f64() * 1e3, ..self.blank() };
-        let sampled = seen.sampled;
-        o.memory_used_bytes = (sampled.memory_bytes > 0).then_some(sampled.memory_bytes);
-        o.pid_count = (sampled.processes > 0).then_some(sampled.processes);
-        let mut cpu_us = seen.usage.cpu_us.max(sampled.cpu_us);
-        let mut pids_hits = 0;
+    fn outcome(&self, mut seen: Seen, enforcement: Enforcement, cgroup: Option<Cgroup>, begun: Instant) -> Outcome {
+        let failure = self.ended(&mut seen);
+        let Seen { report, .. } = seen;
+        let mut f = Finished { setup_failure: failure, ..Finished::of(report, enforcement) };
         if let Some(c) = cgroup {
-            if let Ok(u) = c.usage() {
-                o.memory_used_bytes = u.memory_peak_bytes.or(o.memory_used_bytes);
-                cpu_us = cpu_us.max(u.cpu_time_us.unwrap_or(0));
-                o.pid_count = u.pids_peak.map(|n| n.saturating_sub(u64::from(self.ours()))).or(o.pid_count);
+            if let Ok(used) = c.usage() {
+                f.counted(&used, self.ours().into());
             }
-            pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
+            f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
             if let Err(e) = c.remove() {
-                seen.problems.push(e.to_string());
+                f.problems.push(e.to_string());
             }
         }
-        o.cpu_time_seconds = Some(cpu_us as f64 / 1e6);
-        o.execution_time_ms = seen.took.as_secs_f64() * 1e3;
-        let [(out, out_cut), (err, err_cut)] = std::mem::take(&mut seen.streams);
-        o.stdout = String::from_utf8_lossy(&out).into_owned();
-        o.stderr = String::from_utf8_lossy(&err).into_owned();
-        o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
-        self.ending(&mut o, &seen, cpu_us);
-        let audit = self.policy.audit;
-        if let Some(limit) = o.limit.filter(|_| audit.records(AuditLevel::Error)) {
-            let by_signal = seen.killed.is_none();
-            o.violations.push(limit_violation(limit, if by_signal { Evidence::Inferred } else { Evidence::Kernel }, 1));
-        }
-        if pids_hits > 0 && audit.records(AuditLevel::Warning) {
-            o.violations.push(limit_violation(Field::Processes, Evidence::Kernel, pids_hits));
-        }
-        let kills = |r: &cofferdam_policy::SyscallRule| matches!(r.action, SyscallAction::Kill);
-        let may_kill = self.policy.process.seccomp.rules.iter().any(kills)
-            || self.policy.on_violation == cofferdam_policy::OnViolation::Terminate;
-        let by_filter = o.signal == Some(SIGSYS) || (may_kill && o.exit_code == Some(128 + SIGSYS));
-        let by_file_size = self.signal(&o) == Some(SIGXFSZ);
-        for (_, signal) in [(by_filter, SIGSYS), (by_file_size, SIGXFSZ)].into_iter().filter(|(by, _)| *by) {
-            if audit.records(AuditLevel::Error) {
-                o.violations.push(by_signal(signal));
-            }
-        }
-        if o.error.is_none()
-            && let Some(first) = seen.problems.first()
-        {
-            o.error = Some(Failure::new(Step::Cleanup, first.clone()).code(0));
-        }
-        o
+        let of = RunContext {
+            policy: &self.planned.policy,
+            init_plan: None,
+            codes_are_signals: self.tool.tool == Tool::Bubblewrap,
+            reports: false,
+        };
+        outcome_builder::outcome(&of, self.planned.unstarted(), f, begun)
     }
 
-    fn ending(&self, o: &mut Outcome, seen: &Seen, cpu_us: u64) {
-        match seen.killed {
-            Some(Killed::TimedOut) => {
-                o.outcome = Ending::TimedOut;
-                o.limit = Some(Field::WallTime);
-                return;
-            }
-            Some(Killed::Limit(field)) => {
-                o.outcome = Ending::LimitExceeded;
-                o.limit = Some(field);
-                return;
-            }
-            // What is refused has no outcome of its own.
-            Some(Killed::Cancelled | Killed::Refused) => {
-                o.outcome = Ending::Signalled;
-                o.signal = Some(15);
-                return;
-            }
-            None => {}
+    /// Works out how the program ended, from what its sandbox's program reports; why it did not start, where it did not.
+    fn ended(&self, seen: &mut Seen) -> Option<Failure> {
+        if let Some(why) = seen.killed {
+            seen.report.end = why;
+            return None;
         }
-        let ended = match self.tool.tool {
+        let by_signal = seen.status & 0x7f;
+        let end = match self.tool.tool {
             // It tells of a signal as 128 + N; the kernel may know better.
             Tool::Bubblewrap => exit_code(&seen.side).map(|code| match seen.inner {
-                Some(status) if status & 0x7f != 0 => Ended::Signalled(status & 0x7f),
-                _ => Ended::Exited(code & 0xff),
+                Some(status) if status & 0x7f != 0 => End::Wait(status & 0x7f),
+                _ => exited(code),
             }),
             Tool::Nsjail if seen.not_executed.is_some() => None,
             Tool::Nsjail => nsjail_ended(&seen.side),
-            Tool::Seatbelt if seen.status & 0x7f == 0 => Some(Ended::Exited(seen.status >> 8 & 0xff)),
-            Tool::Seatbelt => Some(Ended::Signalled(seen.status & 0x7f)),
+            Tool::Seatbelt => Some(End::Wait(seen.status)),
         };
-        match ended {
-            Some(Ended::Exited(code)) => {
-                o.outcome = Ending::Exited;
-                o.exit_code = Some(code);
-                o.success = code == 0;
-            }
-            Some(Ended::Signalled(signal)) => {
-                o.outcome = Ending::Signalled;
-                o.signal = Some(signal);
-            }
-            None if seen.status & 0x7f != 0 => {
-                o.outcome = Ending::Signalled;
-                o.signal = Some(seen.status & 0x7f);
-            }
+        match end {
+            Some(end) => seen.report.end = end,
+            None if by_signal != 0 => seen.report.end = End::Wait(by_signal),
             None => {
-                o.outcome = Ending::SetupFailed;
-                o.error = Some(self.setup_failure(o, seen));
-                o.violations_complete = true; // nothing ran
+                (seen.report.end, seen.report.started_ns) = (End::Lost, 0);
+                return Some(self.setup_failure(seen));
             }
         }
-        // Every program can send these signals to itself: the measure decides.
-        let signal = self.signal(o);
-        let used = cpu_us as f64 / 1e6;
-        let most = self.policy.limits.cpu_seconds as f64;
-        if signal == Some(24) && used >= most * 0.75 || signal == Some(9) && used >= most * 0.95 {
-            (o.outcome, o.limit) = (Ending::LimitExceeded, Some(Field::CpuTime));
-        }
-    }
-
-    /// The signal that ended the program. Bubblewrap says it as 128 + N.
-    fn signal(&self, o: &Outcome) -> Option<i32> {
-        o.signal.or(o.exit_code.filter(|_| self.tool.tool == Tool::Bubblewrap).map(|code| code - 128))
+        None
     }
 
     /// What the tool said before it gave up. Nothing of the program's ran, so the words are the tool's own.
-    fn setup_failure(&self, o: &Outcome, seen: &Seen) -> Failure {
+    fn setup_failure(&self, seen: &Seen) -> Failure {
         let said = match self.tool.tool {
             Tool::Nsjail => match seen.not_executed {
                 Some(errno) => format!("cannot execute the program: {}", std::io::Error::from_raw_os_error(errno)),
                 None => nsjail_complaints(&seen.side),
             },
-            _ => o.stderr.trim().to_owned(),
+            _ => String::from_utf8_lossy(&seen.report.streams[1].0).trim().to_owned(),
         };
         let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
-        let message = format!("{} could not set the sandbox up: {said}", self.backend());
+        let message = format!("{} could not set the sandbox up: {said}", self.planned.backend);
         let hint = (cause(&said) == Some(Cause::PermissionDenied)).then_some(
             "the sandbox's unprivileged user must be able to reach what is mounted; or use --backend jail, which maps owners",
         );
@@ -604,23 +504,9 @@ impl Ready {
     }
 }
 
-fn limit_violation(field: Field, evidence: Evidence, count: u64) -> Violation {
-    Violation {
-        operation: field.name().into(),
-        object: None,
-        field: format!("$.{field}"),
-        evidence,
-        pid: 0,
-        count,
-        aggregated: false,
-    }
-}
-
-/// How the program ended, as its sandbox's program tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Exited(i32),
-    Signalled(i32),
+/// The end of a program that exited with this code.
+fn exited(code: i32) -> End {
+    End::Wait((code & 0xff) << 8)
 }
 
 /// The documents that bubblewrap writes one after the other.
@@ -643,18 +529,18 @@ fn nsjail_complaints(side: &[u8]) -> String {
     words.take(3).collect::<Vec<_>>().join("; ")
 }
 
-fn nsjail_ended(side: &[u8]) -> Option<Ended> {
+fn nsjail_ended(side: &[u8]) -> Option<End> {
     if !nsjail_complaints(side).is_empty() {
         return None;
     }
     let text = String::from_utf8_lossy(side);
     text.lines().rev().filter(|line| line.starts_with("[I]")).find_map(|line| {
         if let Some((_, rest)) = line.rsplit_once(") exited with status: ") {
-            return rest.split(',').next()?.trim().parse().ok().map(Ended::Exited);
+            return rest.split(',').next()?.trim().parse().ok().map(exited);
         }
         let (_, rest) = line.rsplit_once(") terminated with signal: ")?;
         let (_, number) = rest.split_once('(')?;
-        number.split(')').next()?.parse().ok().map(Ended::Signalled)
+        number.split(')').next()?.parse().ok().map(End::Wait)
     })
 }
 
@@ -673,8 +559,8 @@ mod tests {
     fn nsjails_log_says_how_it_ended() {
         let line =
             |rest: &str| format!("[I][2026-01-01T00:00:00+0000] pid=9 ([STANDALONE MODE]) {rest}, (PIDs left: 0)\n");
-        assert_eq!(nsjail_ended(line("exited with status: 7").as_bytes()), Some(Ended::Exited(7)));
-        assert_eq!(nsjail_ended(line("terminated with signal: SIGSYS (31)").as_bytes()), Some(Ended::Signalled(31)));
+        assert_eq!(nsjail_ended(line("exited with status: 7").as_bytes()), Some(End::Wait(7 << 8)));
+        assert_eq!(nsjail_ended(line("terminated with signal: SIGSYS (31)").as_bytes()), Some(End::Wait(31)));
         let failed = format!(
             "[E][2026-01-01T00:00:00+0000][2] newProc():232 execve('/x') failed: No such file\n{}",
             line("exited with status: 255")

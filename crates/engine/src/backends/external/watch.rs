@@ -16,7 +16,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::failure::{Failure, Step};
 use crate::io::Io;
 use crate::proctree;
+use crate::run::evidence::Log;
 use crate::run::streams::{Sink, Source, buffer};
+use crate::run::supervise::{End, Report, now_ns};
 
 /// A started program.
 pub struct Watched<'a> {
@@ -65,39 +67,18 @@ pub enum Tree {
     Group,
 }
 
-/// Why the supervisor ended it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Killed {
-    /// The wall limit.
-    TimedOut,
-    /// Another limit.
-    Limit(Field),
-    /// The caller asked for it.
-    Cancelled,
-    /// The program was not let start.
-    Refused,
-}
-
 /// What is known afterwards.
 pub struct Seen {
+    /// How it ended, as far as this process ended it, and what was counted. Without an init of ours there are no events in it.
+    pub report: Report,
+    /// Why this process ended it.
+    pub killed: Option<End>,
     /// wait(2) status of the sandbox program.
     pub status: i32,
     /// wait(2) status of the program, where the kernel tells.
     pub inner: Option<i32>,
-    /// Whether and why it was ended from outside.
-    pub killed: Option<Killed>,
-    /// How long it ran.
-    pub took: Duration,
-    /// Captured streams, and whether they were cut.
-    pub streams: [(Vec<u8>, bool); 2],
-    /// What the program told.
+    /// What the sandbox program reported.
     pub side: Vec<u8>,
-    /// What the process tree used.
-    pub usage: process::Usage,
-    /// Highest samples: memory in bytes, CPU time in microseconds, processes.
-    pub sampled: proctree::Sample,
-    /// What went wrong beside the run.
-    pub problems: Vec<String>,
     /// Why the program was not let start.
     pub refused: Option<Failure>,
     /// The errno with which the program could not be executed.
@@ -128,21 +109,12 @@ struct Loop<'a, 'io> {
 /// Watches until the tree is dead and every stream is read to its end.
 ///
 /// `ending` is called before the program is waited for: until then its number is its own.
-pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
+pub fn watch(w: Watched<'_>, log: Log, io: &mut Io, ending: &dyn Fn()) -> Seen {
     let begun = Instant::now();
-    let seen = Seen {
-        status: 0,
-        inner: None,
-        killed: None,
-        took: Duration::ZERO,
-        streams: [(Vec::new(), false), (Vec::new(), false)],
-        side: Vec::new(),
-        usage: process::Usage::default(),
-        sampled: proctree::Sample::default(),
-        problems: Vec::new(),
-        refused: None,
-        not_executed: None,
-    };
+    let mut report = Report::begin(log);
+    report.started_ns = now_ns();
+    let seen =
+        Seen { report, killed: None, status: 0, inner: None, side: Vec::new(), refused: None, not_executed: None };
     let (next_sample, sampler) = (begun + SAMPLE, proctree::Sampler::default());
     let mut l = Loop { w, io, seen, begun, next_sample, sampler, inner: None, answers: None, buf: buffer() };
     while !l.step() {}
@@ -155,7 +127,7 @@ impl Loop<'_, '_> {
     fn step(&mut self) -> bool {
         let (dead, from, reached) = self.wait();
         if self.io.cancel.is_cancelled() {
-            self.kill(Killed::Cancelled);
+            self.kill(End::Cancelled);
         }
         self.listen();
         if let Some(reached) = reached {
@@ -169,7 +141,7 @@ impl Loop<'_, '_> {
         }
         self.w.source.write();
         if self.begun.elapsed() >= self.w.wall {
-            self.kill(Killed::TimedOut);
+            self.kill(End::TimedOut);
         }
         self.sample();
         dead
@@ -238,7 +210,7 @@ impl Loop<'_, '_> {
         };
         if let Err(failure) = allowed {
             self.seen.refused = Some(failure);
-            return self.kill(Killed::Refused);
+            return self.kill(End::Cancelled);
         }
         let sent = send(&gate.go, gate.says, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         let ended = sent.and_then(|n| rustix::net::shutdown(&gate.go, Shutdown::Write).map(|()| n == gate.says.len()));
@@ -248,7 +220,7 @@ impl Loop<'_, '_> {
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET | rustix::io::Errno::NOTCONN) => {}
             Ok(false) | Err(_) => {
                 self.seen.refused = Some(Failure::new(Step::Spawn, "cannot tell the sandbox to start the program"));
-                self.kill(Killed::Refused);
+                self.kill(End::Cancelled);
             }
         }
     }
@@ -262,7 +234,7 @@ impl Loop<'_, '_> {
         let mut cpu_us = 0;
         if let Some(c) = self.w.cgroup {
             if c.events().is_ok_and(|e| e.oom_kills > 0) {
-                self.kill(Killed::Limit(Field::Memory));
+                self.kill(End::Limit(Field::Memory));
             }
             cpu_us = c.cpu_time_us().ok().flatten().unwrap_or(0);
         }
@@ -271,31 +243,31 @@ impl Loop<'_, '_> {
             // Shared pages count once for each process in the sample; above the limit they are divided, which takes longer.
             let most = self.w.sample_memory.filter(|&most| t.memory_bytes > most);
             let memory = most.map_or(t.memory_bytes, |_| proctree::memory(self.w.running.pid));
-            let s = &mut self.seen.sampled;
-            s.memory_bytes = s.memory_bytes.max(memory);
-            s.cpu_us = s.cpu_us.max(t.cpu_us);
-            s.processes = s.processes.max(t.processes);
+            let r = &mut self.seen.report;
+            r.sampled_memory = r.sampled_memory.max(memory);
+            r.sampled_cpu_us = r.sampled_cpu_us.max(t.cpu_us);
+            r.sampled_processes = r.sampled_processes.max(t.processes);
             cpu_us = cpu_us.max(t.cpu_us);
             if most.is_some_and(|most| memory > most) {
-                self.kill(Killed::Limit(Field::Memory));
+                self.kill(End::Limit(Field::Memory));
             }
         }
         if cpu_us >= self.w.cpu_seconds * 1_000_000 {
-            self.kill(Killed::Limit(Field::CpuTime));
+            self.kill(End::Limit(Field::CpuTime));
         }
     }
 
     /// Ends it all. The first reason stays.
-    fn kill(&mut self, why: Killed) {
+    fn kill(&mut self, why: End) {
         if self.seen.killed.is_none() {
             self.seen.killed = Some(why);
-            self.seen.took = self.begun.elapsed();
+            self.seen.report.ended_ns = now_ns();
         }
         if let Some(c) = self.w.cgroup
             && let Err(e) = c.kill_all(Duration::from_millis(200))
         {
             // The pid namespace is killed next and takes the same processes along; the cgroup's removal tells if not.
-            self.seen.problems.push(e.to_string());
+            self.seen.report.problems.push(e.to_string());
         }
         match self.w.tree {
             Tree::Namespace => {}
@@ -303,7 +275,7 @@ impl Loop<'_, '_> {
             Tree::Group => self.end_group(),
         }
         if let Err(e) = process::kill(self.w.running.pidfd.as_fd()) {
-            self.seen.problems.push(format!("cannot kill the sandbox: {e}"));
+            self.seen.report.problems.push(format!("cannot kill the sandbox: {e}"));
         }
     }
 
@@ -314,21 +286,21 @@ impl Loop<'_, '_> {
             && let Err(e) = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)
             && e != rustix::io::Errno::SRCH
         {
-            self.seen.problems.push(format!("cannot kill the sandbox's processes: {e}"));
+            self.seen.report.problems.push(format!("cannot kill the sandbox's processes: {e}"));
         }
     }
 
     fn finish(mut self) -> Seen {
-        if self.seen.took.is_zero() {
-            self.seen.took = self.begun.elapsed();
+        if self.seen.report.ended_ns == 0 {
+            self.seen.report.ended_ns = now_ns();
         }
         self.listen();
         if self.w.tree == Tree::Group {
             self.end_group();
         }
         match process::wait_status(self.w.running.pidfd.as_fd()) {
-            Ok((status, usage)) => (self.seen.status, self.seen.usage) = (status, usage),
-            Err(e) => self.seen.problems.push(format!("cannot wait for the sandbox: {e}")),
+            Ok((status, usage)) => (self.seen.status, self.seen.report.usage) = (status, usage),
+            Err(e) => self.seen.report.problems.push(format!("cannot wait for the sandbox: {e}")),
         }
         let mut errno = [0; 4];
         if let Some(answers) = self.answers.take()
@@ -339,20 +311,20 @@ impl Loop<'_, '_> {
         self.seen.inner = self.inner.take().and_then(|inner| process::exit_status(inner.as_fd()));
         if let Some(c) = self.w.cgroup {
             if self.seen.killed.is_none() && c.events().is_ok_and(|e| e.oom_kills > 0) {
-                self.seen.killed = Some(Killed::Limit(Field::Memory));
+                self.seen.killed = Some(End::Limit(Field::Memory));
             }
             // Where there is no namespace that takes everything along.
             if self.w.tree != Tree::Namespace
                 && let Err(e) = c.kill_all(GRACE)
             {
-                self.seen.problems.push(e.to_string());
+                self.seen.report.problems.push(e.to_string());
             }
         }
         for i in 0..2 {
             if let Some(mut sink) = self.w.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.
                 while sink.pump(&mut self.buf, &mut self.io.output) {}
-                self.seen.streams[i] = (sink.bytes, sink.truncated);
+                self.seen.report.streams[i] = (sink.bytes, sink.truncated);
             }
         }
         self.seen

@@ -42,10 +42,15 @@ impl Contained {
         let begun = Instant::now();
         let outcome = match self.attempt(&mut io) {
             Ok((finished, init_plan)) => {
-                let of = RunContext { policy: &self.policy, init_plan: &init_plan, reports: self.about.listener };
-                outcome_builder::outcome(&of, self.blank(), finished, begun)
+                let of = RunContext {
+                    policy: &self.planned.policy,
+                    init_plan: Some(&init_plan),
+                    codes_are_signals: false,
+                    reports: self.about.listener,
+                };
+                outcome_builder::outcome(&of, self.planned.unstarted(), finished, begun)
             }
-            Err(failure) => self.blank().refused(failure, begun),
+            Err(failure) => self.planned.unstarted().refused(failure, begun),
         };
         io.monitor.end();
         outcome
@@ -69,10 +74,10 @@ impl Contained {
     fn enforced(&self, layout: &Layout) -> Enforcement {
         let root = rustix::process::geteuid().is_root();
         let mut enforcement = enforcement(
-            &self.policy,
+            &self.planned.policy,
             &By::Container { layout, about: &self.about, egress: self.way.as_ref(), other_user: root },
         );
-        for (field, applied) in &self.enforcement {
+        for (field, applied) in &self.planned.enforcement {
             if field.name().starts_with("limits.") || *field == Field::TreeKill {
                 enforcement.insert(*field, applied.clone());
             }
@@ -89,18 +94,20 @@ impl Contained {
         }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
-            return Err(
-                Failure::new(Step::Terminal, format!("the {} backend gives no terminal", self.backend)).hint(hint)
-            );
+            return Err(Failure::new(
+                Step::Terminal,
+                format!("the {} backend gives no terminal", self.planned.backend),
+            )
+            .hint(hint));
         }
         let sweeping = self.sweep();
         // What exists changes: what an earlier run made is denied, protected or renamed by now.
-        let pinned = real_sources::pinned(&self.policy)?;
-        let Looked { layout, parts } = Looked::at_host(&self.policy, &self.place)?;
+        let pinned = real_sources::pinned(&self.planned.policy)?;
+        let Looked { layout, parts } = Looked::at_host(&self.planned.policy, &self.place)?;
         let mut enforcement = self.enforced(&layout);
         let location = self.location.as_ref().filter(|_| !self.about.limits);
         let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
-        let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
+        let own = location.and_then(|at| usage::own(at, &self.planned.policy, besides, &mut enforcement));
         container_tmpfs(self.about.inodes, &mut enforcement);
         self.still_sufficient(&enforcement)?;
         let root = self.ready(&parts)?;
@@ -229,18 +236,19 @@ impl Contained {
         view: &View,
         io: &mut Io,
     ) -> Result<(supervise::Report, Option<Network>), Failure> {
-        let l = &self.policy.limits;
+        let l = &self.planned.policy.limits;
         let Ours { stdio: [to, out, err], lifeline, status, events, control } = ours;
         let inits = made.running().is_none().then_some(running.pid);
         let egress: Option<Egress> = match &self.way {
-            Some(way) => Some(way.attach(&self.policy.network, control, inits.unwrap_or(-1))?),
+            Some(way) => Some(way.attach(&self.planned.policy.network, control, inits.unwrap_or(-1))?),
             None => {
                 drop(control);
                 None
             }
         };
-        let input = io.take_input(&self.policy.command.stdin);
-        let (denied, protected) = (self.set(&self.policy.filesystem.deny), self.set(&self.policy.filesystem.protected));
+        let input = io.take_input(&self.planned.policy.command.stdin);
+        let (denied, protected) =
+            (self.set(&self.planned.policy.filesystem.deny), self.set(&self.planned.policy.filesystem.protected));
         let around = Around { made, own_clock: !self.about.listener };
         let run = Run {
             status,
@@ -258,23 +266,23 @@ impl Contained {
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,
-            own_network: (self.about.listener && self.policy.network.mode != NetworkMode::Host)
-                .then_some(self.policy.network.mode),
+            own_network: (self.about.listener && self.planned.policy.network.mode != NetworkMode::Host)
+                .then_some(self.planned.policy.network.mode),
             output_bytes: l.output_bytes,
-            log: Log::new(&self.policy),
+            log: Log::new(&self.planned.policy),
             session: None,
             workspace: None,
             layers: &[],
             // Its root may be one.
             overlays: true,
-            gateway: egress.as_ref().map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
+            gateway: egress.as_ref().map(|e| (e.watch(), self.planned.policy.on_violation == OnViolation::Terminate)),
             container: Some(&around),
             running,
         };
         io.monitor.begin(run.running.pid, cgroup, 1);
         let mut report = supervise::supervise(run, io);
         let network = egress.map(|egress| egress.end(&mut report.log));
-        report.refused(network.as_ref(), self.policy.on_violation);
+        report.refused(network.as_ref(), self.planned.policy.on_violation);
         Ok((report, network))
     }
 
@@ -289,20 +297,11 @@ impl Contained {
             report.end = End::Limit(Field::Memory);
         }
         if matches!(report.end, End::Lost) && report.started_ns == 0 && !ended.said.is_empty() {
-            let failure = Failure::new(Step::Container, format!("{} started nothing: {}", self.backend, ended.said));
+            let failure =
+                Failure::new(Step::Container, format!("{} started nothing: {}", self.planned.backend, ended.said));
             return Err(besides(failure, ended.problems.iter().cloned()));
         }
         Ok(())
-    }
-
-    fn blank(&self) -> Outcome {
-        Outcome {
-            violations_complete: false,
-            enforcement: self.enforcement.clone(),
-            backend: self.backend.into(),
-            backend_reason: self.reason.clone(),
-            ..Outcome::unstarted(None)
-        }
     }
 }
 

@@ -22,7 +22,7 @@ const OPEN_FILES: u64 = 4096;
 
 impl Contained {
     pub(super) fn spec(&self, parts: &Parts, id: String, directory: &Path) -> ContainerSpec {
-        let l = &self.policy.limits;
+        let l = &self.planned.policy.limits;
         let mut mounts = parts.mounts.clone();
         let own = spec::own(&id);
         mounts.push(Mounted::Bind {
@@ -49,10 +49,10 @@ impl Contained {
             user: self.user,
             powers: self.way.is_some(),
             apart: None,
-            hostname: self.policy.process.hostname.clone(),
-            network: spec::network(&self.policy),
+            hostname: self.planned.policy.process.hostname.clone(),
+            network: spec::network(&self.planned.policy),
             bounds: if self.about.limits { bounds } else { Bounds::default() },
-            open_files: open_files(&self.policy),
+            open_files: open_files(&self.planned.policy),
             labels: labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
             argv,
             id,
@@ -69,7 +69,7 @@ impl Contained {
         arguments: Vec<String>,
         checked: Vec<PathRule>,
     ) -> InitPlan {
-        let policy = &self.policy;
+        let policy = &self.planned.policy;
         let runs_as = self.runtime.runs_as(spec);
         let mut flags = flag::CONTAINER | if self.about.limits { flag::LINGER } else { 0 };
         flags |= match policy.network.mode {
