@@ -49,8 +49,25 @@ pub fn fault(path: &str) -> Option<&'static str> {
         if name == "." || name == ".." {
             return Some("a dot segment (`.` or `..`)");
         }
+        let read: String =
+            String::from_utf8_lossy(&decoded(name.as_bytes())).chars().filter(|c| !is_nothing(*c)).collect();
+        if read == "." || read == ".." {
+            return Some("a dot segment beside blanks, or characters that some servers ignore");
+        }
     }
     None
+}
+
+/// Whether some servers read a character as nothing: blanks, controls, bytes that are no UTF-8, and what Unicode calls
+/// default ignorable (DerivedCoreProperties.txt).
+fn is_nothing(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{fffd}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// What Unicode's compatibility forms (NFKC), or a conversion to an older encoding, make a slash, a backslash, a dot, a
@@ -140,6 +157,10 @@ mod tests {
             "/a.b",
             "/~u",
             "/a:b@c!$&'()*+,=",
+            "/.%20a",
+            "/..%c3%a9",
+            "/%20",
+            "/...%20",
         ] {
             assert_eq!(fault(good), None, "{good}");
         }
@@ -181,6 +202,13 @@ mod tests {
             "/public/%ef%bc%8f..%ef%bc%8fadmin",
             "/public/%EF%BC%8E%EF%BC%8E/admin",
             "/a%e2%88%95b",
+            "/public/..%20/s",
+            "/public/%20../s",
+            "/public/..%a0/s",
+            "/public/.%c2%ad./s",
+            "/public/.%e2%80%8b./s",
+            "/public/.%e3%80%80",
+            "/public/..%c2%a0;x/s",
         ] {
             assert!(fault(bad).is_some(), "{bad:?}");
         }
