@@ -21,6 +21,30 @@ pub const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HE
 
 pub const GIT: &[Attack] = &[
     Attack {
+        name: "the repository of a linked work tree that the run adds",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; cp -r .git ev; rm -rf ev/worktrees; printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>ev/config; \
+                 echo \"$PWD/ev\" >.git/worktrees/wt/commondir",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "the configuration of a linked work tree that the run adds",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 git config extensions.worktreeConfig true",
+        volume: "repo",
+        attack: "git worktree add -q wt; printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >.git/worktrees/wt/config.worktree",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "a repository in the index of a linked work tree that the run adds",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; cd wt; git init -q sub; (cd sub; git commit -q --allow-empty -m s); git add sub 2>&-; \
+                 printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>sub/.git/config",
+        outside: ("repo/wt", "git status"),
+    },
+    Attack {
         name: "a hook where a file that the caller's configuration includes has hooks in the work tree",
         victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools/hooks && \
                  printf '[core]\\nhooksPath = tools/hooks\\n' >../work.inc && printf '[include]\\npath = work.inc\\n' >../.gitconfig",

@@ -121,6 +121,8 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
             |id: &str| read(directory, &name.with_file_name(format!("dirstate.{id}")), MOST_LIST).ok().flatten();
         let print = judged(directory, &name, |bytes: &[u8]| match name.file_name().map(OsStr::as_bytes) {
             Some(b"gitdir") => work_trees::is_harmless(directory, &name, bytes),
+            Some(b"commondir") => work_trees::is_around(directory, &name, bytes),
+            Some(b"config.worktree") => work_trees::is_plain(directory, &name, bytes),
             Some(b"MERGE_RR") => lists::merge_rr(bytes),
             Some(b"dirstate") => lists::dirstate(bytes, beside),
             Some(b"state") => lists::merge_state(bytes),
@@ -251,12 +253,12 @@ fn is_the_tools_own(name: &[u8], target: &[u8]) -> bool {
     }
 }
 
-/// Whether this is a list of files of the work tree ([`lists`]).
+/// Whether this is a list of files of the work tree ([`lists`]), or what git obeys of a linked work tree ([`work_trees`]).
 fn is_list(at: &Path, name: &OsStr) -> bool {
     match name.as_bytes() {
         b"MERGE_RR" | b"dirstate" => true,
         b"state" | b"state2" => at.ends_with("merge"),
-        b"gitdir" => at.parent().is_some_and(|above| above.ends_with("worktrees")),
+        b"gitdir" | b"commondir" | b"config.worktree" => at.parent().is_some_and(|above| above.ends_with("worktrees")),
         _ => false,
     }
 }

@@ -58,6 +58,9 @@ struct Top {
 /// What stood there before a run.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
+    /// The directories that the program may write.
+    #[serde(default)]
+    volumes: Vec<PathBuf>,
     tops: Vec<(Top, Seen)>,
     /// What leads elsewhere in each directory of version control.
     followed: BTreeMap<PathBuf, Followed>,
@@ -116,7 +119,8 @@ pub fn before(volumes: &[String]) -> Before {
         };
         (directory, found)
     };
-    Before { tops, followed: directories.into_iter().map(look).collect() }
+    let volumes = volumes.iter().filter_map(|volume| std::fs::canonicalize(volume).ok()).collect();
+    Before { volumes, tops, followed: directories.into_iter().map(look).collect() }
 }
 
 impl Before {
@@ -151,12 +155,31 @@ impl Before {
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
+        let nothing = Seen::default();
+        for top in self.made() {
+            let mut after = Walk { top: &top, seen: Seen::default(), known: Some((&nothing, &mut mended)) };
+            after.index();
+            new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
+        }
         let none = Followed::default();
         let new = new.iter().filter(|directory| !self.followed.contains_key(*directory) && directory.is_dir());
         for (directory, known) in self.followed.iter().chain(new.map(|directory| (directory, &none))) {
             mended.unlink(directory, known);
         }
         mended
+    }
+}
+
+impl Before {
+    /// The linked work trees that were made in the volumes since.
+    fn made(&self) -> BTreeSet<Top> {
+        let mut made: BTreeSet<Top> = self.volumes.iter().flat_map(|volume| tops(volume)).collect();
+        made.retain(|top| {
+            !self.tops.iter().any(|(known, _)| known == top)
+                && top.tree.symlink_metadata().is_ok()
+                && self.volumes.iter().any(|volume| top.tree.starts_with(volume))
+        });
+        made
     }
 }
 

@@ -344,9 +344,9 @@ fn files(git: BorrowedFd<'_>, directory: &str) -> Result<BTreeMap<Vec<u8>, Strin
     Ok(found)
 }
 
-/// Whether a configuration has only what `git init`, `git clone` and `git branch` write. What is written in any other way
+/// Whether a configuration has only what `git init`, `git clone`, `git branch` and `git sparse-checkout` write. What is written in any other way
 /// than theirs does not count as that.
-fn is_plain(config: &[u8]) -> bool {
+pub(super) fn is_plain(config: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(config) else { return false };
     let mut keys: &[&str] = &[];
     text.lines().map(str::trim).filter(|line| !line.is_empty()).all(|line| {
@@ -355,9 +355,17 @@ fn is_plain(config: &[u8]) -> bool {
             let (name, rest) = header.split_once(' ').unwrap_or((header, ""));
             let quoted = rest.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
             keys = match (name, rest.is_empty(), quoted) {
-                ("core", true, None) => {
-                    &["repositoryformatversion", "filemode", "bare", "logallrefupdates", "symlinks", "ignorecase"]
-                }
+                ("core", true, None) => &[
+                    "repositoryformatversion",
+                    "filemode",
+                    "bare",
+                    "logallrefupdates",
+                    "symlinks",
+                    "ignorecase",
+                    "sparsecheckout",
+                    "sparsecheckoutcone",
+                ],
+                ("index", true, None) => &["sparse"],
                 ("extensions", true, None) => &["objectformat", "refstorage"],
                 ("user", true, None) => &["name", "email"],
                 ("remote", false, Some(_)) => &["url", "fetch"],

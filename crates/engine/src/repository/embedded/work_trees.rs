@@ -1,4 +1,4 @@
-//! Which work tree each directory in `.git/worktrees` is of, which its file `gitdir` says.
+//! Which work tree each directory in `.git/worktrees` is of, which its file `gitdir` says, and what git obeys of it.
 //!
 //! The file `.git` of a linked work tree is protected because a `gitdir` names it. So one that names another file after a run,
 //! or none, is put back as it was: else the next run could write the `.git` that is no longer named.
@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, openat2, renameat, unlinkat
 use rustix::io::Errno;
 
 use super::obeyed::{absent, beneath, read, read_itself};
-use super::{SUFFIX, disable_in, permit, permit_above};
+use super::{SUFFIX, disable_in, obeyed, permit, permit_above};
 
 /// What each `gitdir` says, by its path below the repository.
 pub(super) type WorkTrees = BTreeMap<PathBuf, String>;
@@ -51,6 +51,21 @@ pub(super) fn is_harmless(git: BorrowedFd<'_>, gitdir: &Path, says: &[u8]) -> bo
     let around = own.parent().and_then(Path::parent).and_then(Path::parent);
     around.is_some_and(|around| around != Path::new("/") && file.parent().is_some_and(|tree| tree.starts_with(around)))
         || leads_back(&file, &own)
+}
+
+/// Whether a `commondir` leads to the repository around it: from any other git would take its configuration.
+pub(super) fn is_around(git: BorrowedFd<'_>, commondir: &Path, says: &[u8]) -> bool {
+    let Some(own) = own(git, commondir) else { return false };
+    let leads = std::fs::canonicalize(own.join(OsStr::from_bytes(says.trim_ascii())));
+    own.parent().and_then(Path::parent).is_some_and(|around| leads.is_ok_and(|leads| leads == around))
+}
+
+/// Whether a `config.worktree` has nothing but what git writes by itself, or is the copy of the repository's own that
+/// `git worktree add` makes.
+pub(super) fn is_plain(git: BorrowedFd<'_>, name: &Path, says: &[u8]) -> bool {
+    let around = name.parent().and_then(Path::parent).and_then(Path::parent);
+    let theirs = around.and_then(|around| read(git, &around.join("config.worktree"), MOST).ok().flatten());
+    obeyed::is_plain(says) || theirs.is_some_and(|theirs| theirs == says)
 }
 
 /// What a `gitdir` says whose file leads back.
