@@ -132,6 +132,42 @@ fn unwritable_destination_is_named_and_changes_are_listed() {
 }
 
 #[test]
+fn changes_that_cannot_all_be_kept_are_no_success() {
+    for (code, lost) in [("open('/k/kept/new', 'w').write('planted')", true), ("pass", false)] {
+        let place = common::open_directory();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let keep = place.path().join("kept");
+        fs::create_dir(&keep).unwrap();
+        fs::set_permissions(&keep, fs::Permissions::from_mode(0o777)).unwrap();
+        let volume = format!("{}:/k:rw", place.path().to_str().unwrap());
+        let tree = common::open_directory();
+        fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let work = format!("{}:/w:cow", tree.path().to_str().unwrap());
+        let code = format!("open('/w/new', 'w').write('x'); {code}");
+        let options = ["-v", &volume, "-v", &work, "--keep-changes", keep.to_str().unwrap(), "--", PYTHON, "-c", &code];
+        let (exit, o) = outcome(&[&["run", "--json"], &options[..]].concat());
+        assert_eq!(
+            (exit, &o["success"], &o["exit_code"]),
+            (if lost { 125 } else { 0 }, &(!lost).into(), &0.into()),
+            "{o:#}"
+        );
+        fs::remove_file(keep.join("new")).unwrap();
+        let (exit, text) = code_and_stderr(&[&["run", "-q"], &options[..]].concat());
+        let kept = fs::read_to_string(keep.join("new")).unwrap();
+        if lost {
+            assert_eq!(o["error"]["step"], "keep_changes");
+            assert!(
+                exit == 125 && text.contains("not all changes in /w are kept in") && text.contains("hint: "),
+                "{text}"
+            );
+            assert!(!text.contains("kept in /proc") && kept == "planted", "{text}");
+        } else {
+            assert_eq!((exit, text.as_str(), kept.as_str()), (0, "", "x"));
+        }
+    }
+}
+
+#[test]
 fn list_of_changes_is_limited_in_bytes_and_the_rest_counted() {
     // Long paths, so that fewer files are more than the bound: three directories, and files in the innermost.
     let code = |files: u64| {

@@ -118,7 +118,9 @@ pub fn execute_about(
     }
     drop(raw);
     let changes_lost = match (&changes, &mut call.keep_changes) {
-        (Some(changes), Some(named)) => changes.locate(named, &mut outcome),
+        (Some(changes), Some(named)) => {
+            changes.locate(named, &mut outcome) || outcome.error.as_ref().is_some_and(failure::are_changes_lost)
+        }
         _ => false,
     };
     drop(changes);

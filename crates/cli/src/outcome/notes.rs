@@ -104,7 +104,7 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
             format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'))
         };
         match &call.keep_changes {
-            // The program removed the directory, and the error reports that.
+            // The error reports that they are not kept, or not all of them.
             Some(_) if outcome.error.as_ref().is_some_and(failure::are_changes_lost) => {}
             Some(directory) => note(format!("{text}; kept in {directory}"), None),
             None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),

@@ -494,7 +494,9 @@ impl Core {
                     }
                     if let Some(why) = c.failure {
                         let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());
-                        f.problems.push(format!("not all changes in {} are kept in {dir}: {why}", layer.target));
+                        let message = format!("not all changes in {} are kept in {dir}: {why}", layer.target);
+                        let hint = "name a directory with more room, outside of the volumes that the program may write: --keep-changes DIR";
+                        f.changes_lost.get_or_insert(Failure::new(Step::KeepChanges, message).hint(hint));
                     }
                     if keep.is_some() && (!c.skipped.is_empty() || c.unnamed > 0) {
                         f.problems.push(crate::run::overlay::unkept(&c.skipped, c.unnamed));

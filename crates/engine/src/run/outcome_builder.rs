@@ -30,6 +30,8 @@ pub(crate) struct Finished {
     pub pids_hits: u64,
     /// Why nothing ran, where something else than init says so.
     pub setup_failure: Option<Failure>,
+    /// Why changes that were to be kept are not.
+    pub changes_lost: Option<Failure>,
 }
 
 impl Finished {
@@ -48,6 +50,7 @@ impl Finished {
             changes_omitted: 0,
             pids_hits: 0,
             setup_failure: None,
+            changes_lost: None,
         }
     }
 
@@ -126,6 +129,11 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
     o.enforcement = f.enforcement;
     for (step, errno) in f.report.weakened {
         weaken(&mut o.enforcement, step, errno);
+    }
+    if o.error.is_none()
+        && let Some(lost) = f.changes_lost
+    {
+        (o.success, o.error) = (false, Some(lost));
     }
     if o.error.is_none() && !f.problems.is_empty() {
         o.error = Some(Failure::new(Step::Cleanup, f.problems.join("; ")).code(0));
