@@ -140,6 +140,77 @@ fn path_shown_again_by_a_bind_mount_is_protected_too() {
     assert_eq!(String::from_utf8_lossy(&out.stdout), "open", "{message}");
 }
 
+/// What a script prints that runs in a mount namespace of its own. `None` where this user cannot mount there.
+fn among_mounts(script: &str) -> Option<(String, String)> {
+    let flags: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };
+    let out = Command::new("unshare").args(flags).args(["/bin/sh", "-c", script]).output().unwrap();
+    let (text, message) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr).into_owned());
+    if !is_root() && text.is_empty() {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || message.contains("maps no id"), "{message}");
+        eprintln!("skipped: a mount needs user 0 here: {message}");
+        return None;
+    }
+    Some((text.into_owned(), message))
+}
+
+#[test]
+fn a_denied_path_is_denied_in_overlays_and_in_their_layers() {
+    let tree = open_directory();
+    let at = path(tree.path());
+    for dir in ["low/home/keys", "up", "work", "m", "view"] {
+        fs::create_dir_all(tree.path().join(dir)).unwrap();
+    }
+    for (file, text) in [("keys/id", "secret"), ("open", "open")] {
+        fs::write(tree.path().join("low/home").join(file), text).unwrap();
+    }
+    let mount = format!(
+        "cd {at} && mount -t overlay o -o lowerdir={at}/low,upperdir={at}/up,workdir={at}/work,userxattr m && \
+         mount --bind low view && echo new > m/home/keys/new && cp m/home/open m/home/there && exec {} run -q",
+        cofferdam().get_program().to_str().unwrap()
+    );
+    let read = "for place in low m up view; do for file in keys/id keys/new open there; do \
+                cat {at}/$place/home/$file 2>&1 | sed \"s#^cat: {at}/##\"; done; done"
+        .replace("{at}", at);
+    let read_only = format!("-v {at}:{at}");
+    for (by, best_effort) in
+        [("jail", ""), ("bubblewrap", "--best-effort=filesystem.root,filesystem.mounts,filesystem.deny")]
+    {
+        if by == "bubblewrap" && !common::needs_bubblewrap() {
+            continue;
+        }
+        for denied in ["low/home/keys", "m/home/keys"] {
+            let script =
+                format!("{mount} --backend {by} {best_effort} {read_only} --deny {at}/{denied} -- /bin/sh -c '{read}'");
+            let Some((text, message)) = among_mounts(&script) else { return };
+            assert!(!text.contains("secret") && !text.contains("new\n"), "{by} {denied}: {text} {message}");
+            // Beside it: in the lower layer, through the overlay and its bind mount; what was copied up in the upper one.
+            assert_eq!(
+                text.matches("open").count() - text.matches("/open:").count(),
+                5,
+                "{by} {denied}: {text} {message}"
+            );
+        }
+        let script = format!("{mount} --backend {by} {best_effort} {read_only} -- /bin/sh -c '{read}'");
+        let (text, message) = among_mounts(&script).unwrap();
+        assert!(text.matches("secret").count() == 3 && text.matches("new\n").count() == 2, "{by}: {text} {message}");
+    }
+    // Where the program may write to a layer, it puts nothing at the denied path of the overlay either.
+    let write = format!(
+        "mkdir {at}/up/home/keys; echo evil > {at}/up/home/keys/id; echo fine > {at}/up/home/fine; cat {at}/m/home/fine"
+    );
+    let script = format!(
+        "cd {at} && mount -t overlay o -o lowerdir={at}/low,upperdir={at}/up,workdir={at}/work,userxattr m && touch m/home/x; \
+         {} run -q --backend jail -v {at}/up:{at}/up:rw -v {at}/m:{at}/m --deny {at}/m/home/keys -- /bin/sh -c '{write}'; \
+         test -e up/home/keys || echo NOTHING",
+        cofferdam().get_program().to_str().unwrap()
+    );
+    fs::remove_dir_all(tree.path().join("up")).unwrap();
+    fs::create_dir(tree.path().join("up")).unwrap();
+    fs::set_permissions(tree.path().join("up"), fs::Permissions::from_mode(0o777)).unwrap();
+    let Some((text, message)) = among_mounts(&script) else { return };
+    assert_eq!(text, "fine\nNOTHING\n", "{message}");
+}
+
 #[test]
 fn the_program_cannot_make_a_run_look_like_one_that_never_began() {
     let code = "

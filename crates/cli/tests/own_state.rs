@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -206,14 +207,26 @@ fn files_that_control_later_sandboxes_are_not_writable() {
     assert_eq!(std::fs::read_to_string(home.join(".cache/other")).unwrap(), "after\n", "the control");
     // Where they are not there yet, they do not come from a program.
     let fresh = open_directory();
-    let volume = format!("{0}:{0}:rw", fresh.path().display());
+    let missing = format!("{0}:{0}:rw", fresh.path().display());
     let script = "mkdir -p .cache/cofferdam/policies .config/cofferdam .local/state/cofferdam/audit; \
                   echo x >.cache/cofferdam/policies/x; echo x >.config/cofferdam/config.toml; mkdir -p .cache/other && echo x >.cache/other/x";
-    run(fresh.path(), &["-v", &volume, "--", "sh", "-c", script]);
+    run(fresh.path(), &["-v", &missing, "--", "sh", "-c", script]);
     for file in [".cache/cofferdam/policies/x", ".config/cofferdam/config.toml", ".local/state/cofferdam/audit"] {
         assert!(!fresh.path().join(file).exists(), "{file}");
     }
     assert!(fresh.path().join(".cache/other/x").exists(), "the control");
+    // What containers start with, wherever that is kept.
+    let state = home.join("state");
+    std::fs::create_dir_all(state.join("init")).unwrap();
+    std::fs::set_permissions(state.join("init"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut around = at_home(home);
+    let script = "echo x >state/init/evil; echo x >beside";
+    let output =
+        around.env("COFFERDAM_STATE", &state).args(["run", "-v", &volume, "--", "sh", "-c", script]).output().unwrap();
+    assert!(!state.join("init/evil").exists() && home.join("beside").exists(), "{}", said(&output));
+    let inside = format!("{}:/x:rw", state.display());
+    let ran = at_home(home).env("COFFERDAM_STATE", &state).args(["run", "-v", &inside, "--", "true"]).output().unwrap();
+    assert!(ran.status.code() == Some(125) && said(&ran).contains("no sandbox writes it"), "{}", said(&ran));
     // A volume that lies in one of them.
     let inside = format!("{}:/x:rw", home.join(".cache/cofferdam/policies").display());
     let ran = run(home, &["-v", &inside, "--", "true"]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use crate::plan::mountinfo::Aliases;
+use crate::plan::aliases::Aliases;
 use crate::plan::own_places::Place;
 use crate::plan::tree::{Disk, Tree as _};
 
@@ -42,6 +42,9 @@ pub trait Facts {
     fn may_pass_on(&self, directory: &str) -> Option<PassesOn>;
     /// Other paths of the host that mounts give the same file.
     fn aliases(&self, path: &str) -> Vec<String>;
+
+    /// Places of the host that show a path, or something below it, by an overlay; they need not be there.
+    fn layered(&self, path: &str) -> Vec<String>;
     /// Cofferdam's own files, which no program writes.
     fn state(&self) -> Vec<Place> {
         Vec::new()
@@ -218,7 +221,11 @@ impl Facts for Here {
     }
 
     fn aliases(&self, path: &str) -> Vec<String> {
-        if self.aliases.is_empty() { Vec::new() } else { self.aliases.of(path).into_iter().collect() }
+        if self.aliases.is_empty() { Vec::new() } else { self.aliases.bound(path) }
+    }
+
+    fn layered(&self, path: &str) -> Vec<String> {
+        self.aliases.layered(path)
     }
 
     fn is_closed(&self, directory: &str) -> bool {
@@ -349,6 +356,10 @@ impl Facts for Table {
 
     fn may_pass_on(&self, _directory: &str) -> Option<PassesOn> {
         None
+    }
+
+    fn layered(&self, _path: &str) -> Vec<String> {
+        Vec::new()
     }
 
     fn aliases(&self, _path: &str) -> Vec<String> {

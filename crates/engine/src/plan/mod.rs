@@ -3,6 +3,8 @@
 //!
 //! Looks at the host's files and changes nothing but the caches of [`whiteout`] layers and Cofferdam's own directories.
 
+pub(crate) mod aliases;
+pub(crate) mod bind_mounts;
 pub(crate) mod dry_run;
 pub(crate) mod egress;
 pub mod executables;
@@ -12,7 +14,6 @@ pub(crate) mod host_sockets;
 pub mod interpreter;
 pub(crate) mod lookup;
 pub(crate) mod mount_table;
-pub(crate) mod mountinfo;
 pub(crate) mod optional_mounts;
 pub(crate) mod overlays;
 pub(crate) mod own_places;

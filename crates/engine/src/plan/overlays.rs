@@ -5,8 +5,8 @@
 
 use cofferdam_policy::paths::is_within;
 
+use crate::plan::bind_mounts::unescape;
 use crate::plan::mount_table::{below, join};
-use crate::plan::mountinfo::unescape;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Overlay {
@@ -37,6 +37,11 @@ impl Overlays {
     pub(super) fn of_table(mountinfo: &[u8], real: &dyn Fn(&str) -> Option<String>) -> Overlays {
         let lines = mountinfo.split(|&byte| byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
         Overlays(lines.filter_map(|line| overlay(line, real)).collect())
+    }
+
+    /// Whether none is mounted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The other places that show this path, a part of it, or what it shows.

@@ -14,8 +14,7 @@ use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
 use crate::failure::{Failure, Step};
-use crate::plan::mountinfo::Aliases;
-use crate::plan::overlays::Overlays;
+use crate::plan::aliases::{Aliases, MOST, MOUNT_TABLE};
 
 /// A directory or file of Cofferdam's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,32 +27,26 @@ pub struct Place {
     pub trail: bool,
 }
 
-/// The mounts of this process: proc_pid_mountinfo(5).
-const MOUNT_TABLE: &str = "/proc/self/mountinfo";
-/// The most places that are looked for: mounts that contain each other show one under any number of names.
-const MOST: usize = 4096;
-
 /// Everything of this user's, by the variables of this process, and where it is without them; also under the other names that
 /// the host's bind mounts and overlays give it.
 pub fn places() -> Vec<Place> {
     // Where it cannot be read, `acceptable` has refused the run.
-    let mounts = fs::read(MOUNT_TABLE).unwrap_or_default();
-    places_by(&mounts, &Overlays::here(&mounts))
+    places_by(&Aliases::here())
 }
 
-fn places_by(mounts: &[u8], overlays: &Overlays) -> Vec<Place> {
+fn places_by(aliases: &Aliases) -> Vec<Place> {
     let mut all = named_places();
-    also_at(&mut all, &Aliases::of_table(mounts), overlays);
+    also_at(&mut all, aliases);
     all
 }
 
 /// Adds the other places at which these show, [`MOST`] at the most. One that is the whole tree is left out: no sandbox could see
 /// anything.
-fn also_at(all: &mut Vec<Place>, aliases: &Aliases, overlays: &Overlays) {
+fn also_at(all: &mut Vec<Place>, aliases: &Aliases) {
     let mut known: BTreeMap<String, usize> = all.iter().enumerate().map(|(at, p)| (p.path.clone(), at)).collect();
     let mut at = 0;
     while let Some(Place { path, hidden, trail }) = all.get(at).cloned() {
-        let others = aliases.itself(&path).into_iter().chain(overlays.of(&path)).filter(|path| path != "/");
+        let others = aliases.itself(&path).into_iter().filter(|path| path != "/");
         let mut next = at + 1;
         for path in others {
             match known.get(&path) {
@@ -130,6 +123,8 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
         .iter()
         .flat_map(|dir| ["runs", "engines", "cache"].map(|part| dir.join(part)))
         .for_each(|dir| add(&dir, true, false));
+    // Init's program and texts are there as well, which containers start with.
+    containers.iter().for_each(|dir| add(dir, false, false));
     profiles.iter().chain(&skills).for_each(|dir| add(&dir.join(".lock"), true, false));
     let read = config.iter().chain(&cache).chain(&data).chain(&profiles).chain(&skills).cloned();
     let read = read.chain(named("COFFERDAM_LIBEXEC")).chain(root.then(|| "/var/cache/cofferdam".into()));
@@ -207,8 +202,8 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
     };
     let mounts = fs::read(MOUNT_TABLE)
         .map_err(|e| unknown(&format!("{MOUNT_TABLE}: {e}")).hint("mount a proc file system at /proc"))?;
-    let overlays = Overlays::here(&mounts);
-    let places = places_by(&mounts, &overlays);
+    let aliases = Aliases::of_mounts(&mounts);
+    let places = places_by(&aliases);
     if places.len() >= MOST {
         return Err(
             unknown("there are thousands of places").hint("unmount bind mounts and overlays that contain each other")
@@ -218,7 +213,7 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
         let Some(source) = fs::canonicalize(source).ok().and_then(|path| path.to_str().map(str::to_owned)) else {
             return Ok(());
         };
-        if let Some(point) = overlays.undetermined(&source) {
+        if let Some(point) = aliases.undetermined(&source) {
             return Err(Failure::new(
                 step,
                 format!("{source} lies in the overlay at {point}, and its layers, of which one has a relative name, may show Cofferdam's own files"),
@@ -295,6 +290,8 @@ pub fn exposed(backend: &str, place: &Place) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::bind_mounts::BindMounts;
+    use crate::plan::overlays::Overlays;
 
     fn places_with(variables: &[(&str, &str)], root: bool) -> Vec<Place> {
         let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
@@ -375,7 +372,7 @@ mod tests {
             &|path| Some(path.into()),
         );
         let mut all = vec![place("/home/state", true, true), place("/m/config", false, false)];
-        also_at(&mut all, &Aliases::of_table(table), &overlays);
+        also_at(&mut all, &Aliases::of(BindMounts::of_table(table), overlays));
         let found = |path: &str| all.iter().find(|place| place.path == path).map(|place| (place.hidden, place.trail));
         for hidden in ["/home/state", "/data/state", "/m", "/v/up", "/v/work", "/home/state/low"] {
             assert_eq!(found(hidden), Some((true, true)), "{hidden}: {all:?}");
@@ -384,9 +381,9 @@ mod tests {
             assert_eq!(found(beside), None, "{beside}");
         }
         let mut alone = vec![place("/home/state", true, true), place("/etc/config", false, false)];
-        also_at(&mut alone, &Aliases::default(), &Overlays::default());
+        also_at(&mut alone, &Aliases::default());
         assert_eq!(alone.len(), 2);
-        also_at(&mut alone, &Aliases::of_table(table), &Overlays::default());
+        also_at(&mut alone, &Aliases::of(BindMounts::of_table(table), Overlays::default()));
         assert_eq!(alone[2..], [place("/data/state", true, true)]);
         // A volume of such another place is refused as one of the place itself; one beside it is not.
         assert!(fault(&alone, "/data/state/x", false).is_some() && fault(&alone, "/data/stat", true).is_none());

@@ -12,9 +12,9 @@ use cofferdam_confine::init_plan::{GuardDir, Step, attr};
 use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
 
+use crate::plan::aliases::Aliases;
 use crate::plan::lookup::{Found, Looked, Lookup};
 use crate::plan::mount_table::{Place, Shows, View, below, join};
-use crate::plan::mountinfo::Aliases;
 use crate::plan::own_places;
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
@@ -47,6 +47,8 @@ pub enum Unheld {
     OfEachProcess,
     /// It is what the sandbox has as its root.
     Root,
+    /// It lies in an overlay of the host of which one layer is not known, and so not where else it shows.
+    UnknownLayer,
 }
 
 /// From this many denied names of one read-only directory on, one layer hides them all.
@@ -210,7 +212,7 @@ impl Work<'_> {
     /// Many names of one directory at once. False, and nothing done, where a mount lies among them or the directory is of
     /// the sandbox's own: then each name is looked at by itself.
     fn together(&mut self, dir: &str, names: &[&str], deny: bool) -> bool {
-        if !self.aliases.of(dir).is_empty() {
+        if self.aliases.has(dir) {
             return false;
         }
         let Some(host) = self.view.host_path(dir) else { return false };
@@ -426,6 +428,9 @@ impl Work<'_> {
             if self.appear(canonical).iter().any(|inside| inside == "/") {
                 return self.held.unheld.push((asked.to_owned(), Unheld::Root, deny));
             }
+            if self.aliases.undetermined(canonical).is_some() && !self.view.appearances(canonical).is_empty() {
+                return self.held.unheld.push((asked.to_owned(), Unheld::UnknownLayer, deny));
+            }
         }
         match found {
             Found::Unknown => {}
@@ -447,6 +452,28 @@ impl Work<'_> {
     }
 
     fn existing(&mut self, host: &str, deny: bool) {
+        self.present(host, deny);
+        self.layered(host, deny);
+    }
+
+    fn missing(&mut self, parent: &str, name: &str, wanted: &str, deny: bool) {
+        self.absent(parent, name, wanted, deny);
+        self.layered(&join(parent, name), deny);
+    }
+
+    /// What is at a path of an overlay or of its layers may be the same, and may come to be.
+    fn layered(&mut self, host: &str, deny: bool) {
+        for place in self.aliases.layered(host) {
+            match self.lookup.find(&place) {
+                Found::Unknown => {}
+                Found::Closed(path) | Found::Blocked(path) => self.present(&path, false),
+                Found::Missing { parent, name } => self.absent(&parent, &name, &place, deny),
+                Found::There { parent, name, .. } => self.present(&join(&parent, &name), deny),
+            }
+        }
+    }
+
+    fn present(&mut self, host: &str, deny: bool) {
         for inside in self.appear(host) {
             self.note(&inside, deny);
             let writable = self.view.covering(&inside).is_some_and(|p| p.writable);
@@ -461,7 +488,7 @@ impl Work<'_> {
         }
     }
 
-    fn missing(&mut self, parent: &str, name: &str, wanted: &str, deny: bool) {
+    fn absent(&mut self, parent: &str, name: &str, wanted: &str, deny: bool) {
         for inside in self.appear(parent) {
             self.note(&below(wanted, parent).map_or_else(|| join(&inside, name), |rest| join(&inside, rest)), deny);
             if self.view.covering(&inside).is_some_and(|p| p.writable) {
@@ -506,7 +533,7 @@ impl Work<'_> {
     /// Where a path of the host shows inside, by its own name and by those that the host's mounts give it.
     fn everywhere(&self, host: &str) -> Vec<String> {
         let mut found = self.view.appearances(host);
-        for alias in self.aliases.of(host) {
+        for alias in self.aliases.bound(host) {
             for inside in self.view.appearances(&alias) {
                 if !found.contains(&inside) {
                     found.push(inside);

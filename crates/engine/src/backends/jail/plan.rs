@@ -133,6 +133,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Resu
                 format!("{path} is what the sandbox has as its root: nothing could run with everything denied"),
                 "deny paths below it",
             ),
+            Unheld::UnknownLayer => (
+                format!(
+                    "{path} lies in an overlay that names a layer without a leading /: it is not known where else it shows"
+                ),
+                "mount the overlay with absolute names of its layers, or use --root minimal",
+            ),
         };
         return Err(Failure::new(field, message).hint(hint));
     }

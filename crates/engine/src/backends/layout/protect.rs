@@ -108,6 +108,18 @@ impl Builder<'_> {
     }
 
     fn host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut Held) {
+        let at = match resolve(self.facts, host).0 {
+            Resolved::There(canonical, _) => canonical,
+            Resolved::Missing(parent, name) => join(&parent, &name),
+            Resolved::Unknown => host.to_owned(),
+        };
+        self.one_host_path(host, named, deny, held);
+        for place in self.facts.layered(&at) {
+            self.one_host_path(&place, named, deny, held);
+        }
+    }
+
+    fn one_host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut Held) {
         let (found, links) = resolve(self.facts, host);
         // Whoever may replace a link on the way decides what is at the path.
         if links.iter().any(|(parent, _)| self.shows_writable(parent)) {

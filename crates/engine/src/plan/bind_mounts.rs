@@ -16,7 +16,7 @@ struct Pair {
 
 /// All pairs of one mount table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Aliases {
+pub struct BindMounts {
     pairs: Vec<Pair>,
     points: Vec<String>,
     processes: Vec<String>,
@@ -29,13 +29,9 @@ struct Mount {
     shows_processes: bool,
 }
 
-impl Aliases {
-    /// Of this process's mounts; none when there is no /proc.
-    pub fn here() -> Aliases {
-        std::fs::read("/proc/self/mountinfo").map_or_else(|_| Aliases::default(), |bytes| Aliases::of_table(&bytes))
-    }
-
-    pub(super) fn of_table(mountinfo: &[u8]) -> Aliases {
+impl BindMounts {
+    /// Of this mount table.
+    pub(super) fn of_table(mountinfo: &[u8]) -> BindMounts {
         let mounts: Vec<Mount> =
             mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(std::str::from_utf8(l).ok()?)).collect();
         let mut pairs: Vec<Pair> = Vec::new();
@@ -61,7 +57,7 @@ impl Aliases {
         pairs.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
         pairs.dedup();
         let processes = mounts.iter().filter(|m| m.shows_processes).map(|m| m.point.clone()).collect();
-        Aliases { pairs, points: mounts.into_iter().map(|m| m.point).collect(), processes }
+        BindMounts { pairs, points: mounts.into_iter().map(|m| m.point).collect(), processes }
     }
 
     /// Where proc file systems are mounted: what shows them shows the host's processes.
@@ -142,10 +138,10 @@ pub(super) fn unescape(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Aliases;
+    use super::BindMounts;
 
-    fn aliases(table: &str) -> Aliases {
-        Aliases::of_table(table.as_bytes())
+    fn aliases(table: &str) -> BindMounts {
+        BindMounts::of_table(table.as_bytes())
     }
 
     const HOST: &str = "\
