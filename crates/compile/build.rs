@@ -1,4 +1,5 @@
-//! Embeds the policy library in the program as text: all `.ncl` files of ncl/sandbox except examples and tests.
+//! Embeds the policy library in the program as text: all `.ncl` files of ncl/sandbox except examples and tests. The link
+//! `library` leads there, so that the published crate has them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 const APART: &[&str] = &["examples", "tests"];
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ncl/sandbox");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("library");
     println!("cargo::rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &root, &mut files);
