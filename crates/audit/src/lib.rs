@@ -11,6 +11,18 @@
 //! `verify` finds a changed, removed or reordered record. The files alone do *not* reveal that the last records were
 //! cut off, or that the whole chain was rewritten by an attacker who can write and sign it. Only an anchor that the
 //! attacker cannot write reveals those. This crate knows when runs begin and end; the caller supplies the contents.
+//!
+//! ```
+//! use cofferdam_audit::{Anchored, Durability, Entry, Options, Trail, verify};
+//!
+//! let parent = tempfile::tempdir()?;
+//! let directory = parent.path().join("audit");
+//! let trail = Trail::open(&directory, Options::default())?;
+//! trail.append(Entry::new("deployment").with("version", "1.2"), Durability::Written)?;
+//! let verified = verify(&directory, None, &Anchored::new(), &mut |_| {})?;
+//! assert_eq!(verified.last.seq, 2, "its opening, and this one");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod anchor;
 #[cfg(feature = "signatures")]

@@ -174,18 +174,14 @@ pub struct Verified {
 }
 
 /// What was not verified: it could not be read, or it is wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// It could not be read.
-    Io(io::Error),
+    #[error("cannot read the trail")]
+    Io(#[from] io::Error),
     /// It is wrong.
+    #[error("{}:{}: record {}: {}", .0.file.display(), .0.line, .0.seq, .0.wrong)]
     Wrong(Box<Problem>),
-}
-
-impl From<io::Error> for Failed {
-    fn from(e: io::Error) -> Failed {
-        Failed::Io(e)
-    }
 }
 
 struct Walk<'a> {

@@ -8,6 +8,19 @@
 //! enforced and makes the plan; pure but for the probe's answers and the paths it opens. `Prepared::run` may be called
 //! many times and from several threads. It reads no configuration, evaluates nothing, and never depends on the compiler.
 //!
+//! ```
+//! use cofferdam_engine::{Ending, Engine, Io};
+//! use cofferdam_policy::Policy;
+//!
+//! let mut policy = Policy::base();
+//! policy.command.argv = vec!["/bin/sh".into(), "-c".into(), "echo hello; exit 3".into()];
+//! let prepared = Engine::probe().prepare(&policy)?;
+//! let outcome = prepared.run(Io::default());
+//! assert_eq!((outcome.outcome, outcome.exit_code), (Ending::Exited, Some(3)), "{:?}", outcome.error);
+//! assert_eq!(outcome.stdout, "hello\n");
+//! # Ok::<(), cofferdam_engine::Failure>(())
+//! ```
+//!
 //! # Features
 //!
 //! All are on by default. A program that embeds the jail alone can do without any of them.

@@ -16,6 +16,24 @@ struct Counting {
 #[derive(Debug)]
 struct Counted(Planned);
 
+/// The same, that says nothing of a field.
+#[derive(Debug)]
+struct Silent(Field);
+
+impl Backend for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+        let counted = Counting { strength: Strength::Full }.plan(host, request)?;
+        let Planned { enforcement, .. } = counted.planned();
+        let fields = enforcement.iter().filter(|(field, _)| **field != self.0);
+        let fields = fields.map(|(field, applied)| (*field, applied.clone())).collect();
+        Ok(Box::new(Counted(Planned::new(self.name(), request, fields))))
+    }
+}
+
 impl Backend for Counting {
     fn name(&self) -> &'static str {
         "counting"
@@ -50,6 +68,22 @@ fn policy(argv: &[&str]) -> Policy {
     let mut policy = Policy::base();
     policy.command.argv = argv.iter().map(|&word| word.to_owned()).collect();
     policy
+}
+
+#[test]
+fn a_field_that_a_backend_says_nothing_of_is_not_enforced() {
+    let engine = Engine::probe();
+    for field in Field::ALL.iter().copied() {
+        let mut policy = policy(&["/bin/true"]);
+        let required = policy.is_required(field);
+        let prepared = engine.prepare_by(&Silent(field), &policy);
+        assert_eq!(prepared.is_err(), required, "{field}");
+        if let Err(refused) = prepared {
+            assert_eq!(refused.step, field.into(), "{refused:?}");
+            policy.allow_partial(field);
+            assert!(engine.prepare_by(&Silent(field), &policy).is_ok(), "{field} as a best effort");
+        }
+    }
 }
 
 #[test]

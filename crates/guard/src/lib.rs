@@ -8,6 +8,22 @@
 //!           the command, its interpreters and its helpers ─ run ─▶ ExecutionResult
 //! ```
 //!
+//! ```
+//! use cofferdam_guard::{Guard, GuardConfig, GuardError};
+//!
+//! let workspace = tempfile::tempdir()?;
+//! let config: GuardConfig = serde_json::from_str(r#"{"allowed_commands": ["ls"]}"#)?;
+//! match Guard::new(config, workspace.path()) {
+//!     Ok(guard) => {
+//!         assert!(guard.check("ls", &["-l"]).is_ok());
+//!         assert!(guard.check("rm", &["-r", "."]).is_err());
+//!     }
+//!     // Commands would be root's.
+//!     Err(refused) => assert!(matches!(refused, GuardError::Root), "{refused}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Never a shell: a command is a program and its arguments. A rule allows a file, not the text of a name; the kernel
 //! limits what the command starts to its helpers, and what it opens to paths that are not blocked. There is no sandbox
 //! but the engine's own. docs/guard.md says what an allowlist cannot enforce. Parses no configuration.

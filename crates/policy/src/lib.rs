@@ -1,6 +1,16 @@
 //! The policy: what a sandbox may do, as data, with its validation and its JSON form.
 //!
 //! No I/O and no unsafe code. A policy is complete when it leaves this crate: nothing downstream guesses a default.
+//!
+//! ```
+//! use cofferdam_policy::Policy;
+//!
+//! let policy = Policy::from_json(br#"{"version": 2, "command": {"argv": ["/bin/true"]}, "limits": {"memory_mb": 64}}"#)?;
+//! assert_eq!(policy.limits.memory_mb, 64);
+//! let errors = Policy::from_json(br#"{"version": 2, "command": {"argv": ["/bin/true"]}, "limits": {"memory": 64}}"#);
+//! assert!(errors.unwrap_err().to_string().contains("limits.memory"));
+//! # Ok::<(), cofferdam_policy::PolicyErrors>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod allow;

@@ -20,6 +20,50 @@ use crate::outcome::{Enforcement, Outcome};
 use crate::plan::executables::Executables;
 
 /// One way to make a sandbox of a policy.
+///
+/// ```
+/// use cofferdam_engine::backends::{Backend, Plan, Planned, Refusal, Request};
+/// use cofferdam_engine::{Ending, Enforcement, Engine, Host, Io, Outcome};
+/// use cofferdam_policy::{Field, Policy};
+///
+/// /// Prints the program's arguments and enforces nothing.
+/// #[derive(Debug)]
+/// struct Echo;
+///
+/// #[derive(Debug)]
+/// struct EchoPlan(Planned);
+///
+/// impl Backend for Echo {
+///     fn name(&self) -> &'static str {
+///         "echo"
+///     }
+///     fn plan(&self, _: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+///         Ok(Box::new(EchoPlan(Planned::new(self.name(), request, Enforcement::new()))))
+///     }
+/// }
+///
+/// impl Plan for EchoPlan {
+///     fn planned(&self) -> &Planned {
+///         &self.0
+///     }
+///     fn describe(&self) -> serde_json::Value {
+///         self.0.policy.command.argv.clone().into()
+///     }
+///     fn run(&self, _: Io) -> Outcome {
+///         let stdout = self.0.policy.command.argv.join(" ");
+///         Outcome { outcome: Ending::Exited, success: true, stdout, ..self.0.unstarted() }
+///     }
+/// }
+///
+/// let mut policy = Policy::base();
+/// policy.command.argv = vec!["/bin/echo".into(), "hello".into()];
+/// let refused = Engine::probe().prepare_by(&Echo, &policy).unwrap_err();
+/// assert!(refused.message.contains("echo backend"), "what it does not enforce has to be given up: {refused:?}");
+/// Field::ALL.iter().for_each(|field| policy.allow_partial(*field));
+/// let prepared = Engine::probe().prepare_by(&Echo, &policy)?;
+/// assert_eq!(prepared.run(Io::default()).stdout, "/bin/echo hello");
+/// # Ok::<(), cofferdam_engine::Failure>(())
+/// ```
 pub trait Backend: Debug + Send + Sync {
     /// Such as `jail`.
     fn name(&self) -> &'static str;

@@ -192,10 +192,13 @@ pub(crate) fn sufficient(
     e: &Enforcement,
     except: &[Field],
 ) -> Result<(), Failure> {
-    let is_short = |field: &Field, applied: &Applied| {
-        applied.strength != Strength::Full && policy.is_required(*field) && !except.contains(field)
+    let is_short = |(field, applied): &(&Field, &Applied)| {
+        applied.strength != Strength::Full && policy.is_required(**field) && !except.contains(field)
     };
-    let short: Vec<(&Field, &Applied)> = e.iter().filter(|(field, applied)| is_short(field, applied)).collect();
+    // What a backend says nothing of, it does not enforce.
+    let unsaid = Applied::none("the backend does not say how it would be enforced");
+    let all = Field::ALL.iter().map(|field| (field, e.get(field).unwrap_or(&unsaid)));
+    let short: Vec<(&Field, &Applied)> = all.filter(is_short).collect();
     let Some((first, applied)) = short.first() else { return Ok(()) };
     let names: Vec<&str> = short.iter().map(|(field, _)| field.name()).collect();
     let others = match names.len() {
