@@ -179,8 +179,8 @@ impl Held<'_> {
         let mut bytes = [0; StartPosition::BYTES];
         // One that says nothing was not begun, or by a writer that knew of no such files.
         if let Some(Ok(())) = file.as_ref().map(|file| file.read_exact_at(&mut bytes, 0)) {
-            let path = self.store.path.clone();
-            let start = open_runs::unended(&path, StartPosition::of(&bytes)).map_err(fail("cannot read", &path))?;
+            let start = open_runs::unended(&self.store.dir, StartPosition::of(&bytes))
+                .map_err(fail("cannot read", &self.store.path))?;
             if let Some(start) = start {
                 let owner = start.data.get("owner").cloned().unwrap_or_default();
                 let end = abandoned(start.seq, "owner_gone", &owner);

@@ -85,6 +85,17 @@ pub enum AuditError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory that is open, or the lock in it, is not the one at its path any more.
+    #[error(
+        "the audit trail in {} is not the one that was opened: its {what} was removed, moved or replaced. Nothing that has to be \
+         recorded starts\nhint: put it back, or start again", path.display()
+    )]
+    Moved {
+        /// The directory.
+        path: PathBuf,
+        /// The directory or the lock.
+        what: &'static str,
+    },
     /// A file has no whole record where there must be one.
     #[error("{} holds no whole record\nhint: `cofferdam audit verify` says what is wrong", place.display())]
     Damaged {

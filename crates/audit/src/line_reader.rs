@@ -44,7 +44,14 @@ impl LineReader {
     /// # Errors
     /// It cannot be opened, or is no regular file.
     pub fn open(path: &Path, offset: u64) -> io::Result<LineReader> {
-        let mut file = open_file(path)?;
+        LineReader::of(open_file(path)?, offset)
+    }
+
+    /// The same of a file that is open.
+    ///
+    /// # Errors
+    /// It cannot be read there.
+    pub fn of(mut file: File, offset: u64) -> io::Result<LineReader> {
         if offset > 0 {
             file.seek(SeekFrom::Start(offset))?;
         }

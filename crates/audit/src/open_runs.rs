@@ -1,13 +1,13 @@
 //! Runs that began and have no end in the trail: collected while it is read, and looked up by a writer.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
-use std::path::Path;
 
 use super::line_reader::LineReader;
 use super::owner::Owner;
 use super::record::{self, Hash, Record, sha256};
-use super::store::{file_name, files};
+use super::store::{file_name, files_in, open_file_in};
 
 /// The record of a start.
 pub const STARTED: &str = "sandbox_started";
@@ -103,11 +103,11 @@ impl StartPosition {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn unended(dir: &Path, place: StartPosition) -> io::Result<Option<Record>> {
+pub fn unended(dir: &File, place: StartPosition) -> io::Result<Option<Record>> {
     let mut start: Option<(Record, String)> = None;
-    for number in files(dir)?.into_iter().filter(|number| *number >= place.file) {
+    for number in files_in(dir)?.into_iter().filter(|number| *number >= place.file) {
         let from = if start.is_none() { place.offset } else { 0 };
-        let mut lines = LineReader::open(&dir.join(file_name(number)), from)?;
+        let mut lines = LineReader::of(open_file_in(dir, &file_name(number))?, from)?;
         while let Some(line) = lines.next()? {
             let text = line.bytes.as_slice();
             let Some((_, run)) = &start else {

@@ -41,7 +41,7 @@ impl StartMark {
             file: all.state.file,
             end: all.state.end,
             link: all.state.link,
-            trail: verify::identity(&all.store.path)?,
+            trail: verify::identity_in(&all.store.dir)?,
         })
     }
 

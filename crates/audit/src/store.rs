@@ -13,12 +13,14 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    FallocateFlags, FileType, FlockOperation, Mode, OFlags, Uid, fallocate, flock, fstat, openat, readlinkat,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Uid, fallocate, flock, fstat, openat, readlinkat,
+    statat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -101,24 +103,43 @@ pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(list)
 }
 
+/// The same of a directory that is open.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn files_in(dir: &File) -> io::Result<Vec<u64>> {
+    let mut list = Vec::new();
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        list.extend(entry?.file_name().to_str().ok().and_then(file_number));
+    }
+    list.sort_unstable();
+    Ok(list)
+}
+
 /// Opens a file of a trail for reading. Only a regular file is accepted: a link leads elsewhere, and a pipe blocks.
 ///
 /// # Errors
 /// It cannot be opened, or is no regular file.
 pub fn open_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let told = |why: String| io::Error::other(format!("{}: {why}", path.display()));
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(Errno::LOOP) => return Err(told("it is a link, and none is followed".into())),
-        opened => File::from(opened?),
-    };
-    if file.metadata()?.is_file() { Ok(file) } else { Err(told("it is no regular file".into())) }
+    regular(rustix::fs::CWD, path)
 }
 
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_file(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// The same of a file in a directory that is open, by its name.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open_file_in(dir: &File, name: &str) -> io::Result<File> {
+    regular(dir.as_fd(), Path::new(name))
+}
+
+fn regular(at: BorrowedFd<'_>, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let wrong = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+    let file = match openat(at, path, flags, Mode::empty()) {
+        Err(Errno::LOOP) => return Err(wrong("it is a link, and none is followed")),
+        opened => File::from(opened?),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(wrong("it is no regular file")) }
 }
 
 impl Store {
@@ -160,10 +181,27 @@ impl Store {
         is_own(&about, self.owner, &path)
     }
 
+    /// Refuses a directory that is not the one at its path any more, and a lock that is not the one in it: another writer
+    /// there would not see this one, and nobody would look for records in a directory that was put away.
+    fn is_in_place(&self) -> Result<(), AuditError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let moved = |what| AuditError::Moved { path: self.path.clone(), what };
+        let same = |mine: io::Result<std::fs::Metadata>, at: rustix::io::Result<rustix::fs::Stat>| {
+            mine.is_ok_and(|mine| at.is_ok_and(|at| (mine.dev(), mine.ino()) == (at.st_dev, at.st_ino)))
+        };
+        if !same(self.dir.metadata(), rustix::fs::lstat(&self.path)) {
+            return Err(moved("directory"));
+        }
+        match same(self.lock.metadata(), statat(&self.dir, "lock", AtFlags::SYMLINK_NOFOLLOW)) {
+            true => Ok(()),
+            false => Err(moved("lock")),
+        }
+    }
+
     /// Takes the lock, and repairs what a killed writer left behind.
     ///
     /// # Errors
-    /// The trail cannot be read, or does not hold together.
+    /// The trail cannot be read, does not hold together, or is not the one that was opened any more.
     pub fn hold(&mut self, now: &str) -> Result<Held<'_>, AuditError> {
         loop {
             match flock(&self.lock, FlockOperation::LockExclusive) {
@@ -172,13 +210,18 @@ impl Store {
                 Err(e) => return Err(fail("cannot lock", &self.path)(e.into())),
             }
         }
-        let remembered = self.remembered();
         let mut held = Held { store: self, state: State::default() };
-        match remembered {
+        held.store.is_in_place()?;
+        match held.store.remembered() {
             Some(state) if held.still(&state)? => held.state = state,
             _ => held.recover(now)?,
         }
         Ok(held)
+    }
+
+    /// What stands at the name of a file.
+    fn look(&self, number: u64) -> rustix::io::Result<rustix::fs::Stat> {
+        statat(&self.dir, file_name(number), AtFlags::SYMLINK_NOFOLLOW)
     }
 
     fn remembered(&self) -> Option<State> {
@@ -277,28 +320,28 @@ impl Held<'_> {
         }
         // A file that was removed under us is found by its name, not by our descriptor.
         let place = self.store.path.join(file_name(state.file));
-        let named = match std::fs::symlink_metadata(&place) {
+        let named = match self.store.look(state.file) {
             Ok(about) => about,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(fail("cannot look at", &place)(e)),
+            Err(Errno::NOENT) => return Ok(false),
+            Err(e) => return Err(fail("cannot look at", &place)(e.into())),
         };
         let file = self.current(state.file)?;
         let about = file.metadata().map_err(fail("cannot look at", &place))?;
         use std::os::unix::fs::MetadataExt;
-        if (about.dev(), about.ino()) != (named.dev(), named.ino()) {
+        if (about.dev(), about.ino()) != (named.st_dev, named.st_ino) {
             self.store.open = None;
             return Ok(false);
         }
         // A writer that was killed after it made the next file, and before it was remembered, left one that goes on.
-        let next = self.store.path.join(file_name(state.file + 1));
-        Ok(about.len() == state.end && (state.end < self.store.rotate_at || next.symlink_metadata().is_err()))
+        let next = self.store.look(state.file + 1);
+        Ok(about.len() == state.end && (state.end < self.store.rotate_at || next.is_err()))
     }
 
     /// Reads the last file anew: the chain ends with its last whole record. What a killed writer left after that stays
     /// where it is, and a record says what it was.
     fn recover(&mut self, now: &str) -> Result<(), AuditError> {
         self.store.open = None;
-        let list = files(&self.store.path).map_err(fail("cannot read", &self.store.path))?;
+        let list = files_in(&self.store.dir).map_err(fail("cannot read", &self.store.path))?;
         let Some(&last) = list.last() else {
             self.state = State::default();
             return Ok(());
@@ -308,7 +351,10 @@ impl Held<'_> {
         let mut torn = None;
         for &number in list.iter().rev() {
             let place = self.store.path.join(file_name(number));
-            let bytes = read_file(&place).map_err(fail("cannot read", &place))?;
+            let mut bytes = Vec::new();
+            open_file_in(&self.store.dir, &file_name(number))
+                .and_then(|mut file| file.read_to_end(&mut bytes))
+                .map_err(fail("cannot read", &place))?;
             let tail = tail(&bytes);
             if number == last {
                 self.state = State { file: last, end: bytes.len() as u64, ..State::default() };
@@ -444,7 +490,7 @@ impl Held<'_> {
         if let Err(e) = self.make_room(record::MOST_BYTES as u64 + kept) {
             self.store.open = None;
             self.state = before;
-            rustix::fs::unlinkat(&self.store.dir, &name, rustix::fs::AtFlags::empty())
+            rustix::fs::unlinkat(&self.store.dir, &name, AtFlags::empty())
                 .map_err(|e| fail("cannot remove the next file of", &path)(e.into()))?;
             return Err(e);
         }

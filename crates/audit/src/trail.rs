@@ -272,18 +272,18 @@ impl Trail {
     pub fn checkpoint(&self) -> Result<Option<Link>, AuditError> {
         let Some(key) = &self.0.options.key else { return Ok(None) };
         let time = now();
-        let trail = verify::identity(&self.0.path)
-            .map_err(|source| AuditError::Io { place: format!("cannot read {}", self.0.path.display()), source })?;
-        let link = {
+        let (link, trail) = {
             let mut store = held(&self.0.store);
             let mut all = store.hold(&time)?;
             let end = all.link();
             if end.seq == 0 {
                 return Ok(None);
             }
+            let trail = verify::identity_in(&all.store.dir)
+                .map_err(|source| AuditError::Io { place: format!("cannot read {}", self.0.path.display()), source })?;
             let link = all.append(&key.sign(&end, trail.as_deref()), &time, false)?;
             self.wrote(all, link)?;
-            link
+            (link, trail)
         };
         self.make_durable(link.seq)?;
         if let Some(anchor) = &self.0.options.anchor {

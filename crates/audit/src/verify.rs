@@ -2,15 +2,18 @@
 //!
 //! Reads only the files: no lock, no state of writers. Streams, so a trail may be larger than memory.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::anchor::{Anchored, Lines};
 use super::checkpoint::{self, PublicKey};
 use super::line_reader::{LineReader, Raw};
 use super::open_runs::{OpenRuns, Unended};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
-use super::store::{file_name, files};
+use super::store::{file_name, files, files_in, open_file_in};
 
 /// What is wrong with a trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -404,8 +407,17 @@ pub fn open_to_others(dir: &Path) -> io::Result<Option<PathBuf>> {
 /// # Errors
 /// A file cannot be read.
 pub fn identity(dir: &Path) -> io::Result<Option<String>> {
-    for number in files(dir)? {
-        let mut lines = LineReader::open(&dir.join(file_name(number)), 0)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    identity_in(&rustix::fs::open(dir, flags, Mode::empty())?.into())
+}
+
+/// The same of a directory that is open.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn identity_in(dir: &File) -> io::Result<Option<String>> {
+    for number in files_in(dir)? {
+        let mut lines = LineReader::of(open_file_in(dir, &file_name(number))?, 0)?;
         while let Some(line) = lines.next()? {
             let text = line.bytes.as_slice();
             // Most lines are neither, and need not be read.

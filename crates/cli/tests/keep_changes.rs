@@ -36,6 +36,60 @@ fn changes(o: &Value) -> Vec<String> {
 }
 
 #[test]
+fn names_that_are_not_utf8_are_listed_and_said_not_to_be_kept() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let odd = |name: &'static [u8]| std::ffi::OsStr::from_bytes(name);
+    let tree = common::open_directory();
+    for name in ["plain", "dir", "whole"] {
+        fs::create_dir(tree.path().join(name)).unwrap();
+    }
+    for name in [&b"changed\xff"[..], b"removed\xff", b"kept\xff", b"dir/below\xfe", b"whole/inner\xfe", b"plain/file"]
+    {
+        fs::write(tree.path().join(odd(name)), "old").unwrap();
+        fs::set_permissions(tree.path().join(odd(name)), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    for name in ["", "plain", "dir", "whole"] {
+        fs::set_permissions(tree.path().join(name), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let code = r"
+import os, shutil
+open(b'changed\xff', 'w').write('new'); os.remove(b'removed\xff'); os.remove(b'dir/below\xfe')
+shutil.rmtree('whole'); os.mkdir('whole')
+os.makedirs(b'new\xff/sub/in\\\xfe'); open(b'new\xff/sub/file', 'w').close()
+os.symlink('x', b'link\xff'); os.mkfifo(b'fifo\xff'); open('plain/added', 'w').close()
+";
+    let volume = format!("{}:/w:cow", tree.path().to_str().unwrap());
+    let place = tempfile::tempdir().unwrap();
+    let keep = place.path().join("kept");
+    for kept in [&[][..], &["--keep-changes", keep.to_str().unwrap()]] {
+        let options = ["run", "--json", "-v", &volume, "-w", "/w"];
+        let (_, o) = outcome(&[&options[..], kept, &["--", PYTHON, "-c", code]].concat());
+        let expected = [
+            r"M /w/changed\xff",
+            r"D /w/dir/below\xfe",
+            r"A /w/fifo\xff",
+            r"A /w/link\xff",
+            r"A /w/new\xff",
+            r"A /w/new\xff/sub",
+            r"A /w/new\xff/sub/file",
+            r"A /w/new\xff/sub/in\\\xfe",
+            "A /w/plain/added",
+            r"D /w/removed\xff",
+            r"D /w/whole/inner\xfe",
+        ];
+        assert_eq!(changes(&o), expected, "{o:#}");
+        assert_eq!(o["changes_omitted"], 0, "{o:#}");
+        let said = o["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(said.contains("whose name is not UTF-8"), !kept.is_empty(), "{o:#}");
+    }
+    assert!(keep.join("plain/added").exists());
+    // The control: a name of the same characters that is UTF-8.
+    let code = r"open('changed\\xff', 'w').close(); open('é', 'w').close()";
+    let (_, o) = outcome(&["run", "--json", "-v", &volume, "-w", "/w", "--", PYTHON, "-c", code]);
+    assert_eq!(changes(&o), [r"A /w/changed\xff", "A /w/é"], "{o:#}");
+}
+
+#[test]
 fn symbolic_links_come_back_as_links_and_nothing_follows_them() {
     let place = tempfile::tempdir().unwrap();
     let (victim, keep) = (place.path().join("victim"), place.path().join("kept"));

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::conformance;
 use crate::connection::ServerState;
+use crate::environments::fixed_places::FixedPlaces;
 use crate::environments::{EnvironmentRegistry, Host, watch};
 use crate::error::ServeError;
 use crate::execution::run_limit::RunLimiter;
@@ -40,7 +41,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     }
     // A trail records each run before its start, so no interpreter may be started before its call.
     let prestart = serve.early != Some(0) && trail.is_none();
-    let host = Arc::new(Host { around, engine: Arc::clone(&engine), prestart, trail });
+    let host = Arc::new(Host { around, engine: Arc::clone(&engine), prestart, trail, places: FixedPlaces::default() });
     let environments = EnvironmentRegistry::load(Arc::clone(&host), serve.config.clone())
         .map_err(|problems| ServeError::Definitions(problems.iter().map(ToString::to_string).collect()))?;
     // The conformance suite sends no token: with its fixtures none is required, on a loopback address alone.

@@ -32,6 +32,30 @@ fn both_eras_are_served_to_who_has_the_token() {
 }
 
 #[test]
+fn no_sandbox_sees_the_token_file() {
+    let home = Home::new();
+    let project = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The control: another file that its owner alone may read.
+    for name in ["token", "other"] {
+        std::fs::write(project.path().join(name), TOKEN).unwrap();
+        std::fs::set_permissions(project.path().join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    home.configure(&format!("[project]\npath = {:?}\n", project.path()));
+    let command = home.program(&json!({ "http": "127.0.0.1:0", "token_file": project.path().join("token") }));
+    let served = Served::begin(command, home, None);
+    let code = "cat /project/other; cat /project/token";
+    for session in [None, Some("new")] {
+        let mut arguments = json!({ "env": "shell", "code": code });
+        if let Some(session) = session {
+            arguments["session"] = json!(session);
+        }
+        let (_, ran) = served.ask("tools/call", Some("run"), json!({ "name": "run", "arguments": arguments }));
+        assert_eq!(ran["result"]["structuredContent"]["stdout"], TOKEN, "the other file alone: {ran}");
+    }
+}
+
+#[test]
 fn a_message_with_a_key_twice_is_invalid() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
     let bearer = format!("Bearer {TOKEN}");

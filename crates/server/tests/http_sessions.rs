@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::http::{Served, TOKEN};
+use common::http::{Served, TOKEN, last};
 use common::{running, text, until};
 use serde_json::{Value, json};
 
@@ -34,6 +34,29 @@ fn cancelled_call_does_not_answer_the_next_one_with_its_id() {
     std::thread::sleep(Duration::from_millis(300));
     drop(session.open("DELETE", "", ""));
     assert_eq!(rest.message(), None);
+}
+
+#[test]
+fn what_a_client_says_of_itself_is_bounded() {
+    let served = served();
+    let bearer = format!("Bearer {TOKEN}");
+    let hello = |name: usize, capability: usize| {
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "experimental": { "x": { "y": "c".repeat(capability) } } },
+            "clientInfo": { "name": "n".repeat(name), "version": "1" },
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let (_, _, answer) = served.send(&[("Authorization", &bearer)], &body.to_string());
+        last(&answer)
+    };
+    for (name, capability) in [(70 << 10, 1), (1, 70 << 10), (40 << 10, 40 << 10)] {
+        let refused = hello(name, capability);
+        assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32602), &json!(1)), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("64 KiB"), "{refused}");
+    }
+    let answer = hello(20 << 10, 20 << 10);
+    assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
 }
 
 #[test]

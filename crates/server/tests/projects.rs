@@ -3,6 +3,7 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use common::http::{Served, TOKEN};
 use common::{Client, Home, artifact, text};
@@ -172,6 +173,176 @@ fn artifact_with_a_nested_sandbox_has_sessions_and_project() {
         let result = client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone();
         assert_eq!(result["structuredContent"]["stdout"], "inner\nhere\n", "{session:?}: {result}");
     }
+}
+
+/// A directory with the directories `project` and `elsewhere`, in each of which `there` says which it is.
+fn two_directories() -> (tempfile::TempDir, PathBuf) {
+    let held = tempfile::tempdir().unwrap();
+    let parent = std::fs::canonicalize(held.path()).unwrap();
+    for (name, text) in [("project", "here\n"), ("elsewhere", "secret\n")] {
+        std::fs::create_dir(parent.join(name)).unwrap();
+        std::fs::write(parent.join(name).join("there"), text).unwrap();
+    }
+    (held, parent)
+}
+
+fn run(client: &mut Client, env: &str, code: &str, session: Option<&str>) -> Value {
+    let mut arguments = json!({ "env": env, "code": code });
+    if let Some(session) = session {
+        arguments["session"] = json!(session);
+    }
+    client.call("tools/call", json!({ "name": "run", "arguments": arguments }))
+}
+
+/// Has the server read the definitions again: a name that it does not know makes it.
+fn read_again(client: &mut Client) {
+    let unknown = run(client, "unknown", "", None);
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+}
+
+#[test]
+fn a_project_that_was_replaced_is_not_shown_however_often_the_definitions_are_read() {
+    let (_held, parent) = two_directories();
+    let project = parent.join("project");
+    let home = Home::new();
+    home.configure(&format!("[project]\npath = {project:?}\n"));
+    let mut client = home.client(json!({}));
+    let cat = "cat /project/there";
+    assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "here\n");
+    for replacement in ["a link", "a directory"] {
+        std::fs::rename(&project, parent.join("aside")).unwrap();
+        match replacement {
+            "a link" => std::os::unix::fs::symlink("elsewhere", &project).unwrap(),
+            _ => std::fs::rename(parent.join("elsewhere"), &project).unwrap(),
+        }
+        for (reads, session) in [(0, None), (1, None), (1, Some("new")), (2, None)] {
+            for _ in 0..reads {
+                read_again(&mut client);
+            }
+            let refused = run(&mut client, "shell", cat, session).to_string();
+            assert!(!refused.contains("secret"), "{replacement}: {refused}");
+            assert!(refused.contains("is gone or was replaced, or a link leads elsewhere"), "{replacement}: {refused}");
+        }
+        // Another definition, so that the environments are made anew.
+        home.configure(&format!(
+            "[project]\npath = {project:?}\n[environments.{}]\npreset = \"shell\"\n",
+            &replacement[2..]
+        ));
+        read_again(&mut client);
+        let refused = run(&mut client, &replacement[2..], cat, None).to_string();
+        assert!(refused.contains("is gone or was replaced"), "{replacement}: {refused}");
+        // The directory itself, put back, is shown as before.
+        match replacement {
+            "a link" => std::fs::remove_file(&project).unwrap(),
+            _ => std::fs::rename(&project, parent.join("elsewhere")).unwrap(),
+        }
+        std::fs::rename(parent.join("aside"), &project).unwrap();
+        assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "here\n");
+        read_again(&mut client);
+        assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "here\n");
+    }
+    // Another path in the definitions is followed, and so is a link that it names.
+    std::os::unix::fs::symlink("elsewhere", parent.join("link")).unwrap();
+    home.configure(&format!("[project]\npath = {:?}\n", parent.join("link")));
+    read_again(&mut client);
+    assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "secret\n");
+}
+
+#[test]
+fn an_image_directory_that_was_replaced_is_not_shown() {
+    let (_held, parent) = two_directories();
+    let image = parent.join("image");
+    for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+        std::fs::create_dir_all(image.join(name)).unwrap();
+    }
+    std::fs::set_permissions(image.join("tmp"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    std::fs::copy("/bin/busybox", image.join("bin/busybox")).unwrap();
+    for name in ["sh", "cat"] {
+        std::os::unix::fs::symlink("busybox", image.join("bin").join(name)).unwrap();
+    }
+    std::fs::write(image.join("etc/hostname"), "of the image\n").unwrap();
+    // A link of the operator's on the way is followed.
+    std::os::unix::fs::symlink(".", parent.join("way")).unwrap();
+    let home = Home::new();
+    home.configure(&format!(
+        "[environments.img]\nimage = {image:?}\nbackend = \"jail\"\n\
+         [environments.way]\nimage = {:?}\nbackend = \"jail\"\n",
+        parent.join("way/image")
+    ));
+    let mut client = home.client(json!({}));
+    let code = "cat /etc/hostname";
+    for env in ["img", "way"] {
+        let shown = run(&mut client, env, code, None);
+        assert_eq!(shown["result"]["structuredContent"]["stdout"], "of the image\n", "{shown}");
+    }
+    std::fs::rename(&image, parent.join("aside")).unwrap();
+    read_again(&mut client);
+    std::os::unix::fs::symlink("/", &image).unwrap();
+    for _ in 0..3 {
+        for env in ["img", "way"] {
+            let refused = run(&mut client, env, code, None);
+            assert_eq!(refused["result"]["isError"], true, "{refused}");
+            assert!(refused.to_string().contains("is gone or was replaced, or a link leads elsewhere"), "{refused}");
+        }
+        read_again(&mut client);
+    }
+    std::fs::remove_file(&image).unwrap();
+    std::fs::rename(parent.join("aside"), &image).unwrap();
+    read_again(&mut client);
+    for env in ["img", "way"] {
+        let back = run(&mut client, env, code, None);
+        assert_eq!(back["result"]["structuredContent"]["stdout"], "of the image\n", "{back}");
+    }
+}
+
+#[test]
+fn a_mount_source_that_became_a_link_is_not_shown() {
+    let evaluator = Path::new(env!("CARGO_BIN_EXE_cofferdam-serve")).with_file_name("cofferdam-compile");
+    if !evaluator.exists() {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "cofferdam-compile is not built; cargo build -p cofferdam-compile");
+        eprintln!("skipped: cofferdam-compile is not built");
+        return;
+    }
+    let (_held, parent) = two_directories();
+    let writable = parent.join("writable");
+    for name in ["", "data", "other"] {
+        std::fs::create_dir_all(writable.join(name)).unwrap();
+        std::fs::set_permissions(writable.join(name), std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    std::fs::write(writable.join("data/there"), "data\n").unwrap();
+    std::fs::write(writable.join("other/there"), "other\n").unwrap();
+    std::os::unix::fs::symlink("data", writable.join("link")).unwrap();
+    let home = Home::new();
+    home.configure("[environments.mine]\nprofile = \"mine.ncl\"\n");
+    let profile = format!(
+        "let s = import \"sandbox\" in s.make_default_config \"mine\" & {{ network_policy = \"deny\", \
+         cmd = [\"/bin/bash\", \"-c\"], capabilities.filesystem = \"file_write\", mounts = [ \
+         {{ src = {writable:?}, dst = \"/v\", rw = true }}, {{ src = {:?}, dst = \"/data\" }}, \
+         {{ src = {:?}, dst = \"/link\" }} ] }}",
+        writable.join("data"),
+        writable.join("link")
+    );
+    std::fs::write(home.path().join(".config/cofferdam/mine.ncl"), profile).unwrap();
+    let mut client = home.client(json!({}));
+    let cat = "cat /data/there /link/there";
+    let shown = |answer: Value| answer["result"]["structuredContent"]["stdout"].clone();
+    assert_eq!(shown(run(&mut client, "mine", cat, None)), "data\ndata\n");
+    let swap = run(&mut client, "mine", "mv /v/data /v/aside && ln -s ../elsewhere /v/data", None);
+    assert_eq!(swap["result"]["isError"], false, "{swap}");
+    for session in [None, Some("new"), None] {
+        let refused = run(&mut client, "mine", cat, session).to_string();
+        assert!(!refused.contains("secret"), "{refused}");
+        assert!(refused.contains("a link leads elsewhere from the mount source"), "{refused}");
+        read_again(&mut client);
+    }
+    // Another directory that lies there is shown, as is what a source that was a link at first leads to.
+    std::fs::remove_file(writable.join("data")).unwrap();
+    std::fs::rename(writable.join("other"), writable.join("data")).unwrap();
+    assert_eq!(shown(run(&mut client, "mine", cat, None)), "other\nother\n");
+    std::fs::rename(writable.join("data"), writable.join("other")).unwrap();
+    std::fs::rename(writable.join("aside"), writable.join("data")).unwrap();
+    assert_eq!(shown(run(&mut client, "mine", cat, None)), "data\ndata\n");
 }
 
 #[test]

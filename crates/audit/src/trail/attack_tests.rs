@@ -55,6 +55,42 @@ fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
 }
 
 #[test]
+fn a_trail_that_was_put_away_gets_no_record_and_stays_whole() {
+    let (_dir, trail) = trail(Options::default());
+    let (path, aside) = (trail.path().to_owned(), trail.path().with_extension("aside"));
+    (0..3).for_each(|n| add(&trail, n));
+    let bytes = std::fs::read(file(&path, 1)).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    // Nothing is there, then another trail, which may be longer or shorter.
+    for others in [None, Some(1), Some(9)] {
+        if let Some(others) = others {
+            let another = Trail::open(&path, Options::default()).unwrap();
+            (0..others).for_each(|n| add(&another, n));
+        }
+        let refused = trail.append(Entry::new("x"), Durability::Written).unwrap_err();
+        assert!(matches!(refused, AuditError::Moved { what: "directory", .. }), "{others:?}: {refused}");
+        assert!(matches!(trail.begin(Entry::new("x").run("r")), Err(AuditError::Moved { .. })), "{others:?}");
+        assert_eq!(std::fs::read(file(&aside, 1)).unwrap(), bytes, "{others:?}");
+        plain(&aside).unwrap();
+        if others.is_some() {
+            plain(&path).unwrap();
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+    }
+    // Back in its place it goes on.
+    std::fs::rename(&aside, &path).unwrap();
+    add(&trail, 3);
+    assert_eq!(plain(&path).unwrap().last.seq, 5);
+    // Neither does it when another lock was made: its writers would not see this one.
+    std::fs::rename(path.join("lock"), path.join("aside")).unwrap();
+    let another = Trail::open(&path, Options::default()).unwrap();
+    let refused = trail.append(Entry::new("x"), Durability::Written).unwrap_err();
+    assert!(matches!(refused, AuditError::Moved { what: "lock", .. }), "{refused}");
+    add(&another, 4);
+    assert_eq!(plain(&path).unwrap().last.seq, 6);
+}
+
+#[test]
 fn a_record_without_its_newline_is_a_record() {
     let (_dir, trail) = trail(Options::default());
     (0..2).for_each(|n| add(&trail, n));

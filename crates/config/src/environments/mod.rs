@@ -31,7 +31,7 @@ mod surroundings;
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{BackendName, NetworkMode, Root};
+use cofferdam_policy::{BackendName, FileIdentity, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
 pub use built::{BuildError, as_known, build_environment, build_project_shell};
@@ -250,8 +250,12 @@ impl Environment {
 /// A directory of the caller's that environments mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Absolute path on the host.
+    /// Its path as it is configured, absolute.
+    pub written: PathBuf,
+    /// Absolute path on the host, without links.
     pub path: String,
+    /// The directory that was there when the configuration was read.
+    pub identity: FileIdentity,
     /// Absolute path inside the sandbox.
     pub mount_point: String,
     /// Whether the programs and variables of its flake's development shell are used.

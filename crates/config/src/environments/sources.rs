@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{BackendName, Root};
+use cofferdam_policy::{BackendName, FileIdentity, Root};
 
 use super::artifact::{Artifact, artifact};
 use super::file::{Definition, Parsed, Source, parse};
@@ -312,16 +312,27 @@ impl Environments {
             }
             let path = directory.unwrap_or(path);
             let mount_point = mount.or(mount_point).unwrap_or_else(|| PROJECT_MOUNT.to_owned());
-            let real = std::fs::canonicalize(&path);
-            match real.map(|real| real.into_os_string().into_string()) {
-                Ok(Ok(root)) if root == "/" => {
+            let real = std::fs::canonicalize(&path).and_then(|real| {
+                let about = real.symlink_metadata()?;
+                Ok((real, FileIdentity { device: about.dev(), inode: about.ino() }))
+            });
+            match real.map(|(real, identity)| real.into_os_string().into_string().map(|real| (real, identity))) {
+                Ok(Ok((root, _))) if root == "/" => {
                     let (place, key) = (path.display().to_string(), "project.path".to_owned());
                     let problem = "is the whole host, with what runs on it".to_owned();
                     self.problems.push(Problem { place, key, problem, accepted: "a directory below /".into() });
                 }
-                Ok(Ok(path)) => {
-                    self.project =
-                        Some(Project { path, mount_point, use_flake, shell: None, inherit_env, copy_on_write })
+                Ok(Ok((real, identity))) => {
+                    self.project = Some(Project {
+                        written: path,
+                        path: real,
+                        identity,
+                        mount_point,
+                        use_flake,
+                        shell: None,
+                        inherit_env,
+                        copy_on_write,
+                    })
                 }
                 Ok(Err(_)) => self.warnings.push("the project's path is not valid UTF-8, and is not shown".into()),
                 Err(error) => {

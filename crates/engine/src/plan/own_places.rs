@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cofferdam_audit::{opened, trails};
 use cofferdam_policy::paths::{is_within, lexical};
@@ -25,6 +26,20 @@ pub struct Place {
     pub hidden: bool,
     /// A trail that this process writes.
     pub trail: bool,
+}
+
+/// Files that this process reads and that no sandbox of it sees, canonical: [`hide`].
+static HIDDEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Takes a file of the caller's own, such as one with a secret, out of every sandbox that this process plans from now on.
+///
+/// # Errors
+/// It is not there, or its path is not UTF-8, so that no sandbox could be kept out of it.
+pub fn hide(path: &Path) -> std::io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let path = path.to_str().ok_or_else(|| std::io::Error::other("its path is not UTF-8"))?.to_owned();
+    HIDDEN.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    Ok(())
 }
 
 /// Everything of this user's, by the variables of this process, and where it is without them; also under the other names that
@@ -78,6 +93,12 @@ fn named_places() -> Vec<Place> {
     for trail in opened::state_directory().and_then(|state| trails::known(&state)).unwrap_or_default() {
         let Some(path) = trail.to_str().filter(|path| all.iter().all(|place| place.path != *path)) else { continue };
         all.push(Place { path: path.to_owned(), hidden: true, trail: false });
+    }
+    let hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Of one that is gone there is nothing to hide, and `claim` would make a directory of its name.
+    for path in hidden.iter().filter(|path| fs::symlink_metadata(path).is_ok()) {
+        all.retain(|place| place.path != *path);
+        all.push(Place { path: path.clone(), hidden: true, trail: false });
     }
     all
 }

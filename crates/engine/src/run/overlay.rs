@@ -6,10 +6,12 @@
 //! its owner to look does not hide anything. A failure to keep never shortens the list of what changed.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -173,7 +175,12 @@ fn read(
 
 /// Opens an entry without following anything. Whoever ran the program owns it and may have been left without the right to
 /// look; with a `mode`, when the tree is dead and that changes nothing, the right is given back.
-fn open_entry(dir: BorrowedFd<'_>, name: &str, flags: OFlags, mode: Option<u32>) -> io::Result<OwnedFd> {
+fn open_entry(
+    dir: BorrowedFd<'_>,
+    name: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+    mode: Option<u32>,
+) -> io::Result<OwnedFd> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match (openat2(dir, name, flags, Mode::empty(), how), mode) {
         (Err(Errno::ACCESS), Some(mode)) => {
@@ -190,31 +197,114 @@ fn opaque(dir: BorrowedFd<'_>) -> bool {
     matches!(fgetxattr(dir, "user.overlay.opaque", &mut value[..]), Ok(1) if value[0] == b'y')
 }
 
+/// The names in a directory, sorted.
+fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            entries.push(name.to_vec());
+        }
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+/// A name as text: where it is not UTF-8, with `\xff` for each byte that is not, and `\\` for a backslash.
+fn spelled(name: &[u8]) -> String {
+    if let Ok(name) = std::str::from_utf8(name) {
+        return name.to_owned();
+    }
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        text += &chunk.valid().replace('\\', "\\\\");
+        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02x}"));
+    }
+    text
+}
+
 impl Walk<'_> {
     fn walk(&mut self, dir: BorrowedFd<'_>, keep: Option<BorrowedFd<'_>>, rel: &str, depth: usize) -> io::Result<()> {
-        let mut entries = Vec::new();
-        for entry in Dir::read_from(dir)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                entries.push(name.to_vec());
-            }
-        }
-        entries.sort();
+        let entries = names(dir)?;
         if opaque(dir) {
-            self.replaced(rel, &entries);
+            self.replaced(&Path::new(self.source).join(rel), &join(self.target, rel), &entries);
         }
         for name in entries {
-            let Ok(name) = String::from_utf8(name) else {
-                self.skip(join(self.target, rel), "an entry whose name is not UTF-8");
-                continue;
+            let looked_at = match std::str::from_utf8(&name) {
+                Ok(name) => {
+                    let below = if rel.is_empty() { name.to_owned() } else { format!("{rel}/{name}") };
+                    self.entry(dir, keep, name, &below, depth)
+                }
+                Err(_) => {
+                    let path = join(self.target, rel);
+                    let listed = self.no_text(dir, &name, &Path::new(self.source).join(rel), &path, depth);
+                    self.skip(path, "an entry whose name is not UTF-8");
+                    listed
+                }
             };
-            let below = if rel.is_empty() { name.clone() } else { format!("{rel}/{name}") };
-            match (self.entry(dir, keep, &name, &below, depth), self.left) {
-                (Err(e), Some(_)) if e.kind() == io::ErrorKind::NotFound => {}
-                (Err(_), Some(_)) => self.omitted += 1,
-                (looked_at, _) => looked_at?,
+            self.looked_at(looked_at)?;
+        }
+        Ok(())
+    }
+
+    /// What goes while the program runs is passed over.
+    fn looked_at(&mut self, entry: io::Result<()>) -> io::Result<()> {
+        match (entry, self.left) {
+            (Err(e), Some(_)) if e.kind() == io::ErrorKind::NotFound => {}
+            (Err(_), Some(_)) => self.omitted += 1,
+            (looked_at, _) => looked_at?,
+        }
+        Ok(())
+    }
+
+    /// One entry fewer may be looked at; false where none may.
+    fn may_look(&mut self) -> bool {
+        match self.left {
+            Some(0) => {
+                self.omitted += 1;
+                return false;
             }
+            Some(left) => self.left = Some(left - 1),
+            None => {}
+        }
+        true
+    }
+
+    /// Lists an entry whose name is not UTF-8, or that lies below one, of which nothing is kept. `source` and `path` are
+    /// the directory's.
+    fn no_text(&mut self, dir: BorrowedFd<'_>, name: &[u8], source: &Path, path: &str, depth: usize) -> io::Result<()> {
+        if !self.may_look() {
+            return Ok(());
+        }
+        let (source, path) = (source.join(OsStr::from_bytes(name)), join(path, &spelled(name)));
+        let st = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let existed = std::fs::symlink_metadata(&source).ok();
+        match FileType::from_raw_mode(st.st_mode) {
+            FileType::CharacterDevice if st.st_rdev == 0 => {
+                if existed.is_some() {
+                    self.change('D', path);
+                }
+            }
+            FileType::Directory => {
+                if existed.is_none_or(|m| !m.is_dir()) {
+                    self.change('A', path.clone());
+                }
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
+                if depth >= DEPTH {
+                    return self.too_deep(inner.as_fd(), path);
+                }
+                let entries = names(inner.as_fd())?;
+                if opaque(inner.as_fd()) {
+                    self.replaced(&source, &path, &entries);
+                }
+                for name in entries {
+                    let listed = self.no_text(inner.as_fd(), &name, &source, &path, depth + 1);
+                    self.looked_at(listed)?;
+                }
+            }
+            _ => self.change(if existed.is_some() { 'M' } else { 'A' }, path),
         }
         Ok(())
     }
@@ -263,15 +353,12 @@ impl Walk<'_> {
     }
 
     /// What a directory held before another one took its place is gone.
-    fn replaced(&mut self, rel: &str, now: &[Vec<u8>]) {
-        use std::os::unix::ffi::OsStrExt;
+    fn replaced(&mut self, source: &Path, path: &str, now: &[Vec<u8>]) {
         let now: HashSet<&[u8]> = now.iter().map(Vec::as_slice).collect();
-        for entry in std::fs::read_dir(Path::new(self.source).join(rel)).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(source).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if !now.contains(name.as_bytes())
-                && let Some(name) = name.to_str()
-            {
-                self.change('D', join(self.target, &join(rel, name)));
+            if !now.contains(name.as_bytes()) {
+                self.change('D', join(path, &spelled(name.as_bytes())));
             }
         }
     }
@@ -284,12 +371,8 @@ impl Walk<'_> {
         rel: &str,
         depth: usize,
     ) -> io::Result<()> {
-        if let Some(left) = &mut self.left {
-            let Some(fewer) = left.checked_sub(1) else {
-                self.omitted += 1;
-                return Ok(());
-            };
-            *left = fewer;
+        if !self.may_look() {
+            return Ok(());
         }
         let st = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_raw_mode(st.st_mode);
@@ -430,7 +513,14 @@ fn link_again(root: BorrowedFd<'_>, first: &str, to: BorrowedFd<'_>, name: &str)
 
 #[cfg(test)]
 mod tests {
-    use super::directory;
+    use super::{directory, spelled};
+
+    #[test]
+    fn names_that_are_no_text_are_spelled_without_loss() {
+        assert_eq!(spelled(b"a\\xff"), "a\\xff", "what is text stays as it is");
+        assert_eq!(spelled(b"a\xff"), "a\\xff");
+        assert_eq!(spelled(b"\xfe\\xff\xc3\xa9\xe2\x82"), "\\xfe\\\\xff\u{e9}\\xe2\\x82");
+    }
 
     #[test]
     fn no_two_targets_share_a_kept_directory() {

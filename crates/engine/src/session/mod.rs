@@ -214,7 +214,7 @@ impl Sessions {
             theirs.map(|(key, slot)| (key.clone(), slot.clone())).collect()
         };
         for (key, slot) in slots {
-            self.inner.end(&key, &slot, Why::Closed);
+            self.inner.end_unheard(&key, &slot);
         }
     }
 }
@@ -234,7 +234,7 @@ impl Sessions {
             }
         }
         for (key, slot) in slots {
-            self.inner.end(&key, &slot, Why::Closed);
+            self.inner.end_unheard(&key, &slot);
         }
     }
 }
@@ -457,6 +457,14 @@ impl Inner {
         drop(live);
         self.remove(key, slot);
         ended
+    }
+
+    /// The same where no owner is left to hear what the end found.
+    fn end_unheard(&self, key: &Key, slot: &Arc<Slot>) {
+        let findings = self.end(key, slot, Why::Closed).findings();
+        if !findings.is_empty() {
+            tracing::warn!("session '{}' is over{findings}", key.name);
+        }
     }
 
     /// Ends what has been idle for too long, and takes note of what has ended by itself.

@@ -8,7 +8,7 @@ use cofferdam_policy::{Field, Policy};
 
 use super::agent::Agent;
 use crate::audited_run::About;
-use crate::failure::Failure;
+use crate::failure::{Failure, Step};
 use crate::io::{Cancel, Output};
 use crate::outcome::{Change, Ending, Outcome, Truncated, Violation};
 use cofferdam_audit::Trail;
@@ -134,6 +134,28 @@ pub struct Ended {
     pub outcome: Option<Box<Outcome>>,
 }
 
+impl Ended {
+    /// What the end itself found, for whoever hears of the session for the last time: what failed, and what version control
+    /// would have obeyed and was renamed. Empty where there is nothing to say.
+    pub fn findings(&self) -> String {
+        let Some(outcome) = &self.outcome else { return String::new() };
+        let mut text = String::new();
+        // An outcome has one failure, which may be another one.
+        if outcome.error.as_ref().is_none_or(|failure| failure.step != Step::Repositories) {
+            let renamed = |violation: &&Violation| matches!(violation.operation.as_str(), "gitlink" | "link");
+            let renamed: Vec<&str> =
+                outcome.violations.iter().filter(renamed).filter_map(|violation| violation.object.as_deref()).collect();
+            if !renamed.is_empty() {
+                text = format!("; what version control outside would have obeyed was renamed: {}", renamed.join(", "));
+            }
+        }
+        if let Some(failure) = &outcome.error {
+            text += &format!("; {}", failure.message);
+        }
+        text
+    }
+}
+
 /// Why a session ended, or a call was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -169,7 +191,7 @@ pub enum Why {
     #[error("process {0} of the sandbox wrote to the channel of its interpreter")]
     Forged(i32),
     /// What its interpreter wrote to the channel is no answer.
-    #[error("what its interpreter answers is no answer: {0}")]
+    #[error("what its interpreter answers is no answer: {}", cofferdam_policy::text::escape(.0.as_bytes()))]
     Protocol(String),
     /// Its sandbox could not be started.
     #[error("its sandbox could not be started")]
@@ -214,7 +236,9 @@ pub enum SessionError {
         asked: String,
     },
     /// The session is over since the last call, and its state is gone. Told once: the next call starts a new session.
-    #[error("session '{name}' is over: {}\nhint: its state is gone; call again to start a new one", ended.why)]
+    #[error(
+        "session '{name}' is over: {}{}\nhint: its state is gone; call again to start a new one", ended.why, ended.findings()
+    )]
     Ended {
         /// The session.
         name: String,

@@ -27,6 +27,7 @@ use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use cofferdam_profiles::{CompileRequest, Compiler};
 
+use super::fixed_places::{ABSENT, FixedPlaces, identity};
 use super::warm_pool::WarmPool;
 
 /// The directory of [`WORKSPACE`] whose files are returned to the client.
@@ -46,6 +47,8 @@ pub struct Host {
     pub prestart: bool,
     /// The audit trail that runs and sessions are recorded in, if any.
     pub trail: Option<Trail>,
+    /// What configured paths led to at first.
+    pub places: FixedPlaces,
 }
 
 impl Host {
@@ -85,6 +88,11 @@ pub fn failure(step: Step, text: &str) -> Failure {
         None => (text.to_owned(), None),
     };
     Failure { code: 125, step, message, hint }
+}
+
+/// The failure with its hint, as text.
+fn in_words(failure: Failure) -> String {
+    failure.message + &failure.hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default()
 }
 
 /// An environment prepared to run code.
@@ -128,32 +136,19 @@ fn shell_of(project: Option<&Project>) -> Option<(String, Option<String>)> {
     Some((project.path.clone(), environments::nix::shell_key(&project.path)))
 }
 
-/// The file at a canonical path; `None` if the path is not canonical or does not exist.
-fn identity(path: &str) -> Option<FileIdentity> {
-    use std::os::unix::fs::MetadataExt as _;
-    let about = std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
-    Some(FileIdentity { device: about.dev(), inode: about.ino() })
-}
-
-/// Pins the policy's mounts to the files that are at their sources now, so that no replacement is mounted.
-fn pin_sources(policy: &mut Policy) {
-    let sources = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
-        Mount::Bind { source, .. } => Some((source.clone(), identity(source)?)),
-        Mount::Tmpfs { .. } => None,
-    });
-    policy.filesystem.identities = sources.collect();
-}
-
 impl<T> Cached<T> {
     /// `shell` is the result of [`shell_of`] before the value was built.
     fn new(value: T, policy: &Policy, shell: Option<(String, Option<String>)>) -> Cached<T> {
-        Cached { value: Arc::new(value), sources: policy.filesystem.identities.clone(), shell }
+        let mounted = |path: &str| policy.filesystem.mounts.iter().any(|mount| mount.source() == Some(path));
+        let mut sources = policy.filesystem.identities.clone();
+        sources.retain(|path, _| mounted(path));
+        Cached { value: Arc::new(value), sources, shell }
     }
 
     /// Whether each source is still the file that was checked. Code that can write to a directory above a source may have
     /// replaced it by a link or another directory, which has to be checked anew. A changed flake is built anew as well.
     fn is_current(&self) -> bool {
-        self.sources.iter().all(|(path, known)| identity(path).as_ref() == Some(known))
+        self.sources.iter().all(|(path, known)| identity(path).unwrap_or(ABSENT) == *known)
             && self.shell.as_ref().is_none_or(|(project, known)| environments::nix::shell_key(project) == *known)
     }
 }
@@ -292,6 +287,9 @@ impl ServedEnvironment {
         if let Some(reason) = self.unavailable() {
             return Some(reason);
         }
+        if let Err(failure) = host.places.check(&self.environment, self.project.as_ref()) {
+            return Some(in_words(failure));
+        }
         let shell = self.project.as_ref().filter(|project| project.use_flake);
         let unable = shell.and_then(|project| host.builder().describes(&project.path).err());
         if unable.is_some() {
@@ -304,10 +302,7 @@ impl ServedEnvironment {
         }
         let prepared =
             self.run_policy(host, false, &|_| {}).and_then(|(policy, _)| host.engine.prepare(&policy).map(drop));
-        prepared.err().map(|failure| {
-            let Failure { message, hint, .. } = self.with_definition_hint(failure);
-            message + &hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default()
-        })
+        prepared.err().map(|failure| in_words(self.with_definition_hint(failure)))
     }
 
     /// Rewrites the failure's hint in terms of the definition, since clients of the server have no command-line options.
@@ -329,6 +324,7 @@ impl ServedEnvironment {
         cancel: &Cancel,
         on_step: &dyn Fn(&str),
     ) -> Result<Option<Arc<PreparedEnvironment>>, Failure> {
+        host.places.check(&self.environment, self.project.as_ref())?;
         let Some(short) = self.slot(host, false, cancel, on_step)? else { return Ok(None) };
         if bytes > LONGEST_ARGUMENT && matches!(short.entry, CodeSlot::Argument { .. }) {
             return self.slot(host, true, cancel, on_step);
@@ -356,6 +352,7 @@ impl ServedEnvironment {
     /// # Errors
     /// The environment cannot be used, or has no sessions.
     pub fn session(&self, host: &Host, cancel: &Cancel, on_step: &dyn Fn(&str)) -> Result<Option<Arc<Start>>, Failure> {
+        host.places.check(&self.environment, self.project.as_ref())?;
         get_or_build(&self.session, cancel, || {
             let shell = shell_of(self.project.as_ref());
             let (environment, spec, mut policy) = self.configured_policy(host, on_step)?;
@@ -363,7 +360,7 @@ impl ServedEnvironment {
             policy
                 .validate()
                 .map_err(|errors| failure(Step::caller("policy"), &format!("the policy is refused: {errors}")))?;
-            pin_sources(&mut policy);
+            host.places.pin(&mut policy, self.project.as_ref())?;
             let has_workspace = works_in_workspace(&policy);
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
             let recorded = host.trail.clone().map(|trail| (trail, self.about()));
@@ -403,18 +400,6 @@ impl ServedEnvironment {
         let project =
             environments::build_project_shell(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
                 .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
-        // Its path was canonical when the configuration was read. What is a link now may be the work of code that could
-        // write the directory above, and leads where the configuration was never checked.
-        if let Some(project) = project.as_ref().filter(|project| identity(&project.path).is_none()) {
-            let message = format!(
-                "the project {} is gone, or a link leads elsewhere from it now",
-                cofferdam_policy::text::one_line(&project.path)
-            );
-            return Err(failure(
-                Step::caller("environment"),
-                &format!("{message}\nhint: put the directory back, or start the server again"),
-            ));
-        }
         environments::apply(&mut policy, &spec, project.as_ref(), homes, variable);
         if matches!(environment.kind, Kind::Profile { .. }) {
             add_workspace(&mut policy);
@@ -431,7 +416,7 @@ impl ServedEnvironment {
         policy
             .validate()
             .map_err(|errors| failure(Step::caller("policy"), &format!("the policy is refused: {errors}")))?;
-        pin_sources(&mut policy);
+        host.places.pin(&mut policy, self.project.as_ref())?;
         Ok((policy, entry))
     }
 
@@ -486,7 +471,7 @@ mod tests {
         let source = venv.to_str().unwrap().to_owned();
         policy.filesystem.mounts =
             vec![Mount::Bind { target: source.clone(), source, access: Access::ReadOnly, exec: true, optional: false }];
-        pin_sources(&mut policy);
+        FixedPlaces::default().pin(&mut policy, None).unwrap();
         assert_eq!(policy.filesystem.identities.len(), 1, "the mounts are pinned to the checked files");
         let cached = Cached::new((), &policy, None);
         std::fs::write(venv.join("file"), "").unwrap();

@@ -2,6 +2,7 @@
 //! when definitions change.
 
 pub mod environment;
+pub mod fixed_places;
 pub mod registry;
 pub mod warm_pool;
 pub mod watch;

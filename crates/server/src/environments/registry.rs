@@ -143,6 +143,7 @@ impl EnvironmentRegistry {
             return Err(all.problems);
         }
         log_environments(&all, None);
+        host.places.fix(&all);
         let current = RwLock::new(Arc::new(EnvironmentSet::new(&all, None, &host)));
         Ok(EnvironmentRegistry {
             host,
@@ -194,7 +195,8 @@ impl EnvironmentRegistry {
     /// Reads the definitions again. It blocks on files, so it must not run on the runtime's thread.
     pub fn reload(&self) -> ReloadResult {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = Environments::load(&self.host.around, self.configuration.as_deref());
+        let mut all = Environments::load(&self.host.around, self.configuration.as_deref());
+        self.host.places.keep(&mut all);
         if all == loaded.all {
             loaded.refused.clear();
             return ReloadResult::Unchanged;
@@ -208,6 +210,7 @@ impl EnvironmentRegistry {
             return ReloadResult::Refused(problems);
         }
         log_environments(&all, Some(&loaded.all));
+        self.host.places.fix(&all);
         let new = Arc::new(EnvironmentSet::new(&all, Some(&self.current()), &self.host));
         // Everything is in force before any receiver is notified.
         if let Some(sessions) = self.sessions.get().and_then(Weak::upgrade) {

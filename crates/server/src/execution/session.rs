@@ -71,7 +71,17 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
     let starting = Arc::clone(&start);
     let request = session::Call { code: call.code, timeout, output, cancel: call.cancel };
     let answer = sessions.call(&key, call.environment.name(), move || Ok(Start::clone(&starting)), request);
-    let mut answer = answer.map_err(|error| session_failure(&error))?;
+    let mut answer = match answer {
+        Ok(answer) => answer,
+        Err(SessionError::Ended { name, ended }) => {
+            let violations = ended.outcome.as_ref().map(|outcome| outcome.violations.clone()).unwrap_or_default();
+            let failure = session_failure(&SessionError::Ended { name, ended });
+            let mut failed = CallOutcome::failed(call.environment.with_definition_hint(failure));
+            failed.outcome.violations = violations;
+            return Ok(failed);
+        }
+        Err(error) => return Err(session_failure(&error)),
+    };
     if let Some(streamed) = streamed {
         (answer.stdout, answer.stderr) = streamed.take();
     }
@@ -175,7 +185,7 @@ fn outcome(answer: Answer) -> Outcome {
         (None, None, None) => Ending::Signalled,
     };
     let mut outcome = match over {
-        Some(over) => Outcome { error: None, ..over.clone() },
+        Some(over) => over.clone(),
         None => Outcome { violations_complete: false, ..Outcome::unstarted(None) },
     };
     outcome.outcome = ending;

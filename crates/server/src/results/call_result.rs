@@ -168,6 +168,7 @@ fn session_note(outcome: &Outcome, status: &SessionStatus) -> Option<String> {
     } else if status.fresh {
         lines.push(format!("[a new session: {}]", status.name));
     }
+    lines.extend(outcome.error.as_ref().map(|failure| format!("[{}]", text::one_line(&failure.message))));
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 

@@ -223,7 +223,14 @@ pub fn end_session() -> Tool {
     });
     let output = json!({
         "type": "object",
-        "properties": { "session": { "type": "string", "description": "What it was called" } },
+        "properties": {
+            "session": { "type": "string", "description": "What it was called" },
+            "violations": {
+                "type": "array", "items": { "type": "object" },
+                "description": "What was refused in its whole life, and what was found at its end, as `run` has it",
+            },
+            "error": { "type": ["object", "null"], "description": "What failed at its end, as `run` has it" },
+        },
         "required": ["session"],
     });
     let title = "End a session";

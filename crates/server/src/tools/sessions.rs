@@ -83,9 +83,13 @@ pub async fn end(
     let (state, key) = (connection.state.clone(), Key { owner, name: name.clone() });
     // Ending waits until the sandbox is gone.
     match reply::blocking(move || state.sessions.end(&key)).await? {
-        Some(_) => {
-            let text = format!("the session {} is over", text::name(&name));
-            Ok(reply::success(ContentBlock::text(text), json!({ "session": name })))
+        Some(ended) => {
+            let text = format!("the session {} is over{}", text::name(&name), ended.findings());
+            let outcome = ended.outcome.as_deref();
+            let violations = outcome.map_or(&[][..], |outcome| &outcome.violations);
+            let error = outcome.and_then(|outcome| outcome.error.as_ref());
+            let data = json!({ "session": name, "violations": violations, "error": error });
+            Ok(reply::success(ContentBlock::text(text), data))
         }
         None => Ok(no_such_session(&name)),
     }

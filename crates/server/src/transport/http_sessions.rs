@@ -38,6 +38,8 @@ use super::event_log::{EventLog, EventReader};
 pub const RESUME_TIMEOUT: Duration = Duration::from_secs(15);
 /// Most sessions at a time.
 const MAX_SESSIONS: usize = 1024;
+/// Longest `initialize`: what a client says of itself is kept for as long as its session.
+const MAX_INITIALIZE_BYTES: usize = 64 << 10;
 /// Most bytes of answers, of all sessions, that are retained until their client resumes.
 const MAX_RETAINED_BYTES: usize = 64 << 20;
 
@@ -163,6 +165,16 @@ impl SessionManager for HttpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, HttpSessionError> {
+        if let JsonRpcMessage::Request(request) = &message
+            && serde_json::to_vec(&request.request).is_ok_and(|text| text.len() > MAX_INITIALIZE_BYTES)
+        {
+            self.inner.close(id).await;
+            let why = format!(
+                "initialize is longer than {} KiB, and it is kept with the session",
+                MAX_INITIALIZE_BYTES >> 10
+            );
+            return Ok(ServerJsonRpcMessage::error(ErrorData::invalid_params(why, None), Some(request.id.clone())));
+        }
         let mut reader = self.find(id)?.request(message).await?;
         loop {
             let event =

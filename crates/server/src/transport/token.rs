@@ -80,7 +80,7 @@ impl Token {
         Ok(Token(cofferdam_engine::audit::hex(&bytes)))
     }
 
-    /// The token in a file. A file that does not exist is created with a random token.
+    /// The token in a file. A file that does not exist is created with a random token. No sandbox of this process shows it.
     ///
     /// # Errors
     /// The file cannot be read or created, or other users could read it.
@@ -92,6 +92,7 @@ impl Token {
             Ok(mut file) => {
                 let token = Token::random()?;
                 file.write_all(format!("{}\n", token.0).as_bytes()).map_err(failed)?;
+                cofferdam_engine::hide(path).map_err(failed)?;
                 return Ok(token);
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -107,6 +108,7 @@ impl Token {
         }
         let mut text = String::new();
         file.take(4096).read_to_string(&mut text).map_err(failed)?;
+        cofferdam_engine::hide(path).map_err(failed)?;
         Token::checked(&text, &shown)
     }
 

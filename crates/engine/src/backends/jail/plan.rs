@@ -180,8 +180,9 @@ impl Planner<'_> {
         if !looked.is_dir {
             return Err(Failure::new(Field::Root, format!("{dir} is not a directory")));
         }
-        if !matches!(&self.build.mounts[0], Step::RootDirectory { source: Source::Path { path, .. }, .. } if *path == looked.path)
-        {
+        let is_planned = matches!(&self.build.mounts[0], Step::RootDirectory { source: Source::Path { path, .. }, .. } if *path == looked.path);
+        let pinned = crate::plan::source_identity::expected(self.policy, dir);
+        if !is_planned || pinned.is_some_and(|pinned| pinned != looked.identity) {
             return Err(Failure::new(Field::Root, format!("{dir} was replaced while the run was planned"))
                 .hint("run it again, and do not let untrusted code write the directory that it is in"));
         }

@@ -1,0 +1,137 @@
+//! What configured paths led to when the server first read them. Code in a sandbox may be able to write the directory above
+//! such a path, and decides nothing about what it leads to: another directory or a link in its place is refused, however
+//! often the definitions are read again, until it is put back or the server is started again.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cofferdam_config::environments::{Environment, Environments, Kind, Project};
+use cofferdam_engine::{Failure, Step};
+use cofferdam_policy::text::one_line;
+use cofferdam_policy::{Field, FileIdentity, Mount, Policy, Root};
+
+use super::environment::failure;
+
+const PUT_BACK: &str = "put the directory back, or start the server again";
+
+/// What is pinned where nothing is. No file has inode 0.
+pub const ABSENT: FileIdentity = FileIdentity { device: 0, inode: 0 };
+
+/// The file at a canonical path; `None` if the path is not canonical or does not exist.
+pub fn identity(path: &str) -> Option<FileIdentity> {
+    let about = std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
+    Some(FileIdentity { device: about.dev(), inode: about.ino() })
+}
+
+/// The file that a path leads to, by links as well.
+fn leads_to(path: &str) -> Option<FileIdentity> {
+    let about = std::fs::metadata(path).ok()?;
+    Some(FileIdentity { device: about.dev(), inode: about.ino() })
+}
+
+/// The directories and sources that definitions named so far, by the text that names them.
+#[derive(Debug, Default)]
+pub struct FixedPlaces(Mutex<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
+    /// Path without links, and the directory.
+    projects: BTreeMap<PathBuf, (String, FileIdentity)>,
+    images: BTreeMap<String, FileIdentity>,
+    /// Whether the source of a mount was reached by a link.
+    linked: BTreeMap<String, bool>,
+}
+
+impl FixedPlaces {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has definitions that were just read name the directory that the same text led to before.
+    pub fn keep(&self, all: &mut Environments) {
+        let Some(project) = &mut all.project else { return };
+        if let Some((path, identity)) = self.places().projects.get(&project.written) {
+            (project.path, project.identity) = (path.clone(), *identity);
+        }
+    }
+
+    /// Fixes what definitions that are in force from now on lead to.
+    pub fn fix(&self, all: &Environments) {
+        let mut places = self.places();
+        if let Some(Project { written, path, identity, .. }) = &all.project {
+            places.projects.entry(written.clone()).or_insert_with(|| (path.clone(), *identity));
+        }
+        for path in all.all().iter().filter_map(image_directory) {
+            if let Some(now) = leads_to(path) {
+                places.images.entry(path.to_owned()).or_insert(now);
+            }
+        }
+    }
+
+    /// Refuses a project or an image directory that is not what it was.
+    ///
+    /// # Errors
+    /// It is gone or was replaced.
+    pub fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
+        if let Some(project) = project.filter(|project| identity(&project.path) != Some(project.identity)) {
+            let message = format!(
+                "the project {} is gone or was replaced, or a link leads elsewhere from it now",
+                one_line(&project.path)
+            );
+            return Err(failure(Step::caller("environment"), &format!("{message}\nhint: {PUT_BACK}")));
+        }
+        let root = match &environment.kind {
+            Kind::Image { root: Root::Directory(path) | Root::Image(path), .. } => path,
+            _ => return Ok(()),
+        };
+        match self.places().images.get(root) {
+            Some(known) if leads_to(root) != Some(*known) => {
+                let path = one_line(root);
+                let message =
+                    format!("the image {path} is gone or was replaced, or a link leads elsewhere from it now");
+                Err(failure(Field::Root.into(), &format!("{message}\nhint: {PUT_BACK}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Pins the policy to the files that its paths lead to now, so that no replacement is mounted, and to the project and the
+    /// image directory that were fixed.
+    ///
+    /// # Errors
+    /// The source of a mount is reached by a link, and was not before.
+    pub fn pin(&self, policy: &mut Policy, project: Option<&Project>) -> Result<(), Failure> {
+        let mut places = self.places();
+        let mut pins = BTreeMap::new();
+        for (index, mount) in policy.filesystem.mounts.iter().enumerate() {
+            let Mount::Bind { source, .. } = mount else { continue };
+            // Where nothing is, nothing that appears before the mount is accepted.
+            let found = match std::fs::canonicalize(source) {
+                Ok(_) => identity(source),
+                Err(_) => Some(ABSENT),
+            };
+            let was_linked = *places.linked.entry(source.clone()).or_insert(found.is_none());
+            if found.is_none() && !was_linked {
+                let message = format!("a link leads elsewhere from the mount source {} now", one_line(source));
+                return Err(failure(Step::mount_entry(index), &format!("{message}\nhint: {PUT_BACK}")));
+            }
+            pins.extend(found.map(|identity| (source.clone(), identity)));
+        }
+        if let Root::Directory(root) = &policy.filesystem.root {
+            pins.extend(places.images.get(root).map(|identity| (root.clone(), *identity)));
+        }
+        pins.extend(project.map(|project| (project.path.clone(), project.identity)));
+        policy.filesystem.identities = pins;
+        Ok(())
+    }
+}
+
+/// The directory that an environment's root is made of.
+fn image_directory(environment: &Environment) -> Option<&str> {
+    match &environment.kind {
+        Kind::Image { root: Root::Directory(path), .. } => Some(path),
+        _ => None,
+    }
+}
