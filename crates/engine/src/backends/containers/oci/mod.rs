@@ -90,6 +90,14 @@ impl Oci {
         }
     }
 
+    /// The directory of the host that is the root itself: of gVisor's every mount is read-only, and no FIFO opens.
+    fn shown_as_it_is<'r>(&self, root: &'r Rootfs) -> Option<&'r Path> {
+        match root {
+            Rootfs::Directory(path) if self.installed.runtime != Runtime::Runsc => Some(path),
+            _ => None,
+        }
+    }
+
     /// For gVisor, a root of the run's own; the others make mount points in file systems of theirs alone.
     fn skeleton(&self, root: &Path, spec: &ContainerSpec, covered_tmp: bool) -> Result<Option<Skeleton>, Failure> {
         if self.installed.runtime != Runtime::Runsc {
@@ -145,10 +153,14 @@ impl ContainerRuntime for Oci {
     }
 
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+        let directory = self.shown_as_it_is(root);
+        directory.map_or(Ok(()), devices::nothing_mounted_below)?;
         let root = self.roots.ready(root, mounts, told)?;
         // Elsewhere who is not root has none but nodev mounts of his own user namespace.
         let gvisor = self.installed.runtime == Runtime::Runsc;
-        if self.caller.is_none() || gvisor {
+        if let Some(directory) = directory {
+            devices::can_be_root(directory, mounts, self.caller.is_none())?;
+        } else if self.caller.is_none() || gvisor {
             devices::none(&rootfs::with_devices(&root.path, mounts, gvisor))?;
         }
         let reference = root.path.to_string_lossy().into_owned();
@@ -178,7 +190,9 @@ impl ContainerRuntime for Oci {
         if skeleton.is_some() {
             with.root = &own;
         }
-        Ok(Box::new(launch::start(calls, &shown, root, skeleton, &with, handed)?))
+        let directory = self.shown_as_it_is(&spec.root).map(Path::to_owned);
+        directory.as_deref().map_or(Ok(()), devices::nothing_mounted_below)?;
+        Ok(Box::new(launch::start(calls, &shown, root, directory, skeleton, &with, handed)?))
     }
 
     fn sweep(&self) -> Result<Swept, Failure> {
