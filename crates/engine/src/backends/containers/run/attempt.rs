@@ -46,7 +46,8 @@ impl Contained {
                     policy: &self.planned.policy,
                     init_plan: Some(&init_plan),
                     codes_are_signals: false,
-                    reports: self.about.listener,
+                    // An engine's own filter refuses without a report, and which calls those are nobody says.
+                    reports: false,
                 };
                 outcome_builder::outcome(&of, self.planned.unstarted(), finished, begun)
             }
