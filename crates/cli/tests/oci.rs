@@ -159,6 +159,8 @@ fn only_permitted_files_can_be_changed() {
         let devices = if runtime == "runsc" && !is_root() { "/dev/x\n" } else { "" };
         let expected = format!("of the host's\nof the host's\n{devices}/tmp/x\n/dev/shm/x\nchanged\n");
         assert_eq!(o["stdout"].as_str(), Some(&*expected), "{runtime}: {o:#}");
+        let unsized_there = o["enforcement"]["limits.tmpfs_mb"]["reason"].as_str().unwrap().contains("but for /dev");
+        assert_eq!(unsized_there, !devices.is_empty(), "{runtime}: {o:#}");
         assert_eq!(std::fs::read_to_string(at("open/file")).unwrap(), "changed\n", "{runtime}");
         for name in ["closed", "hidden"] {
             assert_eq!(std::fs::read_to_string(at(name).join("file")).unwrap(), "of the host's\n", "{runtime}: {name}");

@@ -142,7 +142,12 @@ impl ContainerRuntime for Oci {
             listener: runtime != Runtime::Runsc,
             limits: false,
             // In gVisor they are its own kernel's memory, all of which is the run's.
-            inodes: if runtime == Runtime::Runsc { Inodes::Charged } else { Inodes::Counted },
+            inodes: match self.caller {
+                _ if runtime != Runtime::Runsc => Inodes::Counted,
+                // The program is 0 there, and nothing can be opened for writing in a /dev that is read-only.
+                Some(_) => Inodes::ChargedInDev,
+                None => Inodes::Charged,
+            },
             flags: true,
             detail: runtime.isolation().into(),
         })
