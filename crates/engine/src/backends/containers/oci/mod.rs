@@ -33,7 +33,7 @@ use super::{
     About, Arrival, ContainerRuntime, ContainerSpec, Handed, ImageCommand, Inodes, Mounted, Progress, Ready, Rootfs,
     StartedContainer, Swept,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, Step};
 use cache::{Bounds, Cache, private};
 pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
 pub(crate) use image_store::Images;
@@ -169,7 +169,7 @@ impl ContainerRuntime for Oci {
             devices::none(&rootfs::with_devices(&root.path, mounts, gvisor))?;
         }
         let reference = root.path.to_string_lossy().into_owned();
-        Ok(Ready { reference, volumes: Vec::new(), command: ImageCommand::default() })
+        Ok(Ready { reference, volumes: Vec::new(), command: ImageCommand::default(), moved: root.moved })
     }
 
     fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
@@ -184,6 +184,10 @@ impl ContainerRuntime for Oci {
     ) -> Result<Box<dyn StartedContainer>, Failure> {
         // Again, and quick: what was made ready long ago may have been removed since, and is now held.
         let root = self.roots.ready(&spec.root, &spec.mounts, &|_| {})?;
+        if !root.moved.is_empty() {
+            let message = format!("{} has other links than when it was made ready", root.path.display());
+            return Err(Failure::new(Step::Image, message).hint("run it again, and let nobody write there meanwhile"));
+        }
         private(&bundles(&self.state))?;
         let calls = launch::calls(&self.installed, &self.state, spec, self.caller.is_some());
         let masked = self.masked(&root.path, spec)?;
