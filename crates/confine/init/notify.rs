@@ -22,13 +22,13 @@ pub struct Supervisor {
     started: bool,
     events: u64,
     lost: u32,
-    /// How often the owner may still make a call wait for nothing.
+    /// How often the owner may still let a wait pass.
     waits: u32,
 }
 
-/// How long an owner that reads takes at most to come to it, where processors are busy; a call waits no longer, nanoseconds.
+/// How long an owner that reads mostly takes to come to it, where processors are busy: seconds and nanoseconds.
 const WAIT: [u64; 2] = [0, 100_000_000];
-/// An owner that has not read for so many of them does not read.
+/// An owner that has not read for so many of them does not read, and a run waits for nothing no longer.
 const WAITS: u32 = 5;
 
 impl Supervisor {
@@ -228,7 +228,8 @@ impl Supervisor {
         let size = core::mem::size_of::<Event>() + (record.head.path1 + record.head.path2) as usize;
         let mut written = sys::write(fd::EVENTS, (&raw const *record).cast(), size);
         // The socket holds a few hundred, and a program makes more in the time in which its owner is first woken.
-        while written == Err(errno::EAGAIN) && self.has_room() {
+        while written == Err(errno::EAGAIN) && self.waits > 0 {
+            self.wait_for_room();
             written = sys::write(fd::EVENTS, (&raw const *record).cast(), size);
         }
         if written.is_err() {
@@ -243,15 +244,11 @@ impl Supervisor {
         }
     }
 
-    /// Waits a moment for the owner to read. Whether it has.
-    fn has_room(&mut self) -> bool {
-        if self.waits == 0 {
-            return false;
-        }
+    /// Waits a moment for the owner to read.
+    fn wait_for_room(&mut self) {
         let mut events = [PollFd { fd: fd::EVENTS, events: POLLOUT, revents: 0 }];
-        let room = sys::ppoll(events.as_mut_ptr(), 1, WAIT.as_ptr(), core::ptr::null(), 8).is_ok_and(|n| n > 0);
-        self.waits -= u32::from(!room);
-        room
+        let room = sys::ppoll(events.as_mut_ptr(), 1, WAIT.as_ptr(), core::ptr::null(), 8);
+        self.waits -= u32::from(!room.is_ok_and(|ready| ready > 0));
     }
 }
 
