@@ -159,6 +159,8 @@ fn only_permitted_files_can_be_changed() {
         let devices = if runtime == "runsc" && !is_root() { "/dev/x\n" } else { "" };
         let expected = format!("of the host's\nof the host's\n{devices}/tmp/x\n/dev/shm/x\nchanged\n");
         assert_eq!(o["stdout"].as_str(), Some(&*expected), "{runtime}: {o:#}");
+        let unsized_there = o["enforcement"]["limits.tmpfs_mb"]["reason"].as_str().unwrap().contains("but for /dev");
+        assert_eq!(unsized_there, !devices.is_empty(), "{runtime}: {o:#}");
         assert_eq!(std::fs::read_to_string(at("open/file")).unwrap(), "changed\n", "{runtime}");
         for name in ["closed", "hidden"] {
             assert_eq!(std::fs::read_to_string(at(name).join("file")).unwrap(), "of the host's\n", "{runtime}: {name}");
@@ -235,6 +237,100 @@ fn device_in_a_bind_mount_of_gvisor_is_refused() {
         );
         assert!(o["error"]["message"].as_str().unwrap().contains("below/null is a device"), "{o:#}");
         assert!(o["error"]["hint"].as_str().unwrap().contains("leaves it out"), "{o:#}");
+    }
+}
+
+/// Opens a FIFO to be read, reads what comes within a moment, and says it.
+fn received(fifo: &Path, write: impl FnOnce()) -> String {
+    use std::io::Read as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut reader = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(fifo).unwrap();
+    write();
+    let mut came = String::new();
+    reader.read_to_string(&mut came).unwrap_or_default();
+    came
+}
+
+#[test]
+fn a_fifo_in_a_directory_that_is_the_root_cannot_be_written_to() {
+    if !has_busybox() {
+        return;
+    }
+    for runtime in runtimes() {
+        let place = Place::new();
+        let root = place.root();
+        let options = ["--image", root.to_str().unwrap(), "-w", "/"];
+        let o = place.run(runtime, &options, "cat /etc/mark");
+        assert_eq!(o["stdout"], "of this root\n", "the twin: {runtime}: {o:#}");
+        let fifo = root.join("etc/pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        std::fs::set_permissions(&fifo, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let mut o = Value::Null;
+        let came = received(&fifo, || o = place.run(runtime, &options, "echo injected > /etc/pipe"));
+        assert_eq!(came, "", "{runtime}: {o:#}");
+        if runtime != "runsc" {
+            assert_eq!(
+                (&o["outcome"], &o["error"]["step"]),
+                (&"setup_failed".into(), &"filesystem.root".into()),
+                "{o:#}"
+            );
+            assert!(o["error"]["message"].as_str().unwrap().contains("etc/pipe is a FIFO"), "{o:#}");
+            assert!(o["error"]["hint"].is_string(), "{o:#}");
+        }
+        std::fs::remove_file(&fifo).unwrap();
+        // What a mount covers nobody reaches.
+        let covered = root.join("tmp/pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &covered, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        let o = place.run(runtime, &options, "ls /tmp; cat /etc/mark");
+        assert_eq!(o["stdout"], "home\nof this root\n", "{runtime}: {o:#}");
+    }
+}
+
+#[test]
+fn what_is_mounted_below_a_directory_that_is_the_root_cannot_be_written() {
+    if !is_root() || !has_busybox() {
+        return; // mounts are root's to make
+    }
+    for (runtime, user) in runtimes().into_iter().flat_map(|runtime| [(runtime, None), (runtime, Some(65534))]) {
+        let place = Place::new();
+        let root = place.root();
+        std::fs::create_dir(root.join("etc/below")).unwrap();
+        let out = place.directory.path().join("written");
+        if user.is_some() {
+            for at in [place.state.path(), place.directory.path()] {
+                rustix::fs::chown(at, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
+            }
+        }
+        // In a mount namespace that goes away with the command. What was written is copied to where it stays.
+        let run = |mount: bool| {
+            let below = root.join("etc/below").display().to_string();
+            let mounted = if mount { format!("mount -t tmpfs -o mode=777 none {below};") } else { String::new() };
+            let as_whom = if user.is_some() { "setpriv --reuid 65534 --regid 65534 --clear-groups" } else { "" };
+            let script = format!("{mounted} {as_whom} \"$@\"; ls {below} > {}", out.display());
+            let inner = place.command(runtime, &["--json", "--best-effort=limits", "-w", "/", "--image"]);
+            let mut command = Command::new("unshare");
+            command.args(["-m", "sh", "-c", &script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+            command.arg(&root).args(["--", "sh", "-c", "echo x > /etc/below/new; cat /etc/mark"]);
+            command.current_dir(place.directory.path()).env("COFFERDAM_STATE", place.state.path());
+            command.env("HOME", place.state.path());
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            serde_json::from_str::<Value>(&said).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+        };
+        let o = run(false);
+        assert_eq!(o["stdout"], "of this root\n", "the twin: {runtime} {user:?}: {o:#}");
+        let o = run(true);
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "", "{runtime} {user:?}: {o:#}");
+        if runtime != "runsc" {
+            assert_eq!(
+                (&o["outcome"], &o["error"]["step"]),
+                (&"setup_failed".into(), &"filesystem.root".into()),
+                "{o:#}"
+            );
+            let said = o["error"]["message"].as_str().unwrap();
+            assert!(said.contains("etc/below is a mount below") && o["error"]["hint"].is_string(), "{o:#}");
+        }
     }
 }
 

@@ -69,6 +69,31 @@ fn seccomp_refusals_are_reported_with_kernel_evidence() {
 }
 
 #[test]
+fn an_owner_that_comes_to_read_late_misses_nothing() {
+    use rustix::process::{Pid, Signal, kill_process};
+    // More than the socket of events holds, and a refusal at their end.
+    let script = "import ctypes, os, time\ntime.sleep(1)\n\
+                  for i in range(2000):\n try: os.open('/none/' + 'x' * 200 + str(i), 0)\n except OSError: pass\n\
+                  ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)";
+    for options in [&["--trace"][..], &["--trace", "--on-violation", "terminate"]] {
+        let mark = common::marker();
+        let mut command = cofferdam();
+        command.args(["run", "--json", "-w", "/"]).args(options).args(["--", PYTHON, "-c", script, &mark]);
+        let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let owner = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        common::eventually("the program runs", Duration::from_secs(20), || common::carrying(&mark).len() > 1);
+        std::thread::sleep(Duration::from_millis(700));
+        kill_process(owner, Signal::STOP).unwrap();
+        std::thread::sleep(Duration::from_millis(600));
+        kill_process(owner, Signal::CONT).unwrap();
+        let o = common::parse(&child.wait_with_output().unwrap());
+        expect(&violations(&o), "ptrace", "", "$.process.seccomp.level", "kernel");
+        let ended = if options.len() > 1 { "violation" } else { "exited" };
+        assert_eq!((&o["outcome"], &o["violations_complete"]), (&ended.into(), &true.into()), "{o:#}");
+    }
+}
+
+#[test]
 fn each_part_of_the_policy_that_refuses_a_call_is_named() {
     let spawns = "import os\ntry: os.fork()\nexcept OSError as e: print(e.errno)";
     let o = outcome(&["run", "--json", "--no-spawn", "--", PYTHON, "-c", spawns]).1;

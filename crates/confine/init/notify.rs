@@ -13,6 +13,7 @@ use crate::seccomp::classify::{Insn, SeccompData, Verdict, classify};
 use crate::task::{base_link, read_path, self_fd};
 use crate::uapi::*;
 use crate::wire::{EVENT_PATH, Event, fd, flag, refusal};
+use crate::sys::PollFd;
 use crate::{socket_calls, sys};
 
 /// The listener and what was seen through it.
@@ -21,12 +22,19 @@ pub struct Supervisor {
     started: bool,
     events: u64,
     lost: u32,
+    /// How often the owner may still let a wait pass.
+    waits: u32,
 }
+
+/// How long an owner that reads mostly takes to come to it, where processors are busy: seconds and nanoseconds.
+const WAIT: [u64; 2] = [0, 100_000_000];
+/// An owner that has not read for so many of them does not read, and a run waits for nothing no longer.
+const WAITS: u32 = 5;
 
 impl Supervisor {
     /// For this listener (or -1).
     pub fn new(listener: i32) -> Supervisor {
-        Supervisor { listener: Listener::new(listener), started: false, events: 0, lost: 0 }
+        Supervisor { listener: Listener::new(listener), started: false, events: 0, lost: 0, waits: WAITS }
     }
 
     /// What it answers through.
@@ -73,6 +81,7 @@ impl Supervisor {
                         false
                     }
                     Outcome::Refused(guarded) => {
+                        self.named(terminate);
                         self.event(&r, verdict, errno::EACCES, Some(guarded));
                         if !terminate {
                             self.listener.refuse(&r, errno::EACCES);
@@ -87,6 +96,7 @@ impl Supervisor {
                 false
             }
             _ => {
+                self.named(terminate && !verdict.by_libc());
                 self.event(&r, verdict, errno, None);
                 if terminate && !verdict.by_libc() {
                     return true;
@@ -112,6 +122,7 @@ impl Supervisor {
         let bytes = address.bytes();
         record.text[..bytes.len()].copy_from_slice(bytes);
         record.head.path1 = bytes.len() as u32;
+        self.named(plan.has(flag::TERMINATE) && !address.by_libc);
         self.write(&record);
         !address.by_libc
     }
@@ -215,9 +226,29 @@ impl Supervisor {
     fn write(&mut self, record: &Record) {
         self.events += 1;
         let size = core::mem::size_of::<Event>() + (record.head.path1 + record.head.path2) as usize;
-        if sys::write(fd::EVENTS, (&raw const *record).cast(), size).is_err() {
-            self.lost = self.lost.saturating_add(1); // the owner is slow or does not listen: counted, never waited for
+        let mut written = sys::write(fd::EVENTS, (&raw const *record).cast(), size);
+        // The socket holds a few hundred, and a program makes more in the time in which its owner is first woken.
+        while written == Err(errno::EAGAIN) && self.waits > 0 {
+            self.wait_for_room();
+            written = sys::write(fd::EVENTS, (&raw const *record).cast(), size);
         }
+        if written.is_err() {
+            self.lost = self.lost.saturating_add(1); // the owner does not listen: counted
+        }
+    }
+
+    /// What `ends` the run is waited for even where the owner has made calls wait before: else nothing would say what it was.
+    fn named(&mut self, ends: bool) {
+        if ends {
+            self.waits = WAITS;
+        }
+    }
+
+    /// Waits a moment for the owner to read.
+    fn wait_for_room(&mut self) {
+        let mut events = [PollFd { fd: fd::EVENTS, events: POLLOUT, revents: 0 }];
+        let room = sys::ppoll(events.as_mut_ptr(), 1, WAIT.as_ptr(), core::ptr::null(), 8);
+        self.waits -= u32::from(!room.is_ok_and(|ready| ready > 0));
     }
 }
 

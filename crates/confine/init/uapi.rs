@@ -30,6 +30,7 @@ pub mod errno {
         E2BIG: i32 = 7;
         ENOEXEC: i32 = 8;
         EBADF: i32 = 9;
+        EAGAIN: i32 = 11;
         EACCES: i32 = 13;
         EFAULT: i32 = 14;
         EBUSY: i32 = 16;
@@ -109,6 +110,7 @@ as_in_libc! { constants_are_those_of_libc:
     PROT_READ: usize = 1;
     MAP_PRIVATE: usize = 2;
     POLLIN: i16 = 1;
+    POLLOUT: i16 = 4;
 
     // Signals and processes
     SIGKILL: i32 = 9;

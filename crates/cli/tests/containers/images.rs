@@ -8,7 +8,7 @@ use cofferdam_test_containers::{Registry, image};
 use serde_json::json;
 
 use crate::Test;
-use crate::world::{Run, World};
+use crate::world::{Run, World, open};
 
 pub const TESTS: &[Test] = &[
     ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
@@ -16,6 +16,8 @@ pub const TESTS: &[Test] = &[
     ("images::a_device_in_an_image_opens_nothing_of_the_host", a_device_in_an_image),
     ("images::volumes_of_an_image_are_made_nowhere", volumes_of_an_image),
     ("images::scratch_space_over_a_closed_directory_is_writable", scratch_space_where_the_image_has_a_closed_directory),
+    ("images::a_link_leads_no_mount_elsewhere", a_link_leads_no_mount_elsewhere),
+    ("images::a_volume_is_not_made_in_what_is_bound", a_volume_is_not_made_in_what_is_bound),
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
@@ -212,6 +214,81 @@ fn scratch_space_where_the_image_has_a_closed_directory(world: &World) {
             // Without root a runtime maps the caller alone, as the 0 that it needs there.
             assert!(lines[0] != "0" || uid() != 0, "{options:?} {run:?}");
         }
+    }
+}
+
+/// A directory of the host with one file, which everybody may write.
+fn bound(world: &World) -> std::path::PathBuf {
+    let bound = world.path("bound");
+    std::fs::create_dir(&bound).unwrap();
+    std::fs::write(bound.join("marker"), "of the host\n").unwrap();
+    open(&bound, 0o777);
+    open(&bound.join("marker"), 0o666);
+    bound
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+const EFFORT: &str = "--best-effort=filesystem,limits";
+
+fn a_link_leads_no_mount_elsewhere(world: &World) {
+    use std::os::unix::fs::symlink;
+    let (bound, tarball) = (bound(world), world.path("linked.tar"));
+    std::fs::create_dir_all(world.root.join("run")).unwrap();
+    std::fs::create_dir_all(world.root.join("var")).unwrap();
+    symlink("../run", world.root.join("var/run")).unwrap();
+    let run = |target: &str, access: &str| {
+        image::tarball(&world.root, &tarball).unwrap();
+        let mount = format!("{}:{target}:{access}", bound.display());
+        let options = ["-w", "/", EFFORT, "-v", &mount, "--image", tarball.to_str().unwrap()];
+        world.run_in(&options, &["/bin/sh", "-c", &format!("cat {target}/marker; ls {target}")])
+    };
+    for access in ["ro", "rw,exec"] {
+        let ran = run("/var/run/shown", access);
+        assert_eq!((ran.code, ran.text("stdout")), (0, "of the host\nmarker\n"), "the twin: {ran:?}");
+    }
+    for (link, says, target) in [
+        ("t", "/dev", "/t"),
+        ("t", "..", "/t"),
+        ("t", "/proc", "/t"),
+        ("t", "sys", "/t"),
+        ("t", "/tmp/x", "/t"),
+        ("t", "/", "/t/tmp"),
+        ("var/t", "../dev", "/var/t/below"),
+    ] {
+        symlink(says, world.root.join(link)).unwrap();
+        for access in ["ro", "rw,exec"] {
+            let refused = run(target, access);
+            assert_eq!(names(&bound), ["marker"], "{link} {says} {access}: {refused:?}");
+            assert_eq!((refused.code, refused.step()), (125, "image"), "{link} {says} {access}: {refused:?}");
+            assert!(refused.outcome["error"].to_string().contains("symbolic link of the image leads"), "{refused:?}");
+            assert!(refused.outcome["error"]["hint"].is_string(), "{refused:?}");
+        }
+        std::fs::remove_file(world.root.join(link)).unwrap();
+    }
+}
+
+fn a_volume_is_not_made_in_what_is_bound(world: &World) {
+    let Some(engine) = world.engine() else { return };
+    let bound = bound(world);
+    let run = |name: &str, volumes: serde_json::Value| {
+        let (archive, reference) = (world.path(name), format!("localhost/cofferdam-test-bound:{name}"));
+        image::archive(&world.root, &archive, &reference, &json!({ "Volumes": volumes })).unwrap();
+        engine.load(&archive).unwrap();
+        let mount = format!("{}:/t:rw,exec", bound.display());
+        world.run_in(&["-w", "/", EFFORT, "-v", &mount, "--image", &reference], &["/bin/ls", "/t"])
+    };
+    let ran = run("beside", json!({ "/t": {}, "/data/t": {}, "/tmp/deep": {} }));
+    assert_eq!((ran.code, ran.text("stdout")), (0, "marker\n"), "the twin: {ran:?}");
+    for (name, volume) in [("hooks", "/t/.git/hooks"), ("dots", "/data/../t/.git"), ("slashes", "//t/./.bashrc/")] {
+        let refused = run(name, json!({ volume: {} }));
+        assert_eq!(names(&bound), ["marker"], "{volume}: {refused:?}");
+        assert_eq!((refused.code, refused.step()), (125, "image"), "{volume}: {refused:?}");
+        let said = refused.outcome["error"].to_string();
+        assert!(said.contains("declares the volume") && said.contains("hint"), "{volume}: {refused:?}");
     }
 }
 

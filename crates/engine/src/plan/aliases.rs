@@ -24,6 +24,14 @@ impl Aliases {
         std::fs::read(MOUNT_TABLE).map_or_else(|_| Aliases::default(), |bytes| Aliases::of_mounts(&bytes))
     }
 
+    /// The same where it has to be known.
+    ///
+    /// # Errors
+    /// There is no /proc, or it cannot be read.
+    pub fn read() -> std::io::Result<Aliases> {
+        std::fs::read(MOUNT_TABLE).map(|bytes| Aliases::of_mounts(&bytes))
+    }
+
     /// Of this table of this process's mounts.
     pub fn of_mounts(mountinfo: &[u8]) -> Aliases {
         Aliases { binds: BindMounts::of_table(mountinfo), overlays: Overlays::here(mountinfo) }
@@ -42,6 +50,11 @@ impl Aliases {
     /// Whether something is mounted below this directory of the host.
     pub fn mounted_below(&self, dir: &str) -> bool {
         self.binds.mounted_below(dir)
+    }
+
+    /// What is mounted below this directory of the host, one of it.
+    pub fn first_below(&self, dir: &str) -> Option<&str> {
+        self.binds.first_below(dir)
     }
 
     /// Whether there are none.

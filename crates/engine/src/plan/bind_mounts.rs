@@ -32,8 +32,9 @@ struct Mount {
 impl BindMounts {
     /// Of this mount table.
     pub(super) fn of_table(mountinfo: &[u8]) -> BindMounts {
+        // A mount whose name is no text counts as well, under a name like it.
         let mounts: Vec<Mount> =
-            mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(std::str::from_utf8(l).ok()?)).collect();
+            mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(&String::from_utf8_lossy(l))).collect();
         let mut pairs: Vec<Pair> = Vec::new();
         let mut of_device: HashMap<&str, Vec<usize>> = HashMap::new();
         for (i, mount) in mounts.iter().enumerate() {
@@ -67,7 +68,12 @@ impl BindMounts {
 
     /// Whether something is mounted below this directory of the host.
     pub fn mounted_below(&self, dir: &str) -> bool {
-        self.points.iter().any(|p| below(p, dir).is_some_and(|rest| !rest.is_empty()))
+        self.first_below(dir).is_some()
+    }
+
+    /// What is mounted below this directory of the host, one of it.
+    pub fn first_below(&self, dir: &str) -> Option<&str> {
+        self.points.iter().find(|p| below(p, dir).is_some_and(|rest| !rest.is_empty())).map(String::as_str)
     }
 
     /// Whether there are none.
@@ -166,6 +172,13 @@ mod tests {
         let found = aliases(HOST).of("/home/u/.ssh");
         assert!(found.contains(&"/mnt/my home/.ssh".into()) && found.contains(&"/keys/id".into()), "{found:?}");
         assert_eq!(aliases(HOST).itself("/home/u/.ssh"), ["/mnt/my home/.ssh"]);
+    }
+
+    #[test]
+    fn a_mount_whose_name_is_no_text_counts() {
+        let t = BindMounts::of_table(b"1 0 8:2 / / rw - x y rw\n2 1 8:3 / /srv/\xff rw - x y rw\n");
+        assert!(t.mounted_below("/srv") && !t.mounted_below("/usr"));
+        assert_eq!(t.first_below("/srv"), Some("/srv/\u{fffd}"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod content;
 pub mod documented;
 mod engines;
 mod host_files;
+mod mount_points;
 mod oci;
 pub(crate) mod owner;
 mod rendezvous;
@@ -42,6 +43,7 @@ use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::executables;
 pub use crate::progress::{Progress, ProgressCallback};
+use mount_points::Moved;
 use run::Contained;
 pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
 
@@ -121,6 +123,8 @@ pub(crate) struct Ready {
     pub volumes: Vec<String>,
     /// What the image runs when nothing else is named.
     pub command: ImageCommand,
+    /// Targets of mounts that lie behind links of the image.
+    pub moved: Moved,
 }
 
 /// What an image runs when nothing else is named. Nothing of a container obeys it: who wants it names it as the policy's command.

@@ -182,8 +182,11 @@ impl Contained {
 
     /// What will be started, for people.
     pub fn plan_json(&self) -> Value {
+        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        let moved = root.as_ref().map(|root| root.ready.moved.clone()).unwrap_or_default();
         let spec = self.spec(
             &self.first.parts,
+            &moved,
             "cofferdam-0000000000000000".into(),
             Path::new("(a directory of the run's own)"),
         );
@@ -192,7 +195,7 @@ impl Contained {
             "backend_reason": self.planned.reason,
             "enforcement": self.planned.enforcement,
             "maker": self.about,
-            "plan": self.runtime.show(&spec, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|root| &root.ready)),
+            "plan": self.runtime.show(&spec, root.as_ref().map(|root| &root.ready)),
         })
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Inodes {
     Counted,
     /// The memory limit, where there is one: what they take is charged to the container.
     Charged,
+    /// The same, and in a `/dev` without a size the program can make files as well.
+    ChargedInDev,
     /// Nothing.
     Unbounded,
 }

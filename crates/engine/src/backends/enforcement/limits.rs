@@ -155,6 +155,9 @@ pub(crate) fn container_tmpfs(inodes: Inodes, e: &mut Enforcement) {
     let limited = e.get(&Field::Memory).is_some_and(|memory| memory.strength == Strength::Full);
     let applied = match inodes {
         Inodes::Counted => Applied::full("sized: /tmp has all of it, /dev/shm 1 MiB besides"),
+        Inodes::ChargedInDev => Applied::partial(
+            "sized, but for /dev, where the program can make files of any size: they count towards the memory limit alone",
+        ),
         Inodes::Charged if limited => Applied::full("sized, and files without contents count towards the memory limit"),
         Inodes::Charged => Applied::partial(
             "sized, and how many files without contents it holds nothing bounds, since the memory limit is not held in full",
@@ -218,6 +221,7 @@ mod tests {
         };
         assert_eq!(strength(Inodes::Charged, Applied::full("cgroup")), Strength::Full);
         assert_eq!(strength(Inodes::Charged, Applied::partial("sampled")), Strength::Partial);
+        assert_eq!(strength(Inodes::ChargedInDev, Applied::full("cgroup")), Strength::Partial);
         assert_eq!(strength(Inodes::Counted, Applied::partial("sampled")), Strength::Full);
         assert_eq!(strength(Inodes::Unbounded, Applied::full("cgroup")), Strength::Partial);
     }

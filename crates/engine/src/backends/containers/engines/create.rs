@@ -181,12 +181,14 @@ fn ulimits(spec: &ContainerSpec, what: &What) -> Vec<ResourcesUlimits> {
     limits
 }
 
+/// Where Podman puts file systems in memory over a read-only root.
+const PODMAN_OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/sys/fs/cgroup"];
+
 /// Directories that would be disks, or file systems in memory that nobody asked for, and are nothing instead.
 fn covered(spec: &ContainerSpec, root: &Ready, what: &What) -> Vec<String> {
     // Podman puts such file systems over a read-only root. That with the directories of cgroup version 1 has no size, and
     // who is 0 inside could write it.
-    let own: &[&str] =
-        if what.flavour == Flavour::Podman { &["/run", "/tmp", "/var/tmp", "/sys/fs/cgroup"] } else { &[] };
+    let own: &[&str] = if what.flavour == Flavour::Podman { &PODMAN_OWN } else { &[] };
     let wanted = root.volumes.iter().map(|volume| clean(volume)).chain(own.iter().map(|path| (*path).to_owned()));
     let mut covered: Vec<String> = Vec::new();
     for path in wanted {
@@ -197,6 +199,25 @@ fn covered(spec: &ContainerSpec, root: &Ready, what: &What) -> Vec<String> {
         }
     }
     covered
+}
+
+/// What an engine mounts by itself wherever that is missing.
+const OWN_FILES: [&str; 5] = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets"];
+
+/// What is mounted besides a spec's mounts: the volumes that an image declares, and what the engine has of its own, which no mount
+/// of a spec covers where it is not in there.
+///
+/// # Errors
+/// A volume is not named by where it is.
+pub(super) fn besides(root: &Ready, what: &What) -> Result<(Vec<String>, Vec<String>), Failure> {
+    if let Some(volume) = root.volumes.iter().find(|volume| volume.split('/').any(|part| part == "..")) {
+        let volume = cofferdam_policy::text::escape(volume.as_bytes());
+        return Err(Failure::new(Step::Image, format!("the image declares the volume {volume}, with `..` in it"))
+            .hint("use another image, or --backend oci, where an image declares nothing"));
+    }
+    let own: &[&str] = if what.flavour == Flavour::Podman { &PODMAN_OWN } else { &[] };
+    let own = own.iter().chain(&OWN_FILES).map(|path| (*path).to_owned());
+    Ok((root.volumes.iter().map(|volume| clean(volume)).collect(), own.collect()))
 }
 
 /// A path without `//`, `/.` and a slash at its end.

@@ -33,6 +33,7 @@ use super::tar;
 use crate::backends::containers::archive;
 use crate::backends::containers::archive::LARGEST;
 use crate::backends::containers::content::{hex, settle, stamp};
+use crate::backends::containers::mount_points::Moved;
 use crate::backends::containers::{ImageCommand, Progress, Ready, Rootfs};
 use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
@@ -195,7 +196,7 @@ fn ready(told: &Value) -> Result<Ready, String> {
         listed.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let command = ImageCommand { entry_point: words("/Config/Entrypoint"), arguments: words("/Config/Cmd") };
-    Ok(Ready { reference: id.to_owned(), volumes, command })
+    Ok(Ready { reference: id.to_owned(), volumes, command, moved: Moved::default() })
 }
 
 fn pull(
@@ -462,7 +463,7 @@ fn import(
         return Ok(ready);
     }
     tag(client, &id, name)?;
-    Ok(Ready { reference: id, volumes: Vec::new(), command: ImageCommand::default() })
+    Ok(Ready { reference: id, volumes: Vec::new(), command: ImageCommand::default(), moved: Moved::default() })
 }
 
 /// Chunks on their way to the engine.

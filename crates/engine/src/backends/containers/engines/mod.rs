@@ -9,9 +9,9 @@
 //! goes through the engine: init brings the streams.
 
 mod client;
+mod contents;
 mod create;
 mod credentials;
-mod devices;
 mod discover;
 mod engine_facts;
 mod export;
@@ -35,6 +35,7 @@ use futures_util::stream::StreamExt;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
+use super::mount_points::{Moved, apart, placed};
 use super::oci::no_devices_bound;
 use super::{
     About, ContainerRuntime, ContainerSpec, Ended, Handed, ImageCommand, Mounted, Progress, Ready, Rootfs,
@@ -140,15 +141,20 @@ impl ContainerRuntime for Engine {
         if !what.about().flags {
             no_devices_bound(mounts)?;
         }
-        let ready = images::prepare(client, what, root, told)?;
+        let mut ready = images::prepare(client, what, root, told)?;
         // In a user namespace of the caller's no file system of it has devices.
-        if !what.rootless {
-            match root {
-                Rootfs::Image(name) => devices::none(client, &ready, name, told)?,
-                Rootfs::Tarball(path) => devices::none(client, &ready, &path.to_string_lossy(), told)?,
-                Rootfs::Directory(_) | Rootfs::Made(_) => {} // written by us, without any
-            }
-        }
+        let devices = !what.rootless;
+        let links = match root {
+            Rootfs::Image(name) => contents::read(client, &ready, name, devices, told)?,
+            Rootfs::Tarball(path) => contents::read(client, &ready, &path.to_string_lossy(), devices, told)?,
+            // Written by us, without devices.
+            Rootfs::Directory(path) => contents::read(client, &ready, &path.to_string_lossy(), false, told)?,
+            Rootfs::Made(_) => contents::Links::default(), // no mount lies behind one of ours
+        };
+        let links = |path: &str| links.says(path);
+        ready.moved = placed(mounts, &links)?;
+        let (volumes, own) = create::besides(&ready, what)?;
+        apart(&volumes, &own, &ready.moved, &ready.moved.mounts(mounts), &links)?;
         Ok(ready)
     }
 
@@ -177,8 +183,12 @@ impl ContainerRuntime for Engine {
     }
 
     fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value {
-        let absent =
-            Ready { reference: images::shown(&spec.root), volumes: Vec::new(), command: ImageCommand::default() };
+        let absent = Ready {
+            reference: images::shown(&spec.root),
+            volumes: Vec::new(),
+            command: ImageCommand::default(),
+            moved: Moved::default(),
+        };
         let asked = self.known().and_then(|known| create::body(spec, root.unwrap_or(&absent), &known.what));
         match asked {
             Ok(body) => serde_json::json!({ "name": spec.id, "create": body }),

@@ -27,6 +27,7 @@ use cofferdam_confine::{Running, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cgroups;
+use super::devices;
 use super::gofer;
 use super::leftovers::Note;
 use super::rootfs::Root;
@@ -225,6 +226,8 @@ pub struct Container {
     running: Running,
     /// What is `/` stays as long as it.
     _root: Root,
+    /// It is this directory of the host, with whatever is mounted below that.
+    directory: Option<PathBuf>,
     skeleton: Option<Skeleton>,
     /// The run's own directory, here.
     own: PathBuf,
@@ -239,6 +242,7 @@ pub fn start(
     calls: Calls,
     spec: &ContainerSpec,
     root: Root,
+    directory: Option<PathBuf>,
     skeleton: Option<Skeleton>,
     with: &With<'_>,
     handed: &Handed<'_>,
@@ -285,7 +289,7 @@ pub fn start(
         Ok(running) => {
             Alive::is(&calls.bundle, running.pid);
             let own = handed.directory.to_owned();
-            Ok(Container { calls, running, _root: root, skeleton, own, reaped: Cell::new(false) })
+            Ok(Container { calls, running, _root: root, directory, skeleton, own, reaped: Cell::new(false) })
         }
         Err(failure) => {
             let problems = calls.remove();
@@ -419,7 +423,8 @@ impl StartedContainer for Container {
 
     fn compare(&self, checked: &[PathRule]) -> Result<(), Failure> {
         if self.calls.installed.runtime != Runtime::Runsc {
-            return Ok(()); // init does
+            // Init compares the rest. It is in there, so that what is mounted from here on does not show.
+            return self.directory.as_deref().map_or(Ok(()), devices::nothing_mounted_below);
         }
         let rules = match &self.skeleton {
             Some(skeleton) => skeleton.rules(checked).map_err(|at| gofer::replaced(&at.to_string_lossy()))?,

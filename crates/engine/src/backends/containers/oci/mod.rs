@@ -33,7 +33,7 @@ use super::{
     About, Arrival, ContainerRuntime, ContainerSpec, Handed, ImageCommand, Inodes, Mounted, Progress, Ready, Rootfs,
     StartedContainer, Swept,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, Step};
 use cache::{Bounds, Cache, private};
 pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
 pub(crate) use image_store::Images;
@@ -90,6 +90,14 @@ impl Oci {
         }
     }
 
+    /// The directory of the host that is the root itself: of gVisor's every mount is read-only, and no FIFO opens.
+    fn shown_as_it_is<'r>(&self, root: &'r Rootfs) -> Option<&'r Path> {
+        match root {
+            Rootfs::Directory(path) if self.installed.runtime != Runtime::Runsc => Some(path),
+            _ => None,
+        }
+    }
+
     /// For gVisor, a root of the run's own; the others make mount points in file systems of theirs alone.
     fn skeleton(&self, root: &Path, spec: &ContainerSpec, covered_tmp: bool) -> Result<Option<Skeleton>, Failure> {
         if self.installed.runtime != Runtime::Runsc {
@@ -134,7 +142,12 @@ impl ContainerRuntime for Oci {
             listener: runtime != Runtime::Runsc,
             limits: false,
             // In gVisor they are its own kernel's memory, all of which is the run's.
-            inodes: if runtime == Runtime::Runsc { Inodes::Charged } else { Inodes::Counted },
+            inodes: match self.caller {
+                _ if runtime != Runtime::Runsc => Inodes::Counted,
+                // The program is 0 there, and nothing can be opened for writing in a /dev that is read-only.
+                Some(_) => Inodes::ChargedInDev,
+                None => Inodes::Charged,
+            },
             flags: true,
             detail: runtime.isolation().into(),
         })
@@ -145,14 +158,18 @@ impl ContainerRuntime for Oci {
     }
 
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+        let directory = self.shown_as_it_is(root);
+        directory.map_or(Ok(()), devices::nothing_mounted_below)?;
         let root = self.roots.ready(root, mounts, told)?;
         // Elsewhere who is not root has none but nodev mounts of his own user namespace.
         let gvisor = self.installed.runtime == Runtime::Runsc;
-        if self.caller.is_none() || gvisor {
+        if let Some(directory) = directory {
+            devices::can_be_root(directory, mounts, self.caller.is_none())?;
+        } else if self.caller.is_none() || gvisor {
             devices::none(&rootfs::with_devices(&root.path, mounts, gvisor))?;
         }
         let reference = root.path.to_string_lossy().into_owned();
-        Ok(Ready { reference, volumes: Vec::new(), command: ImageCommand::default() })
+        Ok(Ready { reference, volumes: Vec::new(), command: ImageCommand::default(), moved: root.moved })
     }
 
     fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
@@ -167,6 +184,10 @@ impl ContainerRuntime for Oci {
     ) -> Result<Box<dyn StartedContainer>, Failure> {
         // Again, and quick: what was made ready long ago may have been removed since, and is now held.
         let root = self.roots.ready(&spec.root, &spec.mounts, &|_| {})?;
+        if !root.moved.is_empty() {
+            let message = format!("{} has other links than when it was made ready", root.path.display());
+            return Err(Failure::new(Step::Image, message).hint("run it again, and let nobody write there meanwhile"));
+        }
         private(&bundles(&self.state))?;
         let calls = launch::calls(&self.installed, &self.state, spec, self.caller.is_some());
         let masked = self.masked(&root.path, spec)?;
@@ -178,7 +199,9 @@ impl ContainerRuntime for Oci {
         if skeleton.is_some() {
             with.root = &own;
         }
-        Ok(Box::new(launch::start(calls, &shown, root, skeleton, &with, handed)?))
+        let directory = self.shown_as_it_is(&spec.root).map(Path::to_owned);
+        directory.as_deref().map_or(Ok(()), devices::nothing_mounted_below)?;
+        Ok(Box::new(launch::start(calls, &shown, root, directory, skeleton, &with, handed)?))
     }
 
     fn sweep(&self) -> Result<Swept, Failure> {

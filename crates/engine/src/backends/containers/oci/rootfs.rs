@@ -17,6 +17,7 @@ use super::image_store::Images;
 use super::tree::{There, Tree};
 use super::unpack;
 use crate::backends::containers::content::hex;
+use crate::backends::containers::mount_points::{Moved, NO_PLACE, placed, single};
 use crate::backends::containers::spec::{Entry, Mounted, Rootfs};
 use crate::backends::containers::{ImageCommand, Progress};
 use crate::failure::{Failure, Step};
@@ -36,6 +37,8 @@ pub struct Roots {
 pub struct Root {
     /// On this host.
     pub path: PathBuf,
+    /// Targets of the mounts that lie behind links in it.
+    pub moved: Moved,
     _held: Option<Held>,
 }
 
@@ -72,15 +75,17 @@ impl Roots {
     }
 
     fn whole(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
-        let points = points(mounts);
         match root {
             Rootfs::Directory(path) => {
-                lacks_nothing(path, &points, true, self.modes_from_below)?;
+                let moved = in_tree(path, mounts)?;
+                lacks_nothing(path, &points(mounts), true, self.modes_from_below)?;
                 self.sources(mounts)?;
-                Ok(Root { path: path.clone(), _held: None })
+                Ok(Root { path: path.clone(), moved, _held: None })
             }
             Rootfs::Made(entries) => {
                 self.sources(mounts)?;
+                // Its links are ours, and no mount lies behind one.
+                let (points, moved) = (points(mounts), placed(mounts, &|_| Ok(None))?);
                 let key = key_of("made", &(entries, &points));
                 let held = match self.cache.get(&key)? {
                     Some(held) => held,
@@ -89,11 +94,11 @@ impl Roots {
                         Ok((key, 4096 * (entries.len() + points.len()) as u64))
                     })?,
                 };
-                Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
+                Ok(Root { path: held.rootfs.clone(), moved, _held: Some(held) })
             }
             Rootfs::Tarball(path) => {
                 self.sources(mounts)?;
-                self.with_points(unpack::tarball(&self.cache, path, told)?, &points)
+                self.with_points(unpack::tarball(&self.cache, path, told)?, mounts)
             }
             Rootfs::Image(reference) => {
                 self.sources(mounts)?;
@@ -109,15 +114,17 @@ impl Roots {
                     Some(held) => held,
                     None => unpack::image(&self.cache, images, &id, reference, told)?,
                 };
-                self.with_points(held, &points)
+                self.with_points(held, mounts)
             }
         }
     }
 
-    fn with_points(&self, held: Held, points: &[Point]) -> Result<Root, Failure> {
+    fn with_points(&self, held: Held, mounts: &[Mounted]) -> Result<Root, Failure> {
+        let moved = in_tree(&held.rootfs, mounts)?;
+        let points = points(mounts);
         let cannot = |e: std::io::Error| failed("cannot make mount points in", &held.rootfs, &e);
         let tree = Tree::open(&held.rootfs).map_err(cannot)?;
-        for point in points {
+        for point in &points {
             let added = add_point(&tree, point).and_then(|()| {
                 point.mode.filter(|_| self.modes_from_below).map_or(Ok(()), |mode| tree.set_mode(&point.target, mode))
             });
@@ -125,12 +132,12 @@ impl Roots {
                 // Nothing is made behind a link that leads to nothing in there: that could be the host's.
                 Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NOENT | Errno::EXIST) => {
                     Failure::new(Step::Image, format!("the image has nothing to mount {} on: {e}", point.target))
-                        .hint("use an image that has a directory there, and no link that leads to nothing in it")
+                        .hint(NO_PLACE)
                 }
                 _ => cannot(e),
             })?;
         }
-        Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
+        Ok(Root { path: held.rootfs.clone(), moved, _held: Some(held) })
     }
 
     /// Mount points that lie in what is bound must be there: a runtime would make them on the host.
@@ -207,6 +214,14 @@ pub fn points(mounts: &[Mounted]) -> Vec<Point> {
     points
 }
 
+/// Where mounts come to lie in a root that is there.
+fn in_tree(root: &Path, mounts: &[Mounted]) -> Result<Moved, Failure> {
+    let tree = Tree::open(root).map_err(|e| {
+        Failure::new(Step::Image, format!("cannot use {}: {e}", root.display())).hint("name a directory that is there")
+    })?;
+    placed(mounts, &|path| tree.link_at(path))
+}
+
 fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> Result<(), Failure> {
     let tree = Tree::open(root).map_err(|e| {
         Failure::new(Step::Image, format!("cannot use {}: {e}", root.display())).hint("name a directory that is there")
@@ -271,11 +286,16 @@ fn answers_at_once(root: &Path) -> Result<(), Failure> {
 /// # Errors
 /// One cannot be looked at: whether it is there is not known, and it would not be hidden.
 pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(String, bool)>, Failure> {
+    let tree = match Tree::open(root) {
+        Err(e) if e.kind() == ErrorKind::NotFound => None, // it is only shown, and not made yet
+        tree => Some(tree),
+    };
     let there = |path: &String| match under(mounts, path) {
         Under::Memory => Ok(There::Missing),
-        Under::Root => match Tree::open(root) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(There::Missing), // it is only shown, and not made yet
-            tree => tree.and_then(|tree| tree.there(path)),
+        Under::Root => match &tree {
+            None => Ok(There::Missing),
+            Some(Ok(tree)) => tree.there(path),
+            Some(Err(e)) => Err(std::io::Error::new(e.kind(), e.to_string())),
         },
         Under::Host(source) => match std::fs::symlink_metadata(&source) {
             Ok(found) if found.is_dir() => Ok(There::Directory),
@@ -290,9 +310,15 @@ pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(S
             let hint = "deny a directory above it, or use --backend jail";
             Failure::new(Step::Image, format!("cannot look at {path}, which is to be hidden: {e}")).hint(hint)
         })?;
-        if there != There::Missing {
-            kinds.push((path.clone(), there == There::Directory));
+        if there == There::Missing {
+            continue;
         }
+        // What hides it is a mount, which a link would lead elsewhere.
+        let at = match (&tree, under(mounts, path)) {
+            (Some(Ok(tree)), Under::Root) => single(path, mounts, &|path| tree.link_at(path))?,
+            _ => path.clone(),
+        };
+        kinds.push((at, there == There::Directory));
     }
     Ok(kinds)
 }

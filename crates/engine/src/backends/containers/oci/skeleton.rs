@@ -66,6 +66,12 @@ impl Skeleton {
                 FileType::Directory => Top::Directory,
                 FileType::RegularFile => Top::File,
                 FileType::Symlink => {
+                    if name == "tmp" {
+                        // It would mount a file system of its own behind it.
+                        let message = format!("{} is a symbolic link", root.join("tmp").display());
+                        return Err(Failure::new(Step::Image, message)
+                            .hint("use an image that has a directory /tmp, or --backend oci:crun"));
+                    }
                     let says = readlinkat(&at, &name, Vec::new()).map_err(|e| failed(&e))?;
                     Top::Link(says.into_string().map_err(|e| failed(&e))?)
                 }
@@ -146,6 +152,14 @@ mod tests {
         assert_eq!(names, ["bin", "data", "dev", "file", "proc", "sbin", "sys", "tmp"]);
         assert_eq!(std::fs::read_link(made.path().join("sbin")).unwrap(), Path::new("bin"));
         assert_eq!(std::fs::read(made.path().join("file")).unwrap(), b"", "only what is bound has contents");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_tmp_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        symlink("var", root.path().join("tmp")).unwrap();
+        let failure = Skeleton::of(root.path(), &[]).unwrap_err();
+        assert!(failure.message.contains("/tmp is a symbolic link") && failure.hint.is_some(), "{failure:?}");
     }
 
     #[test]

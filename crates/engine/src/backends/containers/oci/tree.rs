@@ -77,6 +77,25 @@ impl Tree {
         }
     }
 
+    /// What the symbolic link at a path says, on the way to which there is none.
+    ///
+    /// # Errors
+    /// It cannot be told, or is no text.
+    pub fn link_at(&self, path: &str) -> io::Result<Option<String>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let found = match openat2(&self.root, path.trim_start_matches('/'), flags, Mode::empty(), how) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::Symlink {
+            return Ok(None);
+        }
+        let says = rustix::fs::readlinkat(&found, "", Vec::new())?;
+        says.into_string().map(Some).map_err(|_| io::Error::other("a link says what is no text"))
+    }
+
     /// The permissions of what is at a path.
     ///
     /// # Errors
@@ -252,5 +271,18 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(std::fs::metadata(dir.path().join("tmp")).unwrap().permissions().mode() & 0o7777, 0o1777);
         assert!(tree.is_empty("/tmp").unwrap());
+    }
+
+    #[test]
+    fn a_link_is_read_and_never_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        symlink("/etc", dir.path().join("out")).unwrap();
+        symlink("passwd", dir.path().join("real/deep")).unwrap();
+        let tree = Tree::open(dir.path()).unwrap();
+        assert_eq!(tree.link_at("/out").unwrap().as_deref(), Some("/etc"));
+        assert_eq!(tree.link_at("/real/deep").unwrap().as_deref(), Some("passwd"));
+        assert_eq!((tree.link_at("/real").unwrap(), tree.link_at("/none/deep").unwrap()), (None, None));
+        assert!(tree.link_at("/out/passwd").is_err());
     }
 }

@@ -46,7 +46,8 @@ impl Contained {
                     policy: &self.planned.policy,
                     init_plan: Some(&init_plan),
                     codes_are_signals: false,
-                    reports: self.about.listener,
+                    // An engine's own filter refuses without a report, and which calls those are nobody says.
+                    reports: false,
                 };
                 outcome_builder::outcome(&of, self.planned.unstarted(), finished, begun)
             }
@@ -115,8 +116,8 @@ impl Contained {
         let id =
             owner::fresh_name().map_err(|e| Failure::new(Step::Container, format!("cannot make up a name: {e}")))?;
         let directory = self.place.run(&id)?;
-        let spec = self.spec(&parts, id, directory.path());
-        let checked = self.checked(&pinned, &parts)?;
+        let spec = self.spec(&parts, &root.moved, id, directory.path());
+        let checked = root.moved.rules(self.checked(&pinned, &parts)?);
         // Where init cannot compare, the runtime does, before there is a program.
         let (by_init, by_maker) = if self.about.listener { (checked, Vec::new()) } else { (Vec::new(), checked) };
         let mut init_plan = self.init_plan(&parts, &spec, std::mem::take(&mut io.arguments), by_init);
@@ -138,7 +139,11 @@ impl Contained {
             // Somebody has removed it since: once more, and another one that is gone is told.
             Err(failure) if failure.step == Step::Image => {
                 *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                self.runtime.start(&spec, &self.ready(&parts)?, &handed)?
+                let again = self.ready(&parts)?;
+                if again.moved != root.moved {
+                    return Err(failure); // its mounts would lie elsewhere
+                }
+                self.runtime.start(&spec, &again, &handed)?
             }
             started => started?,
         };

@@ -10,6 +10,7 @@ use cofferdam_confine::wire::flag;
 use cofferdam_policy::{ArgCondition, ArgOp, Mount, NetworkMode, Policy, SeccompLevel, SyscallAction, SyscallRule};
 
 use super::super::Arrival;
+use super::super::mount_points::Moved;
 use super::super::owner;
 use super::super::rendezvous::Rendezvous;
 use super::super::spec::{self, Bounds, ContainerSpec, Mounted, Parts};
@@ -21,9 +22,9 @@ use crate::plan::egress::EgressPlan;
 const OPEN_FILES: u64 = 4096;
 
 impl Contained {
-    pub(super) fn spec(&self, parts: &Parts, id: String, directory: &Path) -> ContainerSpec {
+    pub(super) fn spec(&self, parts: &Parts, moved: &Moved, id: String, directory: &Path) -> ContainerSpec {
         let l = &self.planned.policy.limits;
-        let mut mounts = parts.mounts.clone();
+        let mut mounts = moved.mounts(&parts.mounts);
         let own = spec::own(&id);
         mounts.push(Mounted::Bind {
             source: directory.to_owned(),
@@ -45,7 +46,7 @@ impl Contained {
         let mut spec = ContainerSpec {
             root: parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new())),
             mounts,
-            masked: parts.masked.clone(),
+            masked: parts.masked.iter().map(|path| moved.path(path)).collect(),
             user: self.user,
             powers: self.way.is_some(),
             apart: None,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::backends::containers::mount_points::Moved;
 use crate::backends::containers::{Bounds, ImageCommand, Rootfs};
 
 fn what(flavour: Flavour) -> What {
@@ -54,6 +55,7 @@ fn root() -> Ready {
         reference: "sha256:abc".into(),
         volumes: vec!["/var/lib/db/".into(), "/tmp".into()],
         command: ImageCommand::default(),
+        moved: Moved::default(),
     }
 }
 
