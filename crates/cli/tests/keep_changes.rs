@@ -186,6 +186,33 @@ fn unwritable_destination_is_named_and_changes_are_listed() {
 }
 
 #[test]
+fn what_takes_the_place_of_another_kind_is_a_modification() {
+    let tree = common::open_directory();
+    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for directory in ["mode", "same", "to-file"] {
+        fs::create_dir(tree.path().join(directory)).unwrap();
+        fs::set_permissions(tree.path().join(directory), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    for file in ["to-directory", "to-fifo", "same/kept"] {
+        fs::write(tree.path().join(file), "x").unwrap();
+    }
+    let work = format!("{}:/w:cow", tree.path().to_str().unwrap());
+    let code = "
+import os
+os.chdir('/w')
+os.remove('to-directory'); os.mkdir('to-directory')
+os.remove('to-fifo'); os.mkfifo('to-fifo')
+os.rmdir('to-file'); open('to-file', 'w')
+os.chmod('mode', 0o700)
+open('same/new', 'w'); os.mkdir('new'); os.mkfifo('fifo')";
+    let (exit, o) = outcome(&["run", "--json", "-v", &work, "--", PYTHON, "-c", code]);
+    assert_eq!(exit, 0, "{}", o["stderr"]);
+    let wanted =
+        ["A /w/fifo", "M /w/mode", "A /w/new", "A /w/same/new", "M /w/to-directory", "M /w/to-fifo", "M /w/to-file"];
+    assert_eq!(changes(&o), wanted, "{}", o["stderr"]);
+}
+
+#[test]
 fn changes_that_cannot_all_be_kept_are_no_success() {
     for (code, lost) in [("open('/k/kept/new', 'w').write('planted')", true), ("pass", false)] {
         let place = common::open_directory();

@@ -287,9 +287,7 @@ impl Walk<'_> {
                 }
             }
             FileType::Directory => {
-                if existed.is_none_or(|m| !m.is_dir()) {
-                    self.change('A', path.clone());
-                }
+                self.directory(existed.as_ref(), st.st_mode, &path);
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
                 if depth >= DEPTH {
@@ -307,6 +305,17 @@ impl Walk<'_> {
             _ => self.change(if existed.is_some() { 'M' } else { 'A' }, path),
         }
         Ok(())
+    }
+
+    /// A directory of the layer. One that only holds a change is copied up with the mode that it has.
+    fn directory(&mut self, existed: Option<&std::fs::Metadata>, mode: u32, path: &str) {
+        use std::os::unix::fs::MetadataExt;
+        const BITS: u32 = 0o7777;
+        match existed {
+            None => self.change('A', path.to_owned()),
+            Some(before) if before.is_dir() && before.mode() & BITS == mode & BITS => {}
+            Some(_) => self.change('M', path.to_owned()),
+        }
     }
 
     fn change(&mut self, kind: char, path: String) {
@@ -388,9 +397,7 @@ impl Walk<'_> {
         let keep = keep.filter(|_| self.failure.is_none());
         match kind {
             FileType::Directory => {
-                if existed.as_ref().is_none_or(|m| !m.is_dir()) {
-                    self.change('A', path.clone());
-                }
+                self.directory(existed.as_ref(), st.st_mode, &path);
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
                 if depth >= DEPTH {
@@ -420,7 +427,7 @@ impl Walk<'_> {
                 Ok(())
             }
             _ => {
-                self.change('A', path.clone());
+                self.change(if existed.is_some() { 'M' } else { 'A' }, path.clone());
                 let why = match kind {
                     FileType::Fifo => "a FIFO",
                     FileType::Socket => "a socket",

@@ -15,10 +15,10 @@
 //! holds against all of it is the sandbox; docs/sessions.md says what else holds.
 
 mod agent;
+mod call_queue;
+mod exchange;
 pub mod frame;
-mod live;
 mod reply;
-mod turn;
 mod workspace;
 
 use std::collections::HashMap;
@@ -31,9 +31,9 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::{Field, SeccompLevel, Stdin};
 
 pub use agent::Agent;
-use live::{Asked, Handle, Live, Unasked};
+use call_queue::{Left, Line};
+use exchange::{Asked, Handle, Live, Unasked};
 pub use reply::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
-use turn::{Left, Line};
 pub use workspace::Workspace;
 
 use crate::audited_run::Recording;

@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::live::Live;
+use super::call_queue::Left;
+use super::exchange::Live;
 use super::reply::{Key, SessionError, Start};
-use super::turn::Left;
 use super::{Inner, Sessions, Slot, lock};
 use crate::failure::Failure;
 use crate::io::Cancel;
