@@ -85,7 +85,7 @@ pub(crate) fn placed(mounts: &[Mounted], links: &Links<'_>) -> Result<Moved, Fai
             let way = Way::of(target, links)?;
             if way.linked {
                 let others = mounts.iter().map(Mounted::target).filter(|other| below(other, target).is_none());
-                let mut others = others.chain(lie.iter().map(String::as_str));
+                let mut others = lie.iter().map(String::as_str).chain(others);
                 let hits = |other: &&str| way.enters(other) || below(other, &way.to).is_some();
                 if let Some(other) = others.find(hits) {
                     return Err(leads(target, &way.to, other));

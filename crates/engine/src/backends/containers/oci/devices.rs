@@ -1,8 +1,8 @@
 //! That there are no device files where a runtime would let a program open them, and in a directory of the host that is the
 //! root no FIFOs and no mounts. Only looks.
 //!
-//! A bind can be mounted nodev; a root cannot be, and of the runtimes only runc has a list of devices of its own. A root that is
-//! read-only keeps nobody from writing to a FIFO, and what is mounted below it is as writable as on the host.
+//! A bind can be mounted nodev; a root cannot be, and of the runtimes only runc has a list of devices of its own. A FIFO can
+//! be written to in a root that is read-only, and what is mounted below one is as writable as on the host.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
