@@ -75,6 +75,7 @@ os.symlink('x', b'link\xff'); os.mkfifo(b'fifo\xff'); open('plain/added', 'w').c
             r"A /w/new\xff/sub/in\\\xfe",
             "A /w/plain/added",
             r"D /w/removed\xff",
+            "M /w/whole", // its mode is another
             r"D /w/whole/inner\xfe",
         ];
         assert_eq!(changes(&o), expected, "{o:#}");

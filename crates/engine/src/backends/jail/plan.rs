@@ -137,7 +137,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Resu
                 format!(
                     "{path} lies in an overlay that names a layer without a leading /: it is not known where else it shows"
                 ),
-                "mount the overlay with absolute names of its layers, or use --root minimal",
+                "mount the overlay with absolute names of its layers",
             ),
         };
         return Err(Failure::new(field, message).hint(hint));
