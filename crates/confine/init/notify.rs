@@ -10,10 +10,10 @@ use crate::path_args::{has_directory, path_arguments};
 use crate::path_guard::{Outcome, PathGuards, Refusal};
 use crate::plan::Plan;
 use crate::seccomp::classify::{Insn, SeccompData, Verdict, classify};
+use crate::sys::PollFd;
 use crate::task::{base_link, read_path, self_fd};
 use crate::uapi::*;
 use crate::wire::{EVENT_PATH, Event, fd, flag, refusal};
-use crate::sys::PollFd;
 use crate::{socket_calls, sys};
 
 /// The listener and what was seen through it.

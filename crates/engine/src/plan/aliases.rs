@@ -28,6 +28,7 @@ impl Aliases {
     ///
     /// # Errors
     /// There is no /proc, or it cannot be read.
+    #[cfg(feature = "containers")]
     pub fn read() -> std::io::Result<Aliases> {
         std::fs::read(MOUNT_TABLE).map(|bytes| Aliases::of_mounts(&bytes))
     }
@@ -53,6 +54,7 @@ impl Aliases {
     }
 
     /// What is mounted below this directory of the host, one of it.
+    #[cfg(feature = "containers")]
     pub fn first_below(&self, dir: &str) -> Option<&str> {
         self.binds.first_below(dir)
     }
