@@ -5,9 +5,9 @@
 //! ```
 //! use cofferdam_policy::Policy;
 //!
-//! let policy = Policy::from_json(br#"{"version": 2, "command": {"argv": ["/bin/true"]}, "limits": {"memory_mb": 64}}"#)?;
+//! let policy = Policy::from_json(br#"{"version": 1, "command": {"argv": ["/bin/true"]}, "limits": {"memory_mb": 64}}"#)?;
 //! assert_eq!(policy.limits.memory_mb, 64);
-//! let errors = Policy::from_json(br#"{"version": 2, "command": {"argv": ["/bin/true"]}, "limits": {"memory": 64}}"#);
+//! let errors = Policy::from_json(br#"{"version": 1, "command": {"argv": ["/bin/true"]}, "limits": {"memory": 64}}"#);
 //! assert!(errors.unwrap_err().to_string().contains("limits.memory"));
 //! # Ok::<(), cofferdam_policy::PolicyErrors>(())
 //! ```
