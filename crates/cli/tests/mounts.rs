@@ -133,3 +133,32 @@ fn a_volume_of_the_whole_host_does_not_show_its_processes() {
         assert!(errors.is_empty() || errors.contains("/host/proc"), "{root:?}: {errors}");
     }
 }
+
+#[test]
+fn a_volume_over_the_callers_directory_replaces_it_where_the_program_starts_elsewhere() {
+    let directory = open_directory();
+    let (around, other) = (directory.path().join("around"), directory.path().join("other"));
+    fs::create_dir_all(around.join("project")).unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::write(around.join("project/file"), "mine\n").unwrap();
+    fs::write(other.join("file"), "other\n").unwrap();
+    for path in [&around, &around.join("project"), &other] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let run = |source: &std::path::Path, options: &[&str]| {
+        let volume = format!("{}:{}", source.display(), around.display());
+        let files = ["file", "project/file"].map(|file| around.join(file));
+        let mut command = common::cofferdam();
+        command
+            .current_dir(around.join("project"))
+            .args(["run", "-q", "-v", &volume])
+            .args(options)
+            .args(["--", "cat"]);
+        let out = command.args(files).output().unwrap();
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    assert_eq!(run(&other, &["-w", "/"]).0, "other\n");
+    // Where it is in the volume, it is shown as before; and a program that starts in it needs it.
+    assert_eq!(run(&around, &["-w", "/"]).0, "mine\n");
+    assert!(run(&other, &[]).1.contains("does not exist inside"), "{}", run(&other, &[]).1);
+}
