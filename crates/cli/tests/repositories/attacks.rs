@@ -29,6 +29,30 @@ pub const GIT: &[Attack] = &[
         outside: ("repo", "git worktree remove wt"),
     },
     Attack {
+        name: "a repository in the place of a linked work tree that the run adds",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; cd .git/worktrees/wt; rm commondir; cp -r ../../objects ../../refs ../../config .; \
+                 printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>config",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "the same, used in it",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; cd .git/worktrees/wt; echo . >commondir; cp -r ../../objects ../../refs ../../config .; \
+                 printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>config",
+        outside: ("repo/wt", "git status"),
+    },
+    Attack {
+        name: "a repository whose name ends in a blank, of a linked work tree that the run adds",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; cp -r .git '.git '; rm -rf '.git /worktrees'; printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>'.git /config'; \
+                 printf '%s ' \"$PWD/.git\" >.git/worktrees/wt/commondir",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
         name: "the configuration of a linked work tree that the run adds",
         victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                  git config extensions.worktreeConfig true",

@@ -103,8 +103,8 @@ pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Followed {
 /// The same with another bound on the number of names.
 pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize) -> Followed {
     let is_git = rustix::fs::statat(directory, "HEAD", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    let (found, named, next) = (Followed::default(), Vec::new(), VecDeque::new());
-    let mut walk = Walk { top: directory, found, named, next, left: most, worktrees: 0, restore, is_git };
+    let (found, named, linked, next) = (Followed::default(), Vec::new(), Vec::new(), VecDeque::new());
+    let mut walk = Walk { top: directory, found, named, linked, next, left: most, worktrees: 0, restore, is_git };
     // What is near the top first, wherever a program has put more names than are looked at.
     walk.next.push_back(PathBuf::new());
     while let Some(at) = walk.next.pop_front() {
@@ -121,7 +121,6 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
             |id: &str| read(directory, &name.with_file_name(format!("dirstate.{id}")), MOST_LIST).ok().flatten();
         let print = judged(directory, &name, |bytes: &[u8]| match name.file_name().map(OsStr::as_bytes) {
             Some(b"gitdir") => work_trees::is_harmless(directory, &name, bytes),
-            Some(b"commondir") => work_trees::is_around(directory, &name, bytes),
             Some(b"config.worktree") => work_trees::is_plain(directory, &name, bytes),
             Some(b"MERGE_RR") => lists::merge_rr(bytes),
             Some(b"dirstate") => lists::dirstate(bytes, beside),
@@ -136,6 +135,8 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
         }
         walk.found.links.extend(print.map(|print| (name, print)));
     }
+    let apart = std::mem::take(&mut walk.linked).into_iter();
+    walk.found.links.extend(apart.filter_map(|at| Some((at.clone(), work_trees::own_repository(directory, &at)?))));
     if walk.worktrees > MOST_WORKTREES {
         walk.unseen(Path::new("worktrees"), "there are too many linked work trees");
     }
@@ -156,6 +157,8 @@ struct Walk<'a> {
     found: Followed,
     /// Lists of files, and references, that are there.
     named: Vec<PathBuf>,
+    /// Directories of linked work trees.
+    linked: Vec<PathBuf>,
     /// Directories that are still to be listed.
     next: VecDeque<PathBuf>,
     left: usize,
@@ -219,9 +222,20 @@ impl Walk<'_> {
             }
             // Objects are written beside each other and renamed, never through a link.
             FileType::Directory if at.ends_with("objects") && name.len() == 2 => {}
-            FileType::Directory => self.next.push_back(at.join(name)),
+            FileType::Directory => {
+                if at.ends_with("worktrees") && self.is_repository(at.parent()) {
+                    self.linked.push(at.join(name));
+                }
+                self.next.push_back(at.join(name));
+            }
             _ => {}
         }
+    }
+
+    /// Whether git would take this directory for a repository, and so what is in its `worktrees` for linked work trees.
+    fn is_repository(&self, at: Option<&Path>) -> bool {
+        let head = at.unwrap_or(Path::new("")).join("HEAD");
+        openat2(self.top, &head, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), beneath()).is_ok()
     }
 
     /// Takes note of the first place that cannot be looked at. The others are looked at all the same.
@@ -258,7 +272,7 @@ fn is_list(at: &Path, name: &OsStr) -> bool {
     match name.as_bytes() {
         b"MERGE_RR" | b"dirstate" => true,
         b"state" | b"state2" => at.ends_with("merge"),
-        b"gitdir" | b"commondir" | b"config.worktree" => at.parent().is_some_and(|above| above.ends_with("worktrees")),
+        b"gitdir" | b"config.worktree" => at.parent().is_some_and(|above| above.ends_with("worktrees")),
         _ => false,
     }
 }

@@ -380,7 +380,12 @@ impl Mended {
             Some((at, why)) => self.followed.push((directory.join(at), why)),
             None => {}
         }
+        let mut moved: Vec<&Path> = Vec::new();
         for (at, _) in now.links.iter().filter(|(at, print)| known.links.get(*at) != Some(print)) {
+            // What lies in a directory that has gone is followed by nothing.
+            if moved.iter().any(|gone| at.starts_with(gone)) {
+                continue;
+            }
             let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let Some(name) = at.file_name() else { continue };
             let is_reference = parent.components().any(|part| matches!(part.as_os_str().as_bytes(), b"refs" | b"logs"));
@@ -394,7 +399,10 @@ impl Mended {
             });
             let object = directory.join(at);
             match renamed {
-                Ok(now) if out => self.unlinked.push((object, directory.join(now))),
+                Ok(now) if out => {
+                    moved.push(at);
+                    self.unlinked.push((object, directory.join(now)));
+                }
                 Ok(now) => self.unlinked.push((object.clone(), object.with_file_name(now))),
                 Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
             }

@@ -14,7 +14,7 @@ use cofferdam_policy::paths::lexical;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::obeyed::{absent, beneath, read, read_itself};
+use super::obeyed::{absent, beneath, hash, read, read_itself};
 use super::{SUFFIX, disable_in, obeyed, permit, permit_above};
 
 /// What each `gitdir` says, by its path below the repository.
@@ -53,10 +53,23 @@ pub(super) fn is_harmless(git: BorrowedFd<'_>, gitdir: &Path, says: &[u8]) -> bo
         || leads_back(&file, &own)
 }
 
-/// Whether a `commondir` leads to the repository around it: from any other git would take its configuration.
-pub(super) fn is_around(git: BorrowedFd<'_>, commondir: &Path, says: &[u8]) -> bool {
+/// The hash of what git would obey in the directory of a linked work tree, where its `commondir` does not lead to the
+/// repository around it: git takes its configuration from where that leads, and without one from the directory itself.
+pub(super) fn own_repository(git: BorrowedFd<'_>, at: &Path) -> Option<String> {
+    let commondir = at.join("commondir");
+    let says = read_itself(git, &commondir, MOST);
+    if matches!(&says, Ok(Some(says)) if is_around(git, &commondir, says)) {
+        return None;
+    }
+    let config = read_itself(git, &at.join("config"), MOST).ok().flatten().unwrap_or_default();
+    Some(hash(&[says.ok().flatten().as_deref().unwrap_or_default(), &config]))
+}
+
+/// Whether a `commondir` leads to the repository around it. git reads a path up to the ends of lines behind it, blanks and all.
+fn is_around(git: BorrowedFd<'_>, commondir: &Path, says: &[u8]) -> bool {
     let Some(own) = own(git, commondir) else { return false };
-    let leads = std::fs::canonicalize(own.join(OsStr::from_bytes(says.trim_ascii())));
+    let end = says.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+    let leads = std::fs::canonicalize(own.join(OsStr::from_bytes(&says[..end])));
     own.parent().and_then(Path::parent).is_some_and(|around| leads.is_ok_and(|leads| leads == around))
 }
 
