@@ -57,7 +57,13 @@ fn sessions_one_after_the_other_leave_nothing() {
                     || Ok(Start { policy: policy.clone(), agent: Agent::Shell, hands_over: None, recorded: None });
                 let ask = |code: &str| {
                     let (output, cancel) = (Output::Capture, Cancel::default());
-                    let call = Call { code: code.into(), timeout: Duration::from_secs(30), output, cancel };
+                    let call = Call {
+                        code: code.into(),
+                        timeout: Duration::from_secs(30),
+                        output,
+                        cancel,
+                        unheard_when_cancelled: false,
+                    };
                     sessions.call(&key, "shell", start, call).unwrap()
                 };
                 assert!(ask("(setsid sleep 1000 &); sleep 1000 & exec 9</dev/null").success());

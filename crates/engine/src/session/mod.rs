@@ -157,6 +157,7 @@ impl Sessions {
                 }
             }
         }
+        let (unheard, cancel) = (call.unheard_when_cancelled, call.cancel.clone());
         let answer = match live.as_mut() {
             Some(there) => self.inner.ask(key, there, call, fresh),
             None => Err(SessionError::System("it is not there".into())),
@@ -168,8 +169,12 @@ impl Sessions {
             Err(_) => None,
         };
         if let Some(ended) = ended {
-            slot.ended.get_or_init(|| ended);
-            self.inner.remove(key, &slot);
+            slot.ended.get_or_init(|| ended.clone());
+            if unheard && cancel.is_cancelled() {
+                self.inner.remove_unreported(key, &slot, ended);
+            } else {
+                self.inner.remove(key, &slot);
+            }
             drop(live.take());
         } else {
             slot.calls.fetch_add(1, Ordering::Relaxed);
@@ -199,9 +204,14 @@ impl Sessions {
     }
 
     /// Ends a session, whatever it does, and waits until nothing of it is left. A call under way is answered as ended.
-    /// `None` when there is no such session.
+    /// One that has ended and of which nobody has heard yet is reported. `None` when there is no such session.
     pub fn end(&self, key: &Key) -> Option<Ended> {
-        let slot = lock(&self.inner.table).slots.get(key).cloned()?;
+        let mut table = lock(&self.inner.table);
+        if let Some(at) = table.unreported.iter().position(|(k, _)| k == key) {
+            return Some(table.unreported.remove(at).1);
+        }
+        let slot = table.slots.get(key).cloned()?;
+        drop(table);
         Some(self.inner.end(key, &slot, Why::Closed))
     }
 
@@ -441,6 +451,22 @@ impl Inner {
         lock(&self.table).unreported.retain(|(k, _)| k != key);
     }
 
+    /// Removes a session whose end is reported to the next call by its name, or to who ends it.
+    fn remove_unreported(&self, key: &Key, slot: &Arc<Slot>, ended: Ended) {
+        let mut table = lock(&self.table);
+        if !table.slots.get(key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
+            return;
+        }
+        table.slots.remove(key);
+        if slot.handle.get().is_none() {
+            return; // its first caller gave up before it was started
+        }
+        if table.unreported.len() >= MOST_UNREPORTED {
+            table.unreported.remove(0);
+        }
+        table.unreported.push((key.clone(), ended));
+    }
+
     /// Ends a session and waits for it.
     fn end(&self, key: &Key, slot: &Arc<Slot>, why: Why) -> Ended {
         if slot.line.length() > 0
@@ -504,18 +530,7 @@ impl Inner {
         let Ok(turn) = slot.line.wait(0, Duration::ZERO, &Cancel::default()) else { return };
         let ended = self.end_idle(slot);
         slot.ended.get_or_init(|| ended.clone());
-        let mut table = lock(&self.table);
-        if table.slots.get(&key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
-            table.slots.remove(&key);
-            if slot.handle.get().is_none() {
-                return; // its first caller gave up before it was started
-            }
-            if table.unreported.len() >= MOST_UNREPORTED {
-                table.unreported.remove(0);
-            }
-            table.unreported.push((key, ended));
-        }
-        drop(table);
+        self.remove_unreported(&key, slot, ended);
         drop(turn);
     }
 

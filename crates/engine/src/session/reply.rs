@@ -80,6 +80,8 @@ pub struct Call {
     pub output: Output,
     /// Set from anywhere: the call is interrupted as by its timeout.
     pub cancel: Cancel,
+    /// Nobody hears the answer of a call that was cancelled. Where that ended the session, the next call by its name is told.
+    pub unheard_when_cancelled: bool,
 }
 
 /// The answer to a call.

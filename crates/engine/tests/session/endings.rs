@@ -98,6 +98,34 @@ fn a_cancelled_call_ends_as_one_that_took_too_long() {
 }
 
 #[test]
+fn what_a_cancelled_call_ended_is_reported_to_the_next() {
+    each(&[SHELL], Limits::default(), |desk, l| {
+        for (unheard, by_end) in [(true, false), (true, true), (false, false)] {
+            desk.out(l, "a", "");
+            let cancel = Cancel::default();
+            let theirs = cancel.clone();
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(SHORT);
+                theirs.cancel();
+            });
+            let answer =
+                desk.ask(l, "a", Call { cancel, unheard_when_cancelled: unheard, ..call("sleep 60") }).unwrap();
+            thread.join().unwrap();
+            assert!(answer.ended.is_some(), "{answer:?}");
+            if by_end {
+                let ended = desk.sessions.end(&key("a")).expect("it is reported");
+                assert!(ended.outcome.is_some(), "{ended:?}");
+            } else {
+                let next = desk.ask(l, "a", call("echo again"));
+                assert_eq!(matches!(next, Err(SessionError::Ended { .. })), unheard, "{next:?}");
+            }
+            desk.out(l, "a", ""); // once
+            assert!(desk.sessions.end(&key("a")).is_some() && desk.sessions.end(&key("a")).is_none());
+        }
+    });
+}
+
+#[test]
 fn an_interpreter_that_ends_is_reported_with_its_cause() {
     each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
         let codes: &[(&str, Why)] = match l.agent {

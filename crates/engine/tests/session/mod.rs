@@ -90,7 +90,13 @@ pub fn policy(program: &str, backend: BackendName) -> Policy {
 }
 
 pub fn call(code: &str) -> Call {
-    Call { code: code.into(), timeout: Duration::from_secs(30), output: Output::Capture, cancel: Cancel::default() }
+    Call {
+        code: code.into(),
+        timeout: Duration::from_secs(30),
+        output: Output::Capture,
+        cancel: Cancel::default(),
+        unheard_when_cancelled: false,
+    }
 }
 
 impl Desk {

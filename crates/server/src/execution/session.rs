@@ -69,7 +69,7 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
         _ => Output::Capture,
     };
     let starting = Arc::clone(&start);
-    let request = session::Call { code: call.code, timeout, output, cancel: call.cancel };
+    let request = session::Call { code: call.code, timeout, output, cancel: call.cancel, unheard_when_cancelled: true };
     let answer = sessions.call(&key, call.environment.name(), move || Ok(Start::clone(&starting)), request);
     let mut answer = match answer {
         Ok(answer) => answer,
