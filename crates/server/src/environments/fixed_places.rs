@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cofferdam_config::environments::{Environment, Environments, Kind, Project};
+use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project};
 use cofferdam_engine::{Failure, Step};
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Field, FileIdentity, Mount, Policy, Root};
@@ -49,11 +49,21 @@ impl FixedPlaces {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has definitions that were just read name the directory that the same text led to before.
+    /// Has definitions that were read again name the directory that the same text led to before. A text that was not there
+    /// before must not lead through a link: code may have made it since the server was started.
     pub fn keep(&self, all: &mut Environments) {
         let Some(project) = &mut all.project else { return };
         if let Some((path, identity)) = self.places().projects.get(&project.written) {
             (project.path, project.identity) = (path.clone(), *identity);
+        } else if Path::new(&project.path) != project.written {
+            all.problems.push(Problem {
+                place: project.written.display().to_string(),
+                key: "project.path".into(),
+                problem:
+                    "leads through a symbolic link, which code in a sandbox may have made since the server was started"
+                        .into(),
+                accepted: format!("the path without links, {}, or the server started again", one_line(&project.path)),
+            });
         }
     }
 
@@ -86,7 +96,22 @@ impl FixedPlaces {
             Kind::Image { root: Root::Directory(path) | Root::Image(path), .. } => path,
             _ => return Ok(()),
         };
-        match self.places().images.get(root) {
+        let mut places = self.places();
+        match places.images.get(root) {
+            // Nothing was there when the definition was read.
+            None if identity(root).is_none() && leads_to(root).is_some() && image_directory(environment).is_some() => {
+                let message = format!("a link leads elsewhere from the image {}", one_line(root));
+                Err(failure(
+                    Field::Root.into(),
+                    &format!("{message}\nhint: name the path without links, or start the server again"),
+                ))
+            }
+            None if image_directory(environment).is_some() => {
+                if let Some(now) = leads_to(root) {
+                    places.images.insert(root.clone(), now);
+                }
+                Ok(())
+            }
             Some(known) if leads_to(root) != Some(*known) => {
                 let path = one_line(root);
                 let message =
