@@ -241,9 +241,19 @@ fn a_project_that_was_replaced_is_not_shown_however_often_the_definitions_are_re
         read_again(&mut client);
         assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "here\n");
     }
-    // Another path in the definitions is followed, and so is a link that it names.
-    std::os::unix::fs::symlink("elsewhere", parent.join("link")).unwrap();
-    home.configure(&format!("[project]\npath = {:?}\n", parent.join("link")));
+    // A path with a link is not taken while the server runs: what was nothing when it was read may have become one since.
+    for there in [false, true] {
+        if there {
+            std::os::unix::fs::symlink("elsewhere", parent.join("link")).unwrap();
+        }
+        home.configure(&format!("[project]\npath = {:?}\n", parent.join("link")));
+        read_again(&mut client);
+        assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "here\n", "{there}");
+    }
+    // It is where the server starts with it, and another path without one is followed.
+    let mut other = home.client(json!({}));
+    assert_eq!(run(&mut other, "shell", cat, None)["result"]["structuredContent"]["stdout"], "secret\n");
+    home.configure(&format!("[project]\npath = {:?}\n", parent.join("elsewhere")));
     read_again(&mut client);
     assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "secret\n");
 }
