@@ -3,6 +3,8 @@
 //! So mounts nest as they are written, and the last value counts. Validates single values only; the whole policy is
 //! validated when the draft is complete.
 
+use std::path::Path;
+
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Mount, NetworkMode, Policy};
 
@@ -21,6 +23,8 @@ pub struct Draft<'a> {
     pub network_named: bool,
     /// Whether the gateway ignores the proxy that the caller's variables name.
     pub direct: bool,
+    /// Whether the command line names the directory in which the program starts.
+    pub starts_elsewhere: bool,
 }
 
 impl Draft<'_> {
@@ -45,16 +49,27 @@ impl Draft<'_> {
     }
 
     /// Adds a mount of the command line. It replaces the base policy's mount with the same target. A mount of the base
-    /// policy inside that target is replaced as well where both show the same files, and stays on top otherwise.
+    /// policy inside that target is replaced as well where both show the same files, and stays on top otherwise: but for the
+    /// caller's directory, which `run` shows by itself, where the volume has nothing there and the program starts elsewhere.
     pub(crate) fn mount(&mut self, mount: Mount) {
         let mounts = &mut self.policy.filesystem.mounts;
         let same_tree = matches!(&mount, Mount::Bind { source, target, .. } if source == target);
+        let (cwd, starts_elsewhere) = (&self.caller.cwd, self.starts_elsewhere);
+        let covered = |inside: &Mount| match (inside, &mount) {
+            (Mount::Bind { source: own, target: at, .. }, Mount::Bind { source, target, .. }) => {
+                let rest = Path::new(at).strip_prefix(target);
+                starts_elsewhere
+                    && (own, at) == (cwd, cwd)
+                    && rest.is_ok_and(|rest| Path::new(source).join(rest).symlink_metadata().is_err())
+            }
+            _ => false,
+        };
         let mut on_top = Vec::new();
         for at in (0..self.base_mounts).rev() {
             if is_within(mounts[at].target(), mount.target()) {
                 let replaced = mounts.remove(at);
                 self.base_mounts -= 1;
-                if !same_tree && replaced.target() != mount.target() {
+                if !same_tree && replaced.target() != mount.target() && !covered(&replaced) {
                     on_top.insert(0, replaced);
                 }
             }

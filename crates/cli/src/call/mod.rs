@@ -15,8 +15,6 @@ pub mod policy_file;
 pub mod preset;
 pub mod profile;
 
-use std::path::Path;
-
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::Tree;
@@ -99,11 +97,9 @@ pub fn from_base(
         apply(&mut base, &environment.recipe, environment.project.as_ref(), &caller.homes, variable);
     }
     let base_mounts = base.filesystem.mounts.len();
-    let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false };
+    let starts_elsewhere = file.is_none() && text("workdir").is_some();
+    let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false, starts_elsewhere };
     let given = apply_options(&mut draft, matches)?;
-    if file.is_none() && text("workdir").is_some() {
-        leave_out_covered(&mut draft);
-    }
     let direct = draft.direct;
     let volumes: Vec<String> = draft.policy.filesystem.mounts[draft.base_mounts..]
         .iter()
@@ -191,32 +187,6 @@ fn base(matches: &ArgMatches, eval: bool, caller: &Caller, profile: Option<Base>
         }
         (None, None) => run_defaults(caller, text(matches, "workdir").is_some()),
     })
-}
-
-/// Leaves out the working directory that `run` shows by itself where a volume of the command line covers its place and has
-/// nothing there: the program starts elsewhere.
-fn leave_out_covered(draft: &mut Draft<'_>) {
-    let cwd = &draft.caller.cwd;
-    let mounts = &mut draft.policy.filesystem.mounts;
-    let (base, volumes) = mounts.split_at(draft.base_mounts);
-    let covers = |volume: &Mount| match volume {
-        Mount::Bind { source, target, .. } => below(cwd, target)
-            .is_some_and(|rest| !rest.is_empty() && std::fs::symlink_metadata(Path::new(source).join(rest)).is_err()),
-        Mount::Tmpfs { .. } => false,
-    };
-    let own = base
-        .iter()
-        .position(|mount| matches!(mount, Mount::Bind { source, target, .. } if source == cwd && target == cwd));
-    if let Some(own) = own.filter(|_| volumes.iter().any(covers)) {
-        mounts.remove(own);
-        draft.base_mounts -= 1;
-    }
-}
-
-/// What remains of `path` below `base`; `None` when it is not below it.
-fn below<'p>(path: &'p str, base: &str) -> Option<&'p str> {
-    let rest = path.strip_prefix(base.trim_end_matches('/'))?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
 /// Whether the root view may lack the caller's working directory, and the program starts outside of it.
