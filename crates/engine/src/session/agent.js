@@ -99,6 +99,17 @@
     }
   };
 
+  // Node's thread for SIGINT keeps a signal that comes as a script ends, and interrupts the next script with it: one that
+  // only waits.
+  const settle = () => {
+    const wait = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20)';
+    try {
+      new vm.Script(wait, options('settle')).runInThisContext(options('settle'));
+    } catch {
+      // That was it.
+    }
+  };
+
   const next = () => {
     if (request !== null) {
       if (pending) {
@@ -127,6 +138,10 @@
           execute();
         });
         return;
+      }
+      if (asked.type === 'settle') {
+        settle();
+        continue;
       }
       if (asked.type === 'shutdown') process.exit(0);
       send(asked.type === 'ping' ? { type: 'pong' } : { type: 'error', message: 'unknown request' });

@@ -78,6 +78,14 @@ impl Agent {
         }
     }
 
+    /// What comes before the request that follows an interrupted one.
+    pub(super) fn settle(self) -> Vec<u8> {
+        match self {
+            Agent::Node => frame::encode(&Request::Settle).unwrap_or_default(), // a few bytes: never too long
+            _ => Vec::new(),
+        }
+    }
+
     /// A request to end.
     pub(super) fn shutdown(self) -> Vec<u8> {
         match self {

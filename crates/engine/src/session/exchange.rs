@@ -109,6 +109,8 @@ pub(super) struct Live {
     refused: Vec<Violation>,
     /// Where its calls are recorded.
     notes: Option<Notes>,
+    /// Whether the last call was interrupted.
+    interrupted: bool,
 }
 
 /// One call, as the session sees it.
@@ -187,6 +189,7 @@ impl Live {
             cpu: 0.0,
             refused: Vec::new(),
             notes,
+            interrupted: false,
         };
         Ok(match live.wait_for_ready(patience, caller) {
             Ok(()) => Ok(live),
@@ -279,7 +282,9 @@ impl Live {
             None
         };
         let numbers = pipes.as_ref().map_or([0, 0], |p| p.numbers);
-        let request = self.agent.execute(asked.id, asked.code, numbers).map_err(|e| Unasked::Code(e.to_string()))?;
+        let execute = self.agent.execute(asked.id, asked.code, numbers).map_err(|e| Unasked::Code(e.to_string()))?;
+        let settle = if std::mem::take(&mut self.interrupted) { self.agent.settle() } else { Vec::new() };
+        let request = [settle, execute].concat();
         let sinks = match &pipes {
             None => Vec::new(),
             Some(Use { ours: [out, err], .. }) => [(out, Stream::Stdout), (err, Stream::Stderr)]
@@ -290,6 +295,7 @@ impl Live {
         };
         let mut exchange = Exchange { sinks, request, sent: 0, interrupted: None, until: None, again: None, stale: 0 };
         let end = self.exchange(&mut exchange, asked.id, asked.timeout, asked.grace, asked.output, asked.cancel);
+        self.interrupted = exchange.interrupted.is_some();
         let mut came = Answered { interrupted: exchange.interrupted, ..Answered::default() };
         let ended = match end {
             Ok((exit_code, streams)) => {

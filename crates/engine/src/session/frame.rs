@@ -27,6 +27,8 @@ pub enum Request<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         streams: Option<[i32; 2]>,
     },
+    /// Let an interruption that was meant for the call before come to its end. Has no reply; for node alone.
+    Settle,
     /// End.
     Shutdown,
 }

@@ -212,7 +212,9 @@ impl Sessions {
         }
         let slot = table.slots.get(key).cloned()?;
         drop(table);
-        Some(self.inner.end(key, &slot, Why::Closed))
+        let ended = self.inner.end(key, &slot, Why::Closed);
+        self.inner.forget_unreported(key); // it may have ended by itself meanwhile, and is reported here
+        Some(ended)
     }
 
     /// Ends all sessions of one owner, as when it has gone, and forgets what it was not told.
