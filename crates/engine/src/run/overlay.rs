@@ -288,11 +288,7 @@ impl Walk<'_> {
             }
             FileType::Directory => {
                 self.directory(existed.as_ref(), st.st_mode, &path);
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
-                if depth >= DEPTH {
-                    return self.too_deep(inner.as_fd(), path);
-                }
+                let Some(inner) = self.inner(dir, name, &path, depth)? else { return Ok(()) };
                 let entries = names(inner.as_fd())?;
                 if opaque(inner.as_fd()) {
                     self.replaced(&source, &path, &entries);
@@ -305,6 +301,23 @@ impl Walk<'_> {
             _ => self.change(if existed.is_some() { 'M' } else { 'A' }, path),
         }
         Ok(())
+    }
+
+    /// Opens a directory of the layer. `None`: it is too deep to be looked into, and its entries are counted.
+    fn inner(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: impl rustix::path::Arg + Copy,
+        path: &str,
+        depth: usize,
+    ) -> io::Result<Option<OwnedFd>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
+        if depth < DEPTH {
+            return Ok(Some(inner));
+        }
+        self.too_deep(inner.as_fd(), path.to_owned())?;
+        Ok(None)
     }
 
     /// A directory of the layer. One that only holds a change is copied up with the mode that it has.
@@ -398,11 +411,7 @@ impl Walk<'_> {
         match kind {
             FileType::Directory => {
                 self.directory(existed.as_ref(), st.st_mode, &path);
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
-                if depth >= DEPTH {
-                    return self.too_deep(inner.as_fd(), path);
-                }
+                let Some(inner) = self.inner(dir, name, &path, depth)? else { return Ok(()) };
                 let kept = keep.and_then(|k| self.keep_directory(k, name, rel));
                 self.walk(inner.as_fd(), kept.as_ref().map(AsFd::as_fd), rel, depth + 1)
             }

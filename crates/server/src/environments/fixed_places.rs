@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project};
 use cofferdam_engine::{Failure, Step};
+use cofferdam_policy::paths::lexical;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Field, FileIdentity, Mount, Policy, Root};
 
@@ -55,7 +56,7 @@ impl FixedPlaces {
         let Some(project) = &mut all.project else { return };
         if let Some((path, identity)) = self.places().projects.get(&project.written) {
             (project.path, project.identity) = (path.clone(), *identity);
-        } else if Path::new(&project.path) != project.written {
+        } else if Path::new(&project.path) != lexical(&project.written) {
             all.problems.push(Problem {
                 place: project.written.display().to_string(),
                 key: "project.path".into(),

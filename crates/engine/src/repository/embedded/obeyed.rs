@@ -344,8 +344,8 @@ fn files(git: BorrowedFd<'_>, directory: &str) -> Result<BTreeMap<Vec<u8>, Strin
     Ok(found)
 }
 
-/// Whether a configuration has only what `git init`, `git clone`, `git branch` and `git sparse-checkout` write. What is written in any other way
-/// than theirs does not count as that.
+/// Whether a configuration has only what `git init`, `git clone`, `git branch` and `git sparse-checkout` write. What is written
+/// in any other way than theirs does not count as that.
 pub(super) fn is_plain(config: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(config) else { return false };
     let mut keys: &[&str] = &[];

@@ -68,7 +68,7 @@ pub(super) fn read(
     image: &Ready,
     name: &str,
     devices: bool,
-    told: &dyn Fn(Progress),
+    on_progress: &dyn Fn(Progress),
 ) -> Result<Links, Failure> {
     let name = &escape(name.as_bytes());
     // Where there is no room for files, or none that is safe, it is read each time.
@@ -80,7 +80,7 @@ pub(super) fn read(
         return Ok(links);
     }
     let what = format!("looking through {name}");
-    let found = look(Counted { from: Export::of(client.clone(), image)?, done: 0, said: 0, what: &what, told });
+    let found = look(Counted { from: Export::of(client.clone(), image)?, done: 0, said: 0, what: &what, on_progress });
     let held = found.map_err(|error| {
         let message = format!("cannot look through {name}: {}", escape(error.to_string().as_bytes()));
         Failure::new(Step::Image, message).hint("look into the engine's log, or use --backend oci")
@@ -176,13 +176,13 @@ fn look(archive: impl Read) -> io::Result<Held> {
     Ok(held)
 }
 
-/// Tells how far it is with what takes long.
+/// Reports how far it is with what takes long.
 struct Counted<'a, R> {
     from: R,
     done: u64,
     said: u64,
     what: &'a str,
-    told: &'a dyn Fn(Progress),
+    on_progress: &'a dyn Fn(Progress),
 }
 
 impl<R: Read> Read for Counted<'_, R> {
@@ -191,7 +191,7 @@ impl<R: Read> Read for Counted<'_, R> {
         self.done += read as u64;
         if self.done - self.said >= STEP {
             self.said = self.done;
-            (self.told)(Progress { what: self.what.to_owned(), done: self.done, total: None });
+            (self.on_progress)(Progress { what: self.what.to_owned(), done: self.done, total: None });
         }
         Ok(read)
     }

@@ -136,19 +136,19 @@ impl ContainerRuntime for Engine {
         self.known().map(|known| known.place.clone())
     }
 
-    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], on_progress: &dyn Fn(Progress)) -> Result<Ready, Failure> {
         let Known { client, what, .. } = self.known()?;
         if !what.about().flags {
             no_devices_bound(mounts)?;
         }
-        let mut ready = images::prepare(client, what, root, told)?;
+        let mut ready = images::prepare(client, what, root, on_progress)?;
         // In a user namespace of the caller's no file system of it has devices.
         let devices = !what.rootless;
         let links = match root {
-            Rootfs::Image(name) => contents::read(client, &ready, name, devices, told)?,
-            Rootfs::Tarball(path) => contents::read(client, &ready, &path.to_string_lossy(), devices, told)?,
+            Rootfs::Image(name) => contents::read(client, &ready, name, devices, on_progress)?,
+            Rootfs::Tarball(path) => contents::read(client, &ready, &path.to_string_lossy(), devices, on_progress)?,
             // Written by us, without devices.
-            Rootfs::Directory(path) => contents::read(client, &ready, &path.to_string_lossy(), false, told)?,
+            Rootfs::Directory(path) => contents::read(client, &ready, &path.to_string_lossy(), false, on_progress)?,
             Rootfs::Made(_) => contents::Links::default(), // no mount lies behind one of ours
         };
         let links = |path: &str| links.says(path);
@@ -158,9 +158,9 @@ impl ContainerRuntime for Engine {
         Ok(ready)
     }
 
-    fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+    fn image_command(&self, reference: &str, on_progress: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
         let Known { client, what, .. } = self.known()?;
-        images::prepare(client, what, &Rootfs::Image(reference.to_owned()), told).map(|ready| ready.command)
+        images::prepare(client, what, &Rootfs::Image(reference.to_owned()), on_progress).map(|ready| ready.command)
     }
 
     fn start(
