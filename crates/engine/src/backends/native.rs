@@ -34,9 +34,11 @@ use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
+use crate::run::report::Report;
 use crate::run::streams::{Sink, Source};
 use crate::run::supervise;
-use crate::run::supervise::{Report, Run};
+use crate::run::supervise::init_tree::InitTree;
+use crate::run::supervise::{OwnNetwork, Run};
 
 /// What every run of a prepared policy starts from.
 #[derive(Debug)]
@@ -415,40 +417,44 @@ impl Core {
         let input = io.take_input(&self.planned.policy.command.stdin);
         let run = Run {
             running: started.running,
-            status: started.status,
-            events: started.events,
-            lifeline: Some(started.lifeline),
-            own_pids: self.native.namespaces,
-            wall: Duration::from_millis(l.wall_ms),
             source: Source::new(to, input, false),
             sinks: [
                 Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
                 Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
             ],
             cgroup,
-            paths: Paths { view: &plan.view, denied: &plan.denied, protected: &plan.protected },
+            wall: Duration::from_millis(l.wall_ms),
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,
             own_network: (self.native.namespaces && self.planned.policy.network.mode != NetworkMode::Host)
-                .then_some(self.planned.policy.network.mode),
-            output_bytes: l.output_bytes,
-            log: Log::new(&self.planned.policy),
-            session: channel,
-            workspace: plan.init_plan.mounts.iter().position(handed),
-            layers: &plan.layers,
+                .then_some(OwnNetwork { mode: self.planned.policy.network.mode, below_runtime: false }),
             overlays: !plan.layers.is_empty()
                 || self.planned.policy.process.nested_sandboxes
                 || plan.view.places().iter().any(|place| place.persistent),
+            output_bytes: l.output_bytes,
+            log: Log::new(&self.planned.policy),
+        };
+        let mut tree = InitTree {
+            status: started.status,
+            events: started.events,
+            no_more_events: false,
+            lifeline: Some(started.lifeline),
+            own_pids: self.native.namespaces,
+            paths: Paths { view: &plan.view, denied: &plan.denied, protected: &plan.protected },
+            session: channel,
+            workspace: plan.init_plan.mounts.iter().position(handed),
+            layers: &plan.layers,
             gateway: egress.map(|e| (e.watch(), self.planned.policy.on_violation == OnViolation::Terminate)),
             container: None,
+            asked: None,
         };
         if let Some(session) = channel {
-            let wakes = [run.events.as_fd()].into_iter().chain(egress.map(|e| e.watch().wakes()));
+            let wakes = [tree.events.as_fd()].into_iter().chain(egress.map(|e| e.watch().wakes()));
             session.tap().begin(wakes, egress.map(|e| e.repeats()));
         }
         io.monitor.begin(run.running.pid, cgroup, 1);
-        supervise::supervise(run, io)
+        supervise::supervise(run, &mut tree, io)
     }
 
     /// The tree is dead: what did it use? Then its cgroup goes.

@@ -9,6 +9,7 @@ pub(crate) mod gateway;
 pub mod lifeline;
 pub(crate) mod outcome_builder;
 pub(crate) mod overlay;
+pub(crate) mod report;
 pub(crate) mod session_refusals;
 pub(crate) mod socket_memory;
 pub(crate) mod streams;

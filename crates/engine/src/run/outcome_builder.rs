@@ -13,7 +13,7 @@ use crate::failure::{Failure, Step};
 use crate::outcome::{
     Applied, Change, Ending, Enforcement, Evidence, Network, Outcome, Strength, Truncated, Violation,
 };
-use crate::run::supervise::{End, Report};
+use crate::run::report::{End, Report};
 use crate::start_failures;
 
 /// What is left of a run besides its report, for the outcome.

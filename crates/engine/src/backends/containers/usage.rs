@@ -5,7 +5,7 @@ use cofferdam_policy::{Field, Policy};
 
 use crate::outcome::{Applied, Enforcement, Strength};
 use crate::run::outcome_builder::Finished;
-use crate::run::supervise::Report;
+use crate::run::report::Report;
 
 /// Makes a cgroup of the run's own, with room for `besides` processes that are not the program's. What could not be had of
 /// it stands in the enforcement.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Policy ─ layout (what mounts can hold) ─┬─ bubblewrap: arguments, filter by descriptor ─┐
-//!          facts: asked of the host       ├─ nsjail: its configuration, Kafel ────────────┼─ external::spawn ─ watch ─▶ Outcome
+//!          facts: asked of the host       ├─ nsjail: its configuration, Kafel ────────────┼─ external::spawn ─ supervise ─▶ Outcome
 //!          filter: our own emitter        └─ seatbelt: profile text, parameters ──────────┘
 //! ```
 //!
@@ -14,11 +14,11 @@ pub mod export;
 mod filter;
 mod mounted;
 pub mod nsjail;
+mod program_tree;
 mod prototext;
 pub mod run;
 pub mod seatbelt;
 pub mod tool;
-mod watch;
 
 use cofferdam_policy::NetworkMode;
 

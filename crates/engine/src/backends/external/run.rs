@@ -14,8 +14,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
 use super::mounted::Mounts;
+use super::program_tree::{Gate, Kind, ProgramTree, Seen};
 use super::tool::{Installed, Tool};
-use super::watch::{Gate, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
 use crate::backends::complaint::{Cause, cause};
 use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
@@ -29,8 +29,9 @@ use crate::plan::facts::Here;
 use crate::run::evidence::Log;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
+use crate::run::report::{End, Report};
 use crate::run::streams::{Sink, Source};
-use crate::run::supervise::End;
+use crate::run::supervise::{Run, supervise};
 
 /// A policy with the program that holds it, to be run many times and from several threads.
 #[derive(Debug)]
@@ -257,17 +258,17 @@ impl Ready {
         let cgroup = self.cgroup(&mut enforcement)?;
         let mounts = start.layout.as_ref().map(|layout| Mounts::of(&pinned, layout)).unwrap_or_default();
         let allows = |pid| mounts.compare(pid, self.planned.backend);
-        let watched = self.spawn(&start, &allows, cgroup.as_ref(), io)?;
-        io.monitor.begin(watched.running.pid, cgroup.as_ref(), self.ours());
-        let monitor = io.monitor.clone();
-        let mut seen = watch(watched, Log::new(&self.planned.policy), io, &|| monitor.end());
+        let (run, mut tree) = self.spawn(&start, &allows, cgroup.as_ref(), io)?;
+        io.monitor.begin(run.running.pid, cgroup.as_ref(), self.ours());
+        let report = supervise(run, &mut tree, io);
+        let mut seen = tree.seen;
         if let Some(failure) = seen.refused.take() {
             if let Some(Err(e)) = cgroup.map(Cgroup::remove) {
                 return Err(Failure { message: format!("{}; {e}", failure.message), ..failure });
             }
             return Err(failure);
         }
-        Ok(self.outcome(seen, enforcement, cgroup, begun))
+        Ok(self.outcome(report, &seen, enforcement, cgroup, begun))
     }
 
     /// Processes in the cgroup that are no part of the sandbox: the tool itself, where it does not become the program.
@@ -326,7 +327,7 @@ impl Ready {
         allows: &'c dyn Fn(i32) -> Result<(), Failure>,
         cgroup: Option<&'c Cgroup>,
         io: &mut Io,
-    ) -> Result<Watched<'c>, Failure> {
+    ) -> Result<(Run<'c>, ProgramTree<'c>), Failure> {
         let failed = |what: &str, e: &dyn std::fmt::Display| Failure::new(Step::Spawn, format!("{what}: {e}"));
         let pipes = |e: std::io::Error| failed("cannot make the run's pipes", &e);
         let ids = if self.identity.switches() {
@@ -341,7 +342,7 @@ impl Ready {
         let (in_theirs, in_ours) = crate::run::streams::incoming().map_err(pipes)?;
         let (out_ours, out_theirs) = crate::run::streams::outgoing().map_err(pipes)?;
         let (err_ours, err_theirs) = crate::run::streams::outgoing().map_err(pipes)?;
-        let mut side = None;
+        let mut reports = None;
         let mut held: Vec<OwnedFd> = Vec::new();
         let (mut reached, mut go) = (None, None);
         for end in &start.fds {
@@ -355,7 +356,7 @@ impl Ready {
                 }
                 Descriptor::Tells => {
                     let (ours, theirs) = crate::run::streams::outgoing().map_err(pipes)?;
-                    side = Some(ours);
+                    reports = Some(ours);
                     theirs
                 }
                 Descriptor::Reached => {
@@ -404,15 +405,8 @@ impl Ready {
         drop(alive); // it has seen that we live, and is told of our death by a signal from now on
         let input = io.take_input(&self.planned.policy.command.stdin);
         let l = &self.planned.policy.limits;
-        Ok(Watched {
+        let run = Run {
             running,
-            side,
-            gate: reached.zip(go).map(|(reached, (go, says))| Gate { reached, go, says, allows }),
-            tree: match self.tool.tool {
-                Tool::Bubblewrap if self.own_pids => Tree::Namespace,
-                Tool::Bubblewrap | Tool::Nsjail => Tree::Below,
-                Tool::Seatbelt => Tree::Group,
-            },
             source: Source::new(in_ours, input, false),
             sinks: [
                 Some(Sink::new(out_ours, Stream::Stdout, l.output_bytes)),
@@ -422,7 +416,26 @@ impl Ready {
             wall: Duration::from_millis(l.wall_ms),
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
-        })
+            memory_bytes: l.memory_mb << 20,
+            // Nothing in there hands out a socket to ask with, and the watched process is outside.
+            own_network: None,
+            overlays: false,
+            output_bytes: l.output_bytes,
+            log: Log::new(&self.planned.policy),
+        };
+        let tree = ProgramTree {
+            reports,
+            gate: reached.zip(go).map(|(reached, (go, says))| Gate { reached, go, says, allows }),
+            kind: match self.tool.tool {
+                Tool::Bubblewrap if self.own_pids => Kind::Namespace,
+                Tool::Bubblewrap | Tool::Nsjail => Kind::Below,
+                Tool::Seatbelt => Kind::Group,
+            },
+            inner: None,
+            answers: None,
+            seen: Seen::default(),
+        };
+        Ok((run, tree))
     }
 
     fn rlimits(&self, cgroup: bool) -> Vec<(u32, u64, u64)> {
@@ -436,9 +449,15 @@ impl Ready {
         rlimits
     }
 
-    fn outcome(&self, mut seen: Seen, enforcement: Enforcement, cgroup: Option<Cgroup>, begun: Instant) -> Outcome {
-        let failure = self.ended(&mut seen);
-        let Seen { report, .. } = seen;
+    fn outcome(
+        &self,
+        mut report: Report,
+        seen: &Seen,
+        enforcement: Enforcement,
+        cgroup: Option<Cgroup>,
+        begun: Instant,
+    ) -> Outcome {
+        let failure = self.ended(&mut report, seen);
         let mut f = Finished { setup_failure: failure, ..Finished::of(report, enforcement) };
         if let Some(c) = cgroup {
             if let Ok(used) = c.usage() {
@@ -459,41 +478,40 @@ impl Ready {
     }
 
     /// Works out how the program ended, from what its sandbox's program reports; why it did not start, where it did not.
-    fn ended(&self, seen: &mut Seen) -> Option<Failure> {
-        if let Some(why) = seen.killed {
-            seen.report.end = why;
-            return None;
+    fn ended(&self, report: &mut Report, seen: &Seen) -> Option<Failure> {
+        if report.end != End::Lost {
+            return None; // the supervisor has ended it
         }
         let by_signal = seen.status & 0x7f;
         let end = match self.tool.tool {
             // It tells of a signal as 128 + N; the kernel may know better.
-            Tool::Bubblewrap => exit_code(&seen.side).map(|code| match seen.inner {
+            Tool::Bubblewrap => exit_code(&seen.reported).map(|code| match seen.inner {
                 Some(status) if status & 0x7f != 0 => End::Wait(status & 0x7f),
                 _ => exited(code),
             }),
             Tool::Nsjail if seen.not_executed.is_some() => None,
-            Tool::Nsjail => nsjail_ended(&seen.side),
+            Tool::Nsjail => nsjail_ended(&seen.reported),
             Tool::Seatbelt => Some(End::Wait(seen.status)),
         };
         match end {
-            Some(end) => seen.report.end = end,
-            None if by_signal != 0 => seen.report.end = End::Wait(by_signal),
+            Some(end) => report.end = end,
+            None if by_signal != 0 => report.end = End::Wait(by_signal),
             None => {
-                (seen.report.end, seen.report.started_ns) = (End::Lost, 0);
-                return Some(self.setup_failure(seen));
+                (report.end, report.started_ns) = (End::Lost, 0);
+                return Some(self.setup_failure(report, seen));
             }
         }
         None
     }
 
     /// What the tool said before it gave up. Nothing of the program's ran, so the words are the tool's own.
-    fn setup_failure(&self, seen: &Seen) -> Failure {
+    fn setup_failure(&self, report: &Report, seen: &Seen) -> Failure {
         let said = match self.tool.tool {
             Tool::Nsjail => match seen.not_executed {
                 Some(errno) => format!("cannot execute the program: {}", std::io::Error::from_raw_os_error(errno)),
-                None => nsjail_complaints(&seen.side),
+                None => nsjail_complaints(&seen.reported),
             },
-            _ => String::from_utf8_lossy(&seen.report.streams[1].0).trim().to_owned(),
+            _ => String::from_utf8_lossy(&report.streams[1].0).trim().to_owned(),
         };
         let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
         let message = format!("{} could not set the sandbox up: {said}", self.planned.backend);

@@ -2,15 +2,16 @@
 //! memory, what sockets buffer and what overlays keep of names.
 //!
 //! Init enforces the wall time (`confine/init/supervise.rs`); only where it does not does the supervisor end the run, a moment
-//! later.
+//! later ([`super::ProcessTree::wall_grace`]).
 
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_policy::{Field, NetworkMode};
 
-use super::{End, GRACE, Loop, Outer, SAMPLE, now_ns};
+use super::{OwnNetwork, SAMPLE, Supervisor};
 use crate::proctree;
+use crate::run::report::End;
 
 /// The same once what no cgroup counts is an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);
@@ -31,11 +32,11 @@ const SLOW_SETUP: Duration = Duration::from_secs(10);
 /// Setup that takes longer than this hangs, as on a dead network file system.
 const SETUP: Duration = Duration::from_secs(60);
 
-impl Loop<'_, '_> {
+impl Supervisor<'_, '_> {
     pub(super) fn out_of_memory(&mut self) {
         let Some(c) = self.run.cgroup else { return };
         if c.events().is_ok_and(|e| e.oom_kills > 0) {
-            self.kill(End::Limit(Field::Memory));
+            self.end(End::Limit(Field::Memory));
             self.oom = None;
         } else if let Some(w) = &self.oom
             && w.rearm().is_err()
@@ -50,24 +51,21 @@ impl Loop<'_, '_> {
             return;
         }
         self.next_sample = now + SAMPLE;
+        self.kill |= self.killed.is_some(); // until it is dead: what forked meanwhile goes the same way
         self.arm();
         if self.report.started_ns == 0 {
             // Init can be stopped before it has said that the program runs: no longer than a run may take, either.
             if now.duration_since(self.begun) > SETUP.min(self.run.wall.saturating_add(SLOW_SETUP)) {
-                self.kill(End::Lost);
+                self.end(End::Lost);
             }
             return;
         }
         self.sample_uncharged();
-        let late = self.run.wall.saturating_add(GRACE).as_nanos();
-        if u128::from(now_ns().saturating_sub(self.report.started_ns)) > late {
-            self.kill(End::TimedOut);
-        }
         if let Some(c) = self.run.cgroup
             && let Ok(Some(us)) = c.cpu_time_us()
         {
             if us >= self.run.cpu_seconds * 1_000_000 {
-                self.kill(End::Limit(Field::CpuTime));
+                self.end(End::Limit(Field::CpuTime));
             }
             if self.run.sample_memory.is_none() {
                 return;
@@ -81,10 +79,10 @@ impl Loop<'_, '_> {
         self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
         self.report.sampled_cpu_us = self.report.sampled_cpu_us.max(t.cpu_us);
         if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
-            self.kill(End::Limit(Field::CpuTime));
+            self.end(End::Limit(Field::CpuTime));
         }
         if most.is_some_and(|most| memory > most) {
-            self.kill(End::Limit(Field::Memory));
+            self.end(End::Limit(Field::Memory));
         }
     }
 
@@ -112,7 +110,7 @@ impl Loop<'_, '_> {
         let total = total(charged, counted, sockets, self.directories.held);
         self.report.sampled_with_uncharged = self.report.sampled_with_uncharged.max(total);
         if total > limit {
-            self.kill(End::Limit(Field::Memory));
+            self.end(End::Limit(Field::Memory));
         }
     }
 
@@ -129,14 +127,13 @@ impl Loop<'_, '_> {
 
     /// True where what sockets hold was asked for.
     fn look_at_sockets(&mut self, begun: Instant) -> bool {
-        let Some(mode) = self.run.own_network else { return false };
+        let Some(OwnNetwork { mode, below_runtime }) = self.run.own_network else { return false };
         if self.sockets.rests_until.is_some_and(|until| begun < until) {
             return false;
         }
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
         // An OCI runtime is a process of the caller's network, whose netlink sockets are not the container's.
-        let runtime = self.run.container.is_some_and(Outer::is_child);
-        let pid = match runtime {
+        let pid = match below_runtime {
             true if reached => proctree::container_init(self.run.running.pid),
             true => None, // the filter refuses such sockets
             false => Some(self.run.running.pid),

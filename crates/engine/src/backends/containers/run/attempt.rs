@@ -32,9 +32,11 @@ use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
+use crate::run::report::{End, Report};
 use crate::run::streams::{Sink, Source};
 use crate::run::supervise;
-use crate::run::supervise::{End, Outer, Run};
+use crate::run::supervise::init_tree::{InitTree, Outer};
+use crate::run::supervise::{OwnNetwork, Run};
 
 impl Contained {
     /// Runs it and returns when the tree is dead and nothing of the container is left.
@@ -240,7 +242,7 @@ impl Contained {
         made: &dyn StartedContainer,
         view: &View,
         io: &mut Io,
-    ) -> Result<(supervise::Report, Option<Network>), Failure> {
+    ) -> Result<(Report, Option<Network>), Failure> {
         let l = &self.planned.policy.limits;
         let Ours { stdio: [to, out, err], lifeline, status, events, control } = ours;
         let inits = made.running().is_none().then_some(running.pid);
@@ -256,36 +258,40 @@ impl Contained {
             (self.set(&self.planned.policy.filesystem.deny), self.set(&self.planned.policy.filesystem.protected));
         let around = Around { made, own_clock: !self.about.listener };
         let run = Run {
-            status,
-            events,
-            lifeline: Some(lifeline),
-            own_pids: true,
-            wall: Duration::from_millis(l.wall_ms),
+            running,
             source: Source::new(to, input, false),
             sinks: [
                 Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
                 Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
             ],
             cgroup,
-            paths: Paths { view, denied: &denied, protected: &protected },
+            wall: Duration::from_millis(l.wall_ms),
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,
             own_network: (self.about.listener && self.planned.policy.network.mode != NetworkMode::Host)
-                .then_some(self.planned.policy.network.mode),
+                .then_some(OwnNetwork { mode: self.planned.policy.network.mode, below_runtime: around.is_child() }),
+            // Its root may be one.
+            overlays: true,
             output_bytes: l.output_bytes,
             log: Log::new(&self.planned.policy),
+        };
+        let mut tree = InitTree {
+            status,
+            events,
+            no_more_events: false,
+            lifeline: Some(lifeline),
+            own_pids: true,
+            paths: Paths { view, denied: &denied, protected: &protected },
             session: None,
             workspace: None,
             layers: &[],
-            // Its root may be one.
-            overlays: true,
             gateway: egress.as_ref().map(|e| (e.watch(), self.planned.policy.on_violation == OnViolation::Terminate)),
             container: Some(&around),
-            running,
+            asked: None,
         };
         io.monitor.begin(run.running.pid, cgroup, 1);
-        let mut report = supervise::supervise(run, io);
+        let mut report = supervise::supervise(run, &mut tree, io);
         let network = egress.map(|egress| egress.end(&mut report.log));
         report.refused(network.as_ref(), self.planned.policy.on_violation);
         Ok((report, network))
@@ -296,7 +302,7 @@ impl Contained {
     }
 
     /// What the runtime knows better.
-    fn judge(&self, report: &mut supervise::Report, ended: &Ended) -> Result<(), Failure> {
+    fn judge(&self, report: &mut Report, ended: &Ended) -> Result<(), Failure> {
         let starved = ended.oom_killed == Some(true);
         if starved && matches!(report.end, End::Wait(_) | End::Lost) {
             report.end = End::Limit(Field::Memory);
