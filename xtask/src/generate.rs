@@ -200,16 +200,16 @@ change the working directory, which is the home inside; `-w` does.
 
 The program's output passes through as it comes. With `--json` nothing passes through, and standard output carries one
 [outcome object](outcome.md) whatever happened, also for arguments that cannot be read. What is worth knowing after a run
-(a limit, a refusal, cut output, changed files) is told on standard error in lines that begin with `cofferdam:`, unless
+(a limit, a refusal, cut output, changed files) is reported on standard error in lines that begin with `cofferdam:`, unless
 `--quiet` is given. A run whose standard output is closed goes on as if it were `/dev/null`; when a reader goes away, the
-program is told as by a pipe. Where output finds no room, as on a full disk, that is said and exit code 0 becomes 125.
+program learns it as from a pipe. Where output finds no room, as on a full disk, that is said and exit code 0 becomes 125.
 Commands that only read (`--dry-run`, `check`, `doctor`, and what `audit`, `skill` and `environment` show) end without a word
 and with 141, as by `SIGPIPE`, when the reader of their output goes away, as `head` does.
 
 Ctrl-C, `SIGTERM` and every limit end a run at once, without a handler of the program's: [why](outcome.md#how-a-run-is-ended).
 What `--keep-changes` keeps, and what it only lists, is [there as well](outcome.md#what---keep-changes-dir-keeps). A
 program that reports `Read-only file system` for its own directory wants `-v .:.:rw` or `-v .:.:cow`; the command does not
-say so, as only the program's own words tell of it.
+say so, as only the program's own words report it.
 
 `eval` takes the first interpreter on the caller's PATH that leads to a real program: through the shims of pyenv, nodenv and
 asdf, venvs and symbolic links. `python` looks for `python3`, then `python`; `shell` for `bash`, then `sh`; `node` for

@@ -44,7 +44,7 @@ pub(crate) fn profile(spec: &Spec) -> Profile {
     }
     w.deny("file-mknod", &[]);
     w.deny("file-write-setugid", &[]);
-    w.line("; signals, and programs that somebody else would start for it");
+    w.line("; signals, and programs that a service would start for it");
     w.deny("signal", &[]);
     w.line("(allow signal (target same-sandbox))");
     w.deny("appleevent-send", &[]);

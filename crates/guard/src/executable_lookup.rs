@@ -165,7 +165,7 @@ impl ExecutableSearch {
         {
             return Err("this user may not execute it".into());
         }
-        let canonical = std::fs::read_link(&opened).map_err(|e| format!("its real path cannot be told: {e}"))?;
+        let canonical = std::fs::read_link(&opened).map_err(|e| format!("its real path is not known: {e}"))?;
         let canonical = canonical.to_str().ok_or("its real path is not UTF-8")?.to_owned();
         if let Some(dir) = self.writable.iter().find(|dir| cofferdam_policy::paths::is_within(&canonical, dir)) {
             return Err(format!("it lies in {dir}, which commands may write: any of them could replace it"));

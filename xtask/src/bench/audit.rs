@@ -100,7 +100,7 @@ pub fn audit(context: &Context) -> Result<Section> {
     let many = counted(&["group", "DIR", &writers], WRITERS)?;
     let goal = |text: &str, reached, most, aim| Goal { text: text.into(), reached, bound: Bound::AtMost(most), aim };
     let goals = vec![
-        goal("µs for a record that nobody waits for", rows[0].median(), 50.0, "less"),
+        goal("µs for a record that no caller waits for", rows[0].median(), 50.0, "less"),
         goal("fsyncs for each durable record of one writer, counted by strace", Some(one), 1.0, "1"),
         goal("fsyncs for each durable record of 64 writers at once, counted by strace", Some(many), 1.0, "1/64"),
     ];

@@ -27,7 +27,7 @@ pub fn options(command: Command, heading: Option<&'static str>) -> Command {
                 .hide_short_help(true)
                 .help("Evaluate the profile without a sandbox around it")
                 .long_help(
-                    "Evaluate the profile without a sandbox around it, where none can be had; what it may \
+                    "Evaluate the profile without a sandbox around it, where none is possible; what it may \
                             import, and its memory and time, are limited all the same",
                 ),
         )

@@ -19,7 +19,7 @@ use cofferdam_engine::Engine;
 use crate::args::help::EXAMPLES;
 use crate::refusal::Refusal;
 
-const ABOUT: &str = "Runs code that nobody has vetted, walled in, and says exactly what happened.";
+const ABOUT: &str = "Runs unvetted code in a sandbox, and reports exactly what happened.";
 
 /// One subcommand.
 pub struct Subcommand {

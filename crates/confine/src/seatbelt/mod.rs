@@ -229,7 +229,7 @@ impl Writer {
     }
 
     fn process(&mut self, request: &Request) {
-        self.note("processes: its own and those it starts, nobody else's");
+        self.note("processes: its own and those it starts, no others");
         let mut execs = Vec::new();
         match (&request.program, request.spawn) {
             (Some(program), false) => {

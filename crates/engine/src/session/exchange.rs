@@ -518,7 +518,7 @@ fn recorded(recording: Recording, outcome: Outcome) -> Outcome {
 }
 
 fn unasked() -> Why {
-    Why::Protocol("it answers what nobody asked".into())
+    Why::Protocol("it answers a request that was not made".into())
 }
 
 enum Heard {

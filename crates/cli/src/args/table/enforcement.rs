@@ -10,10 +10,10 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "backend",
         takes: Takes::Choice("NAME", values::BACKENDS),
-        help: "What holds the policy: jail, docker, podman, oci",
-        more: "`auto` is the `jail`, else `landlock`; `bubblewrap`, `nsjail` and `seatbelt` are other people's sandboxes. \
+        help: "What enforces the policy: jail, docker, podman, oci",
+        more: "`auto` is the `jail`, else `landlock`; `bubblewrap`, `nsjail` and `seatbelt` are external sandbox programs. \
                `docker` and `podman` run it in a container of theirs, `oci` in one made by the first of crun, runc and youki \
-               that is installed; `oci:crun`, `oci:runc`, `oci:youki`, `oci:runsc` name one. `cofferdam doctor` tells what each can hold here.",
+               that is installed; `oci:crun`, `oci:runc`, `oci:youki`, `oci:runsc` name one. `cofferdam doctor` shows what each can enforce here.",
         heading: Heading::Enforcement,
         leaves: &["backend"],
         apply: |draft, text| {

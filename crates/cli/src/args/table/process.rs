@@ -34,7 +34,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "nested-sandboxes",
         help: "Let programs make sandboxes of their own inside",
-        more: "As bubblewrap does. It costs the second wall behind the mounts, puts the kernel's code for mounts and \
+        more: "As bubblewrap does. It costs the second layer behind the mounts, puts the kernel's code for mounts and \
                networks in reach, and goes with the view `minimal`; nothing may be held inside writable mounts.",
         heading: Heading::NetworkAndProcesses,
         rare: true,

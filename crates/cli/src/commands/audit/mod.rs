@@ -34,9 +34,9 @@ pub fn command(command: Command) -> Command {
         .after_help(
             "verify: whether every record is as it was written, and which is not. What only an anchor shows: the last \
              records cut off, or everything written anew. show: records, those that the options name. Both name runs that began and have no end. tail: the last \
-             ten; with -f those that come as well. checkpoint: signs the trail as it ends now, and tells the anchor. \
+             ten; with -f those that come as well. checkpoint: signs the trail as it ends now, and prints the anchor. \
              keygen: makes a key that signs.\n\nExit code: 0 when all is right, 1 when the trail does not hold \
-             together, 125 when nothing can be told.",
+             together, 125 when that cannot be found out.",
         )
         .arg(text("dir", "DIR", "The trail's directory").long_help(
             "The trail's directory. Default: $COFFERDAM_AUDIT, or $XDG_STATE_HOME/cofferdam/audit, or \
@@ -52,8 +52,8 @@ pub fn command(command: Command) -> Command {
             "ANCHOR",
             "verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog",
         ))
-        .arg(text("trail", "ID", "verify: the trail that it must be, which is told by verify").long_help(
-            "verify: the trail that it must be, as verify told it when it was right. Of an anchor with lines of several \
+        .arg(text("trail", "ID", "verify: the trail that it must be, which verify prints").long_help(
+            "verify: the trail that it must be, as verify printed it when it was right. Of an anchor with lines of several \
              trails, those of this one count",
         ))
         .arg(text("run", "ID", "Only records of this run; eight characters or more of its id are enough"))
@@ -138,7 +138,7 @@ fn anchor_file(caller: &Caller, given: &str) -> Result<String, Refusal> {
         Some(("file", path)) if !path.is_empty() => Ok(caller.absolute(path)),
         _ if given == "syslog" || given.starts_with("command:") => {
             Err(Refusal::new("arguments", format!("--anchor {given}: verify reads a file, and that is none"))
-                .hint("--anchor PATH, a file with the lines that were told there, such as /var/log/auth.log"))
+                .hint("--anchor PATH, a file with the lines that were written there, such as /var/log/auth.log"))
         }
         _ => Ok(caller.absolute(given)),
     }

@@ -25,7 +25,7 @@ pub fn description(run: &Unended) -> String {
             format!("its process {} was killed; the next writer says so in the trail", owner.pid)
         }
         (Life::OtherBoot, _) => "it is of another boot, so nothing of it is left on this machine".to_owned(),
-        (_, Some(owner)) => format!("whether its process {} is there cannot be told from here", owner.pid),
+        (_, Some(owner)) => format!("whether its process {} is there cannot be seen from here", owner.pid),
         (_, None) => "its record does not say whose it is".to_owned(),
     };
     format!("run {} began with record {}, {}, and has no end: {state}", run.run, run.seq, run.time)

@@ -161,7 +161,7 @@ fn warnings(dir: &Path) -> Vec<String> {
         }
         // A missing trail is reported as that.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(e) => vec![format!("warning: who may write {} cannot be told: {e}", dir.display())],
+        Err(e) => vec![format!("warning: who may write {} cannot be found out: {e}", dir.display())],
     }
 }
 
@@ -200,7 +200,7 @@ fn text_of(v: &Verified, unanchored: bool) -> String {
         text.push_str(&format!("{more} more runs have no end; --json lists them\n"));
     }
     text.push_str(&match (unanchored, v.anchored) {
-        (true, _) => "no anchor was compared: whether records are missing at the end cannot be told\n".to_owned(),
+        (true, _) => "no anchor was compared: whether records are missing at the end is not known\n".to_owned(),
         (false, n) => format!("{n} anchored checkpoints are there\n"),
     });
     printable(&text)

@@ -34,7 +34,7 @@ pub fn command(command: Command) -> Command {
              refuses. build: builds the flake reference of one, \
              again if it was built before. reload: has every running server of yours read the definitions \
              again, and says what each answered.\n\nExit code: 0 when all is right, 1 when a definition is wrong or a server refuses it, 125 \
-             when nothing can be told.",
+             when that cannot be found out.",
         )
         .arg(config_option())
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON value"))

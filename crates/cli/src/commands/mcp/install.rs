@@ -143,7 +143,7 @@ fn resolve_link(file: &Path) -> Result<PathBuf, Refusal> {
     match std::fs::symlink_metadata(file) {
         Ok(found) if found.is_symlink() => {
             if found.uid() != rustix::process::geteuid().as_raw() {
-                let message = format!("{} is a link that somebody else made", file.display());
+                let message = format!("{} is a link that another user made", file.display());
                 return Err(Refusal::new("client", message).hint("look at where it leads, and make it your own"));
             }
             std::fs::canonicalize(file).map_err(|error| io_refusal("follow", file, &error))
@@ -184,7 +184,7 @@ fn nonblocking() -> i32 {
 fn confirm() -> Result<bool, Refusal> {
     if !std::io::stdin().is_terminal() {
         return Err(
-            Refusal::new("arguments", "nobody can be asked here: nothing was written").hint("--yes, or --dry-run")
+            Refusal::new("arguments", "there is no terminal to ask on: nothing was written").hint("--yes, or --dry-run")
         );
     }
     stderr::write("write this? [y/N] ");

@@ -38,7 +38,7 @@ pub fn command(command: Command) -> Command {
                 .help("File with the bearer token; made when it is not there")
                 .long_help(
                     "File with the bearer token; made when it is not there, for its owner alone. Default: a new token \
-                     for each start, told on standard error",
+                     for each start, printed on standard error",
                 ),
         )
         .arg(
@@ -73,7 +73,7 @@ pub fn command(command: Command) -> Command {
             arg("max-queue", "N")
                 .value_parser(count())
                 .help("Most calls that wait for a run to end")
-                .long_help("Most calls that wait for a run to end; further ones are told to come again. Default: 64"),
+                .long_help("Most calls that wait for a run to end; further ones are refused until later. Default: 64"),
         )
         .arg(
             arg("early", "N")

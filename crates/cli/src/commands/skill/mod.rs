@@ -38,7 +38,7 @@ pub fn command(command: Command) -> Command {
              every reason for which DIR would not be registered. register: takes DIR in, as it is signed. list, show: \
              what is registered. run: the latest version of a skill that may run, or NAME@VERSION. revoke: it never runs \
              again. Registering, revoking and running are recorded in the audit trail.\n\nExit code: of run, as of \
-             cofferdam run; else 0, 1 when the skill is refused, 125 when nothing can be told.",
+             cofferdam run; else 0, 1 when the skill is refused, 125 when that cannot be found out.",
         )
         .arg(text("registry", "DIR", "Where skills are registered").long_help(
             "Where skills are registered. Default: $COFFERDAM_SKILLS, or $XDG_DATA_HOME/cofferdam/skills, or \

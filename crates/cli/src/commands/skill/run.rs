@@ -57,7 +57,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
     }
     let mut policy = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
         Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
-            .hint("correct the fields of --config FILE: docs/skills.md tells each, and cofferdam skill show NAME what the skill asks for")
+            .hint("correct the fields of --config FILE: docs/skills.md explains each, and cofferdam skill show NAME what the skill asks for")
     })?;
     let exchange = exchange_of(invocation, presentation.dry_run)?;
     if let Some(directory) = &exchange.output {

@@ -21,7 +21,7 @@ pub(super) fn nested_sandboxes(policy: &Policy, by: &By<'_>) -> Applied {
     match (by, policy.process.nested_sandboxes) {
         (By::Jail { .. }, true) => Applied::full(
             "granted, a bounded number of them: the kernel's code for mounts, networks and user namespaces is in reach, \
-             and no second wall stands behind the mounts",
+             and no second layer stands behind the mounts",
         ),
         (By::Jail { .. }, false) => Applied::full("not granted: there are no further user namespaces"),
         (_, true) => Applied::none("only the jail has room for sandboxes inside"),
@@ -51,7 +51,7 @@ pub(super) fn spawn(policy: &Policy, by: &By<'_>) -> Applied {
     }
     match by {
         By::Landlock { .. } if !host::listener_available() => Applied::partial(
-            "seccomp: threads only; inside another sandbox nobody counts execs, so it can become another program",
+            "seccomp: threads only; inside another sandbox no supervisor counts execs, so it can become another program",
         ),
         By::Jail { .. } | By::Landlock { .. } | By::Container { .. } => {
             Applied::full("seccomp: one exec, threads only")

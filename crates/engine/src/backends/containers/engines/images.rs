@@ -180,7 +180,7 @@ pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Fa
 fn ready(told: &Value) -> Result<Ready, String> {
     let id = told["Id"].as_str().unwrap_or_default();
     if !id.strip_prefix("sha256:").unwrap_or(id).bytes().all(|byte| byte.is_ascii_hexdigit()) || id.is_empty() {
-        return Err("the engine tells no id of it".into());
+        return Err("the engine reports no id of it".into());
     }
     let system = told["Os"].as_str().unwrap_or_default();
     if !matches!(system, "" | "linux") {
@@ -536,7 +536,7 @@ fn forget(client: &Client, prefix: &str, but: &str) {
 }
 
 fn failed(doing: &str, error: &io::Error) -> Failure {
-    let hint = "it has to be there, readable by this user, and changed by nobody meanwhile";
+    let hint = "it has to be there, readable by this user, and not changed meanwhile";
     Failure::new(Step::Image, format!("{doing}: {error}")).hint(hint)
 }
 

@@ -153,7 +153,7 @@ impl Cache {
                 Err(e) => return Err(cannot(&e)),
             }
         }
-        Err(failed("cannot make", &entry, &"somebody keeps a lock on it"))
+        Err(failed("cannot make", &entry, &"another process keeps a lock on it"))
     }
 
     /// Removes what is left of dead creators, and the longest unused roots beyond the bounds.

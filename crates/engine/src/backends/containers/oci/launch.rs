@@ -478,7 +478,7 @@ fn hint(said: &str) -> Option<&'static str> {
     match cause(said)? {
         Cause::HybridCgroups => Some("use another runtime: --backend oci:runc"),
         Cause::PermissionDenied | Cause::NotPermitted => Some(
-            "as a user it takes user namespaces, and directories that this user can reach; `cofferdam doctor` tells more",
+            "as a user it takes user namespaces, and directories that this user can reach; `cofferdam doctor` shows more",
         ),
     }
 }
