@@ -21,6 +21,58 @@ pub const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HE
 
 pub const GIT: &[Attack] = &[
     Attack {
+        name: "the repository of a linked work tree that the run adds, through a working directory",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; cp -r .git wt/g; printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>wt/g/config; ln -s .git g; \
+                 ln -s /proc/self/cwd c; printf 'g\\n' >wt/.gitignore; echo ../../../c/g >.git/worktrees/wt/commondir",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "the file .git of a linked work tree that the run adds, through a working directory",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git worktree add -q wt; mkdir wt/g; cp -r .git/. wt/g; printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >>wt/g/config; \
+                 echo ../.. >wt/g/worktrees/wt/commondir; ln -s .git g; echo 'gitdir: /proc/self/cwd/g/worktrees/wt' >wt/.git",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "hooks of a linked work tree that the run adds",
+        victim: "git init -q -b main repo && cd repo && mkdir -p .husky/_ && printf '#!/bin/sh\\n' >.husky/_/pre-commit && \
+                 printf '*\\n' >.husky/_/.gitignore && git config core.hooksPath .husky/_ && echo a >a && git add a && git commit -q -m a",
+        volume: "repo",
+        attack: "git worktree add -q wt; mkdir -p wt/.husky/_; printf '*\\n' >wt/.husky/_/.gitignore; \
+                 printf '#!/bin/sh\\nPAYLOAD\\n' >wt/.husky/_/post-index-change; chmod +x wt/.husky/_/post-index-change; touch -d 2020-01-01 wt/a",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "the same by the caller's configuration",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 printf '[core]\\nhooksPath = .my-hooks\\n' >../.gitconfig",
+        volume: "repo",
+        attack: "git worktree add -q wt; mkdir -p wt/.my-hooks; printf '*\\n' >wt/.my-hooks/.gitignore; \
+                 printf '#!/bin/sh\\nPAYLOAD\\n' >wt/.my-hooks/post-index-change; chmod +x wt/.my-hooks/post-index-change; touch -d 2020-01-01 wt/a",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
+        name: "hooks of a repository in the index, by the caller's configuration",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                 printf '[core]\\nhooksPath = .my-hooks\\n' >../.gitconfig",
+        volume: "repo",
+        attack: "git init -q sub; cd sub; echo 1 >f; git add f; git commit -q -m s; mkdir .my-hooks; printf '*\\n' >.my-hooks/.gitignore; \
+                 printf '#!/bin/sh\\nPAYLOAD\\n' >.my-hooks/post-index-change; chmod +x .my-hooks/post-index-change; \
+                 touch -d 2020-01-01 f; cd ..; git add sub 2>&-",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "what a copied configuration of a linked work tree that the run adds includes",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 git config extensions.worktreeConfig true && git config --worktree include.path local.inc && touch .git/local.inc",
+        volume: "repo",
+        attack: "git worktree add -q wt; printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >.git/worktrees/wt/local.inc",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
         name: "the repository of a linked work tree that the run adds",
         victim: REPOSITORY,
         volume: "repo",

@@ -115,3 +115,27 @@ fn what_git_writes_for_linked_work_trees_stays() {
     assert_eq!((read("zz"), read("out")), before);
     assert!(std::fs::read_to_string(repo.join(".git/gitdir.disabled")).unwrap().ends_with("/dec/.git\n"));
 }
+
+#[test]
+fn hooks_of_an_added_work_tree_that_are_the_repositorys_stay() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    let victim = "git init -q -b main repo && cd repo && mkdir -p tools/hooks && printf '#!/bin/sh\n' >tools/hooks/pre-commit && \
+                  git add . && git config core.hooksPath tools/hooks && git commit -q -m a";
+    done(at, at, victim);
+    let repo = at.join("repo");
+    let script = "git config --global --add safe.directory '*'; git worktree add -q wt";
+    for (change, stays) in [("true", true), ("echo true >>wt/tools/hooks/pre-commit", false)] {
+        let ran = inside(&repo, repo.to_str().unwrap(), &format!("{script} && {change}"));
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{change}: {said}");
+        assert_eq!(said.contains("worktrees/wt is now "), !stays, "{change}: {said}");
+        assert_eq!(repo.join(".git/worktrees/wt").exists(), stays, "{change}");
+        if stays {
+            done(&repo, at, "git worktree remove wt && git branch -q -D wt");
+        }
+    }
+}

@@ -96,7 +96,8 @@ fn holds_at(attack: &Attack, place: Option<&str>) {
     let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
     let volume = at.join(attack.volume);
     let mut command = cofferdam();
-    command.env("HOME", at);
+    // Where a path leads that depends on a working directory is asked there by cofferdam as well as by git.
+    command.env("HOME", at).current_dir(&volume);
     let script = format!("{planted}\necho went on >ran || exit 9");
     let ran = inside_of(command, &volume, place.unwrap_or(volume.to_str().unwrap()), &script);
     let said = String::from_utf8_lossy(&ran.stderr);

@@ -29,14 +29,33 @@ pub fn named_by_git(source: &str, top: &str, tree: &dyn Tree, git: &[String]) ->
     let own = [join(top, ".git")].into_iter().chain(git.iter().cloned());
     let mut files: Vec<String> =
         own.flat_map(|directory| [join(&directory, "config"), join(&directory, "config.worktree")]).collect();
-    files.extend(tree.home().iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| join(home, name))));
-    files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "git/config")));
-    files.extend(["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().filter_map(|name| tree.variable(name)));
-    files.push("/etc/gitconfig".into());
+    files.extend(of_every_repository(tree));
     let mut found = named(source, top, tree, files, vcs_config::obeyed_by_git);
     let own = std::iter::once(join(top, ".git")).chain(git.iter().cloned()).map(|directory| join(&directory, "hooks"));
     let hooks: Vec<String> = own.chain(found.iter().map(|below| join(source, below))).collect();
     found.extend(hooks.iter().flat_map(|directory| linked(source, directory, tree)).take(MOST_NAMES));
+    found
+}
+
+/// The configurations of git that count in each repository: the caller's and the system's.
+fn of_every_repository(tree: &dyn Tree) -> Vec<String> {
+    let home = tree.home();
+    let mut files: Vec<String> =
+        home.iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| join(home, name))).collect();
+    files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "git/config")));
+    files.extend(["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().filter_map(|name| tree.variable(name)));
+    files.push("/etc/gitconfig".into());
+    files
+}
+
+/// The directories of hooks that git looks for in whatever work tree it is used in, relative to it: by these configurations, by
+/// those that count in every repository, and by what they include.
+pub fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let files = own.iter().cloned().chain(of_every_repository(tree)).collect();
+    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| {
+        found.extend(vcs_config::relative_hooks(text));
+    });
     found
 }
 
@@ -92,28 +111,41 @@ pub fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
     Path::new(source).ancestors().filter_map(Path::to_str).find(is_top).unwrap_or(source)
 }
 
-fn named(source: &str, top: &str, tree: &dyn Tree, mut files: Vec<String>, obeyed: Obeyed) -> Vec<String> {
+fn named(source: &str, top: &str, tree: &dyn Tree, files: Vec<String>, obeyed: Obeyed) -> Vec<String> {
+    let mut found = Vec::new();
+    for_each_included(tree, files, obeyed, Path::new(top), |_, names| {
+        for path in names {
+            let below = path.strip_prefix(source).ok().and_then(Path::to_str);
+            found.extend(below.filter(|below| !below.is_empty() && fault(below).is_none()).map(str::to_owned));
+        }
+    });
+    found.sort();
+    found.dedup();
+    found.truncate(MOST_NAMES);
+    found
+}
+
+/// Reads these configurations and what they name: it may be a configuration as well, and a program has no line that is taken for
+/// one. Each is given with what it names.
+fn for_each_included(
+    tree: &dyn Tree,
+    mut files: Vec<String>,
+    obeyed: Obeyed,
+    top: &Path,
+    mut each: impl FnMut(&str, &[PathBuf]),
+) {
     let home = tree.home();
     let mut read = BTreeSet::new();
-    let mut found = Vec::new();
     while let Some(file) = files.pop() {
         if read.len() == MOST_FILES || !read.insert(file.clone()) {
             continue;
         }
         let Some(text) = tree.read(&file, MOST_BYTES) else { continue };
-        let home = home.as_deref().map(Path::new);
-        for path in obeyed(&String::from_utf8_lossy(&text), Path::new(&file), Path::new(top), home) {
-            let Some(whole) = path.to_str() else { continue };
-            let below = path.strip_prefix(source).ok().and_then(Path::to_str);
-            found.extend(below.filter(|below| !below.is_empty() && fault(below).is_none()).map(str::to_owned));
-            // It may be a configuration as well; a program has no line that is taken for one.
-            files.push(whole.to_owned());
-        }
+        let text = String::from_utf8_lossy(&text);
+        let names = obeyed(&text, Path::new(&file), top, home.as_deref().map(Path::new));
+        each(&text, &names);
+        files.extend(names.iter().filter_map(|path| path.to_str().map(str::to_owned)));
     }
-    found.sort();
-    found.dedup();
-    found.truncate(MOST_NAMES);
-    found
 }
 
 /// The directories of the repository to which a file `.git` leads, in the work tree that the volume is in: that of the work tree,

@@ -9,6 +9,43 @@ use std::path::{Path, PathBuf};
 /// The files that this configuration of git names: absolute, without `.` and `..`. `file` is where it lies, and `tree` the work tree,
 /// in which hooks are run.
 pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let named = values_of_git(text).into_iter().filter_map(|(key, value)| {
+        let base = match key {
+            Key::HooksPath => tree,
+            Key::Include => file.parent()?,
+        };
+        let path = match value.strip_prefix("~/") {
+            Some(rest) => home?.join(rest),
+            None => base.join(&value),
+        };
+        Some(lexical(&path))
+    });
+    named.collect()
+}
+
+/// The directories of hooks that this configuration of git names relative to a work tree, as it says them.
+pub fn relative_hooks(text: &str) -> Vec<PathBuf> {
+    relative(text, Key::HooksPath)
+}
+
+/// Whether this configuration of git includes a file that it names relative to itself.
+pub fn has_relative_include(text: &str) -> bool {
+    !relative(text, Key::Include).is_empty()
+}
+
+fn relative(text: &str, wanted: Key) -> Vec<PathBuf> {
+    let values = values_of_git(text).into_iter().filter(|(key, _)| *key == wanted).map(|(_, value)| value);
+    values.filter(|value| !value.starts_with(['/', '~'])).map(PathBuf::from).collect()
+}
+
+/// What names a file in a configuration of git.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    HooksPath,
+    Include,
+}
+
+fn values_of_git(text: &str) -> Vec<(Key, String)> {
     let mut section = String::new();
     let mut found = Vec::new();
     for line in whole_lines(text) {
@@ -18,21 +55,16 @@ pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) 
             line = rest.trim();
         }
         let Some((key, value)) = line.split_once('=') else { continue };
-        let base = match (&*section, &*key.trim().to_ascii_lowercase()) {
-            ("core", "hookspath") => Some(tree),
-            ("include" | "includeif", "path") => file.parent(),
-            _ => None,
+        let key = match (&*section, &*key.trim().to_ascii_lowercase()) {
+            ("core", "hookspath") => Key::HooksPath,
+            ("include" | "includeif", "path") => Key::Include,
+            _ => continue,
         };
         let value = text_of(value);
-        // Where git itself is installed, which is not known here.
-        if value.starts_with("%(prefix)/") {
-            continue;
+        // Below `%(prefix)/` is where git itself is installed, which is not known here.
+        if !value.is_empty() && !value.starts_with("%(prefix)/") {
+            found.push((key, value));
         }
-        let path = match value.strip_prefix("~/") {
-            Some(rest) => home.map(|home| home.join(rest)),
-            None => base.map(|base| base.join(&value)),
-        };
-        found.extend(base.and(path).filter(|_| !value.is_empty()).map(|path| lexical(&path)));
     }
     found
 }
@@ -132,6 +164,17 @@ mod tests {
         let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(found, ["/w/tools/hooks", "/w/.gitconfig", "/h/a b", "/w/\"q", "/abs/h"]);
         assert!(obeyed_by_git("[core]\nhooksPath\nhooksPath=\n", Path::new("/c"), Path::new("/w"), None).is_empty());
+    }
+
+    #[test]
+    fn what_a_configuration_names_relative_to_a_place_is_found() {
+        let text =
+            "[core]\nhooksPath = .husky/_\nhooksPath = /abs\nhooksPath = ~/h\nhooksPath =\n[include]\npath = ../x\n";
+        assert_eq!(relative_hooks(text), [Path::new(".husky/_")]);
+        assert!(has_relative_include(text));
+        assert!(!has_relative_include(
+            "[include]\npath = /x\n[includeIf \"gitdir:x\"]\npath = ~/x\n[core]\nhooksPath = y"
+        ));
     }
 
     #[test]

@@ -10,8 +10,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{Cgroup, OomWatch};
 use cofferdam_confine::Running;
+use cofferdam_confine::cgroup::{Cgroup, OomWatch};
 use cofferdam_policy::{Field, NetworkMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

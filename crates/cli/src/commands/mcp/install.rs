@@ -183,9 +183,8 @@ fn nonblocking() -> i32 {
 
 fn confirm() -> Result<bool, Refusal> {
     if !std::io::stdin().is_terminal() {
-        return Err(
-            Refusal::new("arguments", "there is no terminal to ask on: nothing was written").hint("--yes, or --dry-run")
-        );
+        return Err(Refusal::new("arguments", "there is no terminal to ask on: nothing was written")
+            .hint("--yes, or --dry-run"));
     }
     stderr::write("write this? [y/N] ");
     let mut answer = String::new();

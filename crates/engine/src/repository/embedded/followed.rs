@@ -135,8 +135,11 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
         }
         walk.found.links.extend(print.map(|print| (name, print)));
     }
-    let apart = std::mem::take(&mut walk.linked).into_iter();
-    walk.found.links.extend(apart.filter_map(|at| Some((at.clone(), work_trees::own_repository(directory, &at)?))));
+    for at in std::mem::take(&mut walk.linked) {
+        let other_hooks = || work_trees::has_other_hooks(directory, &at).then(|| work_trees::OTHER_HOOKS.to_owned());
+        let print = work_trees::own_repository(directory, &at).or_else(other_hooks);
+        walk.found.links.extend(print.map(|print| (at, print)));
+    }
     if walk.worktrees > MOST_WORKTREES {
         walk.unseen(Path::new("worktrees"), "there are too many linked work trees");
     }

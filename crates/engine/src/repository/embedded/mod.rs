@@ -23,6 +23,8 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, fstat, openat, op
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::tree::Disk;
+use crate::repository::configurations::relative_hooks;
 use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
 use crate::repository::protected_names::MOST_WORKTREES;
@@ -95,10 +97,11 @@ pub struct Mended {
 /// Looks at the work trees that these directories are in, or hold at their top.
 pub fn before(volumes: &[String]) -> Before {
     let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
+    let hooks = relative_hooks(&Disk, &[]);
     let tops: Vec<(Top, Seen)> = tops
         .into_iter()
         .map(|top| {
-            let seen = see(&top);
+            let seen = see(&top, &hooks);
             (top, seen)
         })
         .collect();
@@ -150,14 +153,15 @@ impl Before {
     pub fn mend(&self) -> Mended {
         let mut mended = Mended::default();
         let mut new = BTreeSet::new();
+        let hooks = &relative_hooks(&Disk, &[]);
         for (top, seen) in &self.tops {
-            let mut after = Walk { top, seen: Seen::default(), known: Some((seen, &mut mended)) };
+            let mut after = Walk { top, hooks, seen: Seen::default(), known: Some((seen, &mut mended)) };
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
         let nothing = Seen::default();
         for top in self.made() {
-            let mut after = Walk { top: &top, seen: Seen::default(), known: Some((&nothing, &mut mended)) };
+            let mut after = Walk { top: &top, hooks, seen: Seen::default(), known: Some((&nothing, &mut mended)) };
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
@@ -183,8 +187,8 @@ impl Before {
     }
 }
 
-fn see(top: &Top) -> Seen {
-    let mut walk = Walk { top, seen: Seen::default(), known: None };
+fn see(top: &Top, hooks: &BTreeSet<PathBuf>) -> Seen {
+    let mut walk = Walk { top, hooks, seen: Seen::default(), known: None };
     walk.index();
     walk.seen
 }
@@ -225,6 +229,8 @@ fn git_directory(tree: &Path) -> Option<PathBuf> {
 /// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
 struct Walk<'a> {
     top: &'a Top,
+    /// Directories of hooks that git looks for in every work tree, relative to it.
+    hooks: &'a BTreeSet<PathBuf>,
     seen: Seen,
     known: Option<(&'a Seen, &'a mut Mended)>,
 }
@@ -305,7 +311,7 @@ impl Walk<'_> {
                 return false;
             }
             let path = Path::new(OsStr::from_bytes(path));
-            let found = find(tree, path, self.known.is_some()).transpose();
+            let found = find(tree, path, self.hooks, self.known.is_some()).transpose();
             if found.is_some() && self.seen.repositories.len() >= MOST {
                 return false;
             }
@@ -381,7 +387,12 @@ impl Mended {
             None => {}
         }
         let mut moved: Vec<&Path> = Vec::new();
-        for (at, _) in now.links.iter().filter(|(at, print)| known.links.get(*at) != Some(print)) {
+        // A work tree that was there has its hooks protected in the volumes, and outside of them they are the caller's.
+        let is_known = |at: &Path, print: &str| {
+            print == work_trees::OTHER_HOOKS && known.work_trees.contains_key(&at.join("gitdir"))
+        };
+        let new = |at: &PathBuf, print: &String| known.links.get(at) != Some(print) && !is_known(at, print);
+        for (at, _) in now.links.iter().filter(|(at, print)| new(at, print)) {
             // What lies in a directory that has gone is followed by nothing.
             if moved.iter().any(|gone| at.starts_with(gone)) {
                 continue;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
@@ -43,13 +43,18 @@ pub(super) fn absent(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
 
-/// What git finds at the path of an entry: a directory with a `.git`. With `restore`, permissions that its owner lacks are
+/// What git finds at the path of an entry: a directory with a `.git`. `hooks` are looked for in it as well. With `restore`, permissions that its owner lacks are
 /// given back: the program may have taken them away, for the time of a look.
 ///
 /// # Errors
 /// It cannot be looked at, so whether there is one is not known.
-pub(super) fn find(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<Option<Found>, Errno> {
-    match reach(tree, path, restore).and_then(|within| repository(tree, within, restore)) {
+pub(super) fn find(
+    tree: BorrowedFd<'_>,
+    path: &Path,
+    hooks: &BTreeSet<PathBuf>,
+    restore: bool,
+) -> Result<Option<Found>, Errno> {
+    match reach(tree, path, restore).and_then(|within| repository(tree, within, hooks, restore)) {
         Err(e) if absent(e) => Ok(None),
         found => found.map(Some),
     }
@@ -71,7 +76,7 @@ fn reach(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<OwnedFd, Er
 
 /// What the `.git` of a directory is and leads to. What leads somewhere may lead elsewhere for another process. `tree` is the
 /// work tree around it, whose own repository is looked at by itself.
-fn repository(tree: BorrowedFd<'_>, within: OwnedFd, restore: bool) -> Result<Found, Errno> {
+fn repository(tree: BorrowedFd<'_>, within: OwnedFd, hooks: &BTreeSet<PathBuf>, restore: bool) -> Result<Found, Errno> {
     let look = || statat(&within, ".git", AtFlags::SYMLINK_NOFOLLOW);
     let there = match look() {
         Err(Errno::ACCESS) if restore => {
@@ -99,6 +104,10 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd, restore: bool) -> Result<Fo
     let files = git.as_ref().map(|git| {
         let mut files = obeyed(git.as_fd())?;
         files.pushed = pushed(tree, within.as_fd(), &files.config)?;
+        for directory in hooks {
+            let path = |name: Vec<u8>| [directory.as_os_str().as_bytes(), b"/", &name].concat();
+            files.hooks.extend(hooks_in(within.as_fd(), directory)?.into_iter().map(|(name, file)| (path(name), file)));
+        }
         Ok::<_, Errno>(files)
     });
     let plain = kind == FileType::Directory && matches!(&files, Some(Ok(files)) if files.is_plain());
@@ -301,7 +310,12 @@ fn local<'a>(config: &'a str, names: &BTreeSet<&'a str>) -> Vec<&'a str> {
 
 /// The hooks that are no samples.
 fn hooks(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
-    let mut hooks = files(git, "hooks")?;
+    hooks_in(git, Path::new("hooks"))
+}
+
+/// The same in a directory below or beside this one.
+pub(super) fn hooks_in(at: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
+    let mut hooks = files(at, directory)?;
     hooks.retain(|name, _| !name.ends_with(b".sample"));
     Ok(hooks)
 }
@@ -310,7 +324,7 @@ fn hooks(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
 fn remotes(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
     let mut found = BTreeMap::new();
     for directory in ["remotes", "branches"] {
-        found.extend(files(git, directory)?.into_iter().map(|(name, file)| {
+        found.extend(files(git, Path::new(directory))?.into_iter().map(|(name, file)| {
             let path = [directory.as_bytes(), b"/", &name].concat();
             (path, file)
         }));
@@ -319,11 +333,11 @@ fn remotes(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
 }
 
 /// Which file each is in a directory, and since when. The time of a change is the kernel's, so no program can set it back.
-fn files(git: BorrowedFd<'_>, directory: &str) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
+fn files(git: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = match openat2(git, directory, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
         Ok(directory) => directory,
-        Err(Errno::NOENT) => return Ok(BTreeMap::new()),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(BTreeMap::new()),
         Err(e) => return Err(e),
     };
     let mut found = BTreeMap::new();

@@ -11,11 +11,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::paths::lexical;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, openat2, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::obeyed::{absent, beneath, hash, read, read_itself};
 use super::{SUFFIX, disable_in, obeyed, permit, permit_above};
+use crate::plan::tree::Disk;
+use crate::repository::configurations::relative_hooks;
+use crate::repository::vcs_config::has_relative_include;
 
 /// What each `gitdir` says, by its path below the repository.
 pub(super) type WorkTrees = BTreeMap<PathBuf, String>;
@@ -29,25 +32,46 @@ fn own(git: BorrowedFd<'_>, gitdir: &Path) -> Option<PathBuf> {
     git.join(gitdir).parent().map(Path::to_owned)
 }
 
-/// The file that a `gitdir` in this directory names, without links. None where it is in no directory.
-fn named(own: &Path, says: &[u8]) -> Option<PathBuf> {
-    let file = own.join(OsStr::from_bytes(says.trim_ascii()));
-    Some(std::fs::canonicalize(file.parent()?).ok()?.join(file.file_name()?))
+/// Where a path leads when its links are followed. A link of the kernel's to the directory of whichever process follows it, as
+/// `/proc/self/cwd` is, leads elsewhere for git than here: ELOOP.
+fn resolve(path: &Path) -> Result<PathBuf, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let end = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
+    let opened = Path::new("/proc/self/fd").join(end.as_raw_fd().to_string());
+    std::fs::read_link(opened).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
+/// The file that a `gitdir` in this directory names, without links.
+fn named(own: &Path, says: &[u8]) -> Result<PathBuf, Errno> {
+    let file = own.join(OsStr::from_bytes(says.trim_ascii_end()));
+    let (parent, name) = file.parent().zip(file.file_name()).ok_or(Errno::NOENT)?;
+    Ok(resolve(parent)?.join(name))
+}
+
+/// Where this file `.git` says that its repository is.
+fn back(file: &Path) -> Result<PathBuf, Errno> {
+    let text = read(CWD, file, MOST)?.unwrap_or_default();
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+    let says = text[..end].strip_prefix(b"gitdir: ").zip(file.parent());
+    says.map_or(Err(Errno::NOENT), |(says, tree)| resolve(&tree.join(OsStr::from_bytes(says))))
 }
 
 /// Whether this file `.git` says that its repository is this directory.
 fn leads_back(file: &Path, own: &Path) -> bool {
-    let text = read(CWD, file, MOST).ok().flatten().unwrap_or_default();
-    let back = text.strip_prefix(b"gitdir:").zip(file.parent());
-    let back = back.map(|(back, tree)| tree.join(OsStr::from_bytes(back.trim_ascii())));
-    back.is_some_and(|back| std::fs::canonicalize(back).is_ok_and(|back| back == own))
+    back(file).is_ok_and(|back| back == own)
 }
 
 /// Whether a `gitdir` names a file `.git` that leads back, or one in the work tree around, or one where nothing is:
 /// `git worktree repair` makes that file anew wherever it is.
 pub(super) fn is_harmless(git: BorrowedFd<'_>, gitdir: &Path, says: &[u8]) -> bool {
     let Some(own) = own(git, gitdir) else { return false };
-    let Some(file) = named(&own, says) else { return true };
+    let file = match named(&own, says) {
+        Ok(file) => file,
+        Err(e) => return e != Errno::LOOP,
+    };
+    if back(&file) == Err(Errno::LOOP) {
+        return false;
+    }
     let around = own.parent().and_then(Path::parent).and_then(Path::parent);
     around.is_some_and(|around| around != Path::new("/") && file.parent().is_some_and(|tree| tree.starts_with(around)))
         || leads_back(&file, &own)
@@ -65,12 +89,51 @@ pub(super) fn own_repository(git: BorrowedFd<'_>, at: &Path) -> Option<String> {
     Some(hash(&[says.ok().flatten().as_deref().unwrap_or_default(), &config]))
 }
 
-/// Whether a `commondir` leads to the repository around it. git reads a path up to the ends of lines behind it, blanks and all.
+/// Whether a `commondir` names the repository around it, as git writes it or by its whole path. Through links it could lead
+/// elsewhere for another process, or later. git reads a path up to the ends of lines behind it, blanks and all.
 fn is_around(git: BorrowedFd<'_>, commondir: &Path, says: &[u8]) -> bool {
-    let Some(own) = own(git, commondir) else { return false };
     let end = says.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
-    let leads = std::fs::canonicalize(own.join(OsStr::from_bytes(&says[..end])));
-    own.parent().and_then(Path::parent).is_some_and(|around| leads.is_ok_and(|leads| leads == around))
+    let says = says[..end].strip_suffix(b"/").unwrap_or(&says[..end]);
+    let own = own(git, commondir);
+    let around = own.as_deref().and_then(Path::parent).and_then(Path::parent);
+    says == b"../.." || around.is_some_and(|around| says == around.as_os_str().as_bytes())
+}
+
+/// What a directory of a linked work tree counts as whose hooks are others than the repository's.
+pub(super) const OTHER_HOOKS: &str = "other hooks";
+
+/// Whether a linked work tree has hooks that differ from those in the work tree around the repository: where `core.hooksPath`
+/// is relative, git looks for them in each work tree.
+pub(super) fn has_other_hooks(git: BorrowedFd<'_>, at: &Path) -> bool {
+    let Some(own) = own(git, &at.join("commondir")) else { return false };
+    let Some(around) = own.parent().and_then(Path::parent) else { return false };
+    let configurations = [around.join("config"), around.join("config.worktree"), own.join("config.worktree")];
+    let configurations = configurations.map(|file| file.to_string_lossy().into_owned());
+    let relative = relative_hooks(&Disk, &configurations);
+    if relative.is_empty() {
+        return false;
+    }
+    let says = read_itself(git, &at.join("gitdir"), MOST).ok().flatten().unwrap_or_default();
+    let Some(tree) = named(&own, &says).ok().and_then(|file| file.parent().map(Path::to_owned)) else { return false };
+    let main = around.parent();
+    relative
+        .iter()
+        .any(|directory| !same_hooks(&tree.join(directory), main.map(|main| main.join(directory)).as_deref()))
+}
+
+/// Whether each hook in a directory is the same file, or has the same text, as that of its name in another. One that cannot be
+/// read is none that is.
+fn same_hooks(directory: &Path, known: Option<&Path>) -> bool {
+    let hooks = match obeyed::hooks_in(CWD, directory) {
+        Ok(hooks) => hooks,
+        Err(e) => return absent(e) && e != Errno::LOOP,
+    };
+    let text =
+        |directory: &Path, name: &[u8]| read(CWD, &directory.join(OsStr::from_bytes(name)), 1 << 20).ok().flatten();
+    hooks.keys().all(|name| {
+        let theirs = text(directory, name);
+        theirs.is_some() && known.is_some_and(|known| text(known, name) == theirs)
+    })
 }
 
 /// Whether a `config.worktree` has nothing but what git writes by itself, or is the copy of the repository's own that
@@ -78,15 +141,17 @@ fn is_around(git: BorrowedFd<'_>, commondir: &Path, says: &[u8]) -> bool {
 pub(super) fn is_plain(git: BorrowedFd<'_>, name: &Path, says: &[u8]) -> bool {
     let around = name.parent().and_then(Path::parent).and_then(Path::parent);
     let theirs = around.and_then(|around| read(git, &around.join("config.worktree"), MOST).ok().flatten());
-    obeyed::is_plain(says) || theirs.is_some_and(|theirs| theirs == says)
+    // A file that the copy names relative to itself is another one.
+    let is_same = |theirs: Vec<u8>| theirs == says && !has_relative_include(&String::from_utf8_lossy(says));
+    obeyed::is_plain(says) || theirs.is_some_and(is_same)
 }
 
 /// What a `gitdir` says whose file leads back.
 pub(super) fn known(git: BorrowedFd<'_>, gitdir: &Path) -> Option<String> {
     let says = read_itself(git, gitdir, MOST).ok()??;
     let own = own(git, gitdir)?;
-    let file = named(&own, &says).filter(|file| leads_back(file, &own));
-    file.and_then(|_| String::from_utf8(says).ok())
+    let leads = named(&own, &says).is_ok_and(|file| leads_back(&file, &own));
+    leads.then(|| String::from_utf8(says).ok()).flatten()
 }
 
 /// What became of a `gitdir`.
@@ -104,22 +169,22 @@ pub(super) enum Restored {
 /// It cannot be written.
 pub(super) fn restore(git: BorrowedFd<'_>, gitdir: &Path, said: &str) -> Result<Restored, Errno> {
     let Some(own) = own(git, gitdir) else { return Ok(Restored::AsBefore) };
-    let file = own.join(said.trim());
+    let file = own.join(said.trim_end());
     if file.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied) {
         permit_above(&file);
     }
-    let Some(before) = named(&own, said.as_bytes()).filter(|file| leads_back(file, &own)) else {
+    let Some(before) = named(&own, said.as_bytes()).ok().filter(|file| leads_back(file, &own)) else {
         return Ok(Restored::AsBefore);
     };
     let now = read_itself(git, gitdir, MOST);
     // By a link that the program may make lead elsewhere it is not the same.
-    let written = |says: &[u8]| lexical(&own.join(OsStr::from_bytes(says.trim_ascii())));
+    let written = |says: &[u8]| lexical(&own.join(OsStr::from_bytes(says.trim_ascii_end())));
     if let Ok(Some(now)) = &now
         && (written(now) == written(said.as_bytes()) || written(now) == before)
     {
         return Ok(Restored::AsBefore);
     }
-    let names = now.as_ref().ok().and_then(|now| named(&own, now.as_deref()?)).filter(|file| *file != before);
+    let names = now.as_ref().ok().and_then(|now| named(&own, now.as_deref()?).ok()).filter(|file| *file != before);
     let (Some(parent), Some(name)) = (gitdir.parent(), gitdir.file_name()) else { return Ok(Restored::AsBefore) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = match openat2(git, parent, flags, Mode::empty(), beneath()) {
