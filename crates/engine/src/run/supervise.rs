@@ -81,7 +81,7 @@ pub(crate) trait ProcessTree {
     fn reap(&mut self, run: &mut Supervisor<'_, '_>);
 
     /// How much longer than the wall limit it may run before the supervisor ends it, where it holds the limit itself.
-    fn wall_grace(&self) -> Duration {
+    fn wall_limit_grace(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -118,7 +118,7 @@ pub(crate) struct Supervisor<'a, 'io> {
     killed: Option<End>,
     /// The tree is to be killed in this turn.
     kill: bool,
-    wall_grace: Duration,
+    wall_limit_grace: Duration,
     buf: Vec<u8>,
     begun: Instant,
     next_sample: Instant,
@@ -148,7 +148,7 @@ pub(crate) fn supervise(mut run: Run<'_>, tree: &mut dyn ProcessTree, io: &mut I
         over: false,
         killed: None,
         kill: false,
-        wall_grace: tree.wall_grace(),
+        wall_limit_grace: tree.wall_limit_grace(),
         buf: buffer(),
         begun: now,
         next_sample: now + SAMPLE,
@@ -248,7 +248,7 @@ impl Supervisor<'_, '_> {
         // What the caller has not taken is offered again at once: the caller waits for its reader, limits do not.
         let waits = self.run.sinks.iter().flatten().any(Sink::waits);
         let most = if waits { Duration::from_millis(1) } else { Duration::from_millis(100) };
-        let pause = most.min(self.next_sample.saturating_duration_since(Instant::now())).min(self.wall_left());
+        let pause = most.min(self.next_sample.saturating_duration_since(Instant::now())).min(self.wall_limit_left());
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
         let (mut ready, mut reports) = (Ready::default(), vec![PollFlags::empty(); polled.len()]);
         // EINTR: a signal for the caller; the flags are looked at next.
@@ -261,16 +261,16 @@ impl Supervisor<'_, '_> {
     }
 
     /// What is left of the wall limit, and of the tree's grace.
-    fn wall_left(&self) -> Duration {
+    fn wall_limit_left(&self) -> Duration {
         if self.report.started_ns == 0 || self.killed.is_some() {
             return Duration::MAX;
         }
         let ran = Duration::from_nanos(now_ns().saturating_sub(self.report.started_ns));
-        self.run.wall.saturating_add(self.wall_grace).saturating_sub(ran)
+        self.run.wall.saturating_add(self.wall_limit_grace).saturating_sub(ran)
     }
 
     fn hold_wall_limit(&mut self) {
-        if self.wall_left().is_zero() {
+        if self.wall_limit_left().is_zero() {
             self.end(End::TimedOut);
         }
     }

@@ -126,7 +126,7 @@ impl ProcessTree for InitTree<'_> {
     }
 
     /// The supervisor steps in where init cannot hold the limit.
-    fn wall_grace(&self) -> Duration {
+    fn wall_limit_grace(&self) -> Duration {
         GRACE
     }
 

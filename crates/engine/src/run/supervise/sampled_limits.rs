@@ -2,7 +2,7 @@
 //! memory, what sockets buffer and what overlays keep of names.
 //!
 //! Init enforces the wall time (`confine/init/supervise.rs`); only where it does not does the supervisor end the run, a moment
-//! later ([`super::ProcessTree::wall_grace`]).
+//! later ([`super::ProcessTree::wall_limit_grace`]).
 
 use std::time::{Duration, Instant};
 
