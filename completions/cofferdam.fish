@@ -73,7 +73,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs-size -
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume, at least 2' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds the policy: jail, docker, podman, oci' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What enforces the policy: jail, docker, podman, oci' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''
@@ -152,7 +152,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs-size 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume, at least 2' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds the policy: jail, docker, podman, oci' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What enforces the policy: jail, docker, podman, oci' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''
@@ -288,7 +288,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l dir -d 'The trail\'s directory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l key -d 'verify: the public key that checkpoints must be signed by; checkpoint: the key\'s file' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l anchor -d 'verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l trail -d 'verify: the trail that it must be, which is told by verify' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l trail -d 'verify: the trail that it must be, which verify prints' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l run -d 'Only records of this run; eight characters or more of its id are enough' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l skill -d 'Only records of this skill' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l kind -d 'Only records of this kind; may be given again' -r

@@ -66,6 +66,22 @@ const HOME_MADE: &[(&str, &str)] = &[
     ("whoever", "the caller, or the one that"),
 ];
 
+/// The same for pages, README and so help texts, which are in a page as well.
+const HOME_MADE_IN_PAGES: &[(&str, &str)] = &[
+    ("as ever", "as before, or nothing"),
+    ("keeper", "notification supervisor"),
+    ("nobody", "no process, no user, or the passive"),
+    ("other people's", "external, or of other users"),
+    ("somebody", "a user, a program, or the passive"),
+    ("tell", "report"),
+    ("telling", "reporting"),
+    ("tells", "reports"),
+    ("told", "reported"),
+    ("walled", "confined"),
+    ("walls", "sandbox layers or restrictions"),
+    ("whoever", "the user who, or all who"),
+];
+
 /// Where such a word stands all the same: the beginning of a path, the name or a part of the `//!` line, and why.
 const HOME_MADE_ALLOWED: &[(&str, &str, &str)] = &[
     ("", "NOBODY", "the user nobody of Unix, by its id"),
@@ -114,6 +130,41 @@ fn none(what: &str, broken: Vec<String>) {
 /// Code without comments and text: enough to look for words in.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or(line)
+}
+
+/// The home-made words of a page, each with its line and the field's term.
+fn home_made_in_page(text: &str) -> Vec<String> {
+    let of_line = |(number, line): (usize, &str)| {
+        let small = line.to_lowercase();
+        let has = |word: &str| {
+            small.match_indices(word).any(|(at, _)| {
+                let around = [small[..at].chars().next_back(), small[at + word.len()..].chars().next()];
+                around.iter().all(|beside| beside.is_none_or(|c| !c.is_alphanumeric() && c != '`'))
+            })
+        };
+        let found: Vec<String> = HOME_MADE_IN_PAGES
+            .iter()
+            .filter(|(word, _)| has(word))
+            .map(|(word, term)| format!("{}: {word}: {term}", number + 1))
+            .collect();
+        found
+    };
+    text.lines().enumerate().flat_map(of_line).collect()
+}
+
+#[test]
+fn pages_use_the_fields_words() {
+    assert_eq!(home_made_in_page("It is Told,\nas ever.").len(), 2);
+    assert!(home_made_in_page("the user `nobody`; untold; 30 s of wall time").is_empty(), "the controls");
+    let pages = files(".md").into_iter().filter(|(path, _)| path.starts_with("docs/") || !path.contains('/'));
+    let mut seen = 0;
+    let broken = pages.flat_map(|(path, text)| {
+        seen += 1;
+        home_made_in_page(&text).into_iter().map(move |word| format!("{path}:{word}"))
+    });
+    let broken = broken.collect();
+    assert!(seen > 20, "the walk over the pages finds too few");
+    none("words in pages that only this project knows", broken);
 }
 
 #[test]

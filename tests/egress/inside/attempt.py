@@ -372,7 +372,7 @@ def take_datagrams(port="53", address="0.0.0.0"):
 
 
 def bind_source(address, to, port="80", path="/"):
-    """A connection from an address of somebody else's."""
+    """A connection from the address of another machine."""
     with socket.create_connection((to, int(port)), PATIENCE, (address, 0)) as connection:
         connection.sendall(request(to, path))
         out(read_all(connection))

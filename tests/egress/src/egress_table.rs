@@ -10,7 +10,7 @@ const HEAD: &str = "\
 
 What the test suite tries against `--network allow=…`, as root and as an unprivileged user, in a world of network
 namespaces in which every address answers and from which nothing leads out. A row holds when a record of every packet
-that left the host has nothing of the attempt, when the outcome says why (or the kernel told the program), and when its
+that left the host has nothing of the attempt, when the outcome says why (or the kernel's error did), and when its
 allowed twin arrives at the same victim. The exact calls stand in `tests/egress/src`. What the gateway cannot hold
 stands in [network.md](network.md).
 ";

@@ -339,7 +339,7 @@ pub const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "source-address",
         class: CLASS,
-        what: "A connection from an address of somebody else's",
+        what: "A connection from the address of another machine",
         call: &["{attempt}", "bind_source", "address=8.8.8.8", "to=93.184.216.66", "path=/{canary}"],
         evidence: Evidence::Any(&["not_allowed"], &["EADDRNOTAVAIL"]),
         control: Control::Call(&["{attempt}", "bind_source", "address=127.0.0.1", "to=allowed.test", "path=/{canary}"]),

@@ -337,7 +337,7 @@ pub const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "to-no-answer",
         class: CLASS,
-        what: "An allowed name for which nobody answers",
+        what: "An allowed name that no server answers for",
         options: &["--allow", "never.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=never.test", "patience=20", "path=/{canary}"],
         evidence: Evidence::Event(&["not_resolved", "upstream_timed_out"]),

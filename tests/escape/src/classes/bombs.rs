@@ -102,7 +102,7 @@ pub const ROWS: &[Attack] = &[
     },
     Attack {
         name: "tcp-queues-not-accepted",
-        why: "The same in connections that nobody accepts, which no cgroup counts",
+        why: "The same in connections that are not accepted, which no cgroup counts",
         args: &["tcp-queue", "160", "leave"],
         fields: &[Field::Memory],
         settings: &[Setting::MemoryMb(64), Setting::Net(NetworkMode::Loopback)],

@@ -115,7 +115,7 @@ pub const ROWS: &[Attack] = &[
     },
     Attack {
         name: "fifo-for-writing",
-        why: "Writes to somebody's FIFO in a read-only bind",
+        why: "Writes to a FIFO of the host's in a read-only bind",
         args: &["fifo-write", "{ro}/pipe"],
         fields: &[Field::Mounts],
         settings: &[Setting::Ro],
@@ -125,7 +125,7 @@ pub const ROWS: &[Attack] = &[
     },
     Attack {
         name: "fifo-read-write",
-        why: "Opens somebody's FIFO read-write in the host's tree",
+        why: "Opens a FIFO in the host's tree read-write",
         args: &["fifo-rdwr", "{out}/pipe"],
         victims: &[Victim::Fifo("{out}/pipe")],
         proof: Proof::Received,
