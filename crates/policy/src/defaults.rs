@@ -12,7 +12,7 @@ use crate::protected::PROTECTED_DEFAULT;
 use crate::url::HttpUrl;
 
 /// The variables of a program that is given none.
-pub const VARIABLES_DEFAULT: &[(&str, &str)] = &[
+pub(crate) const VARIABLES_DEFAULT: &[(&str, &str)] = &[
     ("HOME", "/tmp/home"),
     ("LANG", "C.UTF-8"),
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
@@ -21,7 +21,7 @@ pub const VARIABLES_DEFAULT: &[(&str, &str)] = &[
 ];
 
 /// The host name of a sandbox that is given none.
-pub const HOSTNAME_DEFAULT: &str = "sandbox";
+pub(crate) const HOSTNAME_DEFAULT: &str = "sandbox";
 
 /// The default variable with the address of `network.api`.
 pub const API_VARIABLE_DEFAULT: &str = "ISCL_API_URL";

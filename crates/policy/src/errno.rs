@@ -153,7 +153,8 @@ pub fn errno_name(number: i32) -> Option<&'static str> {
 }
 
 /// Every name there is.
-pub fn errno_names() -> impl Iterator<Item = &'static str> {
+#[cfg(feature = "schema")]
+pub(crate) fn errno_names() -> impl Iterator<Item = &'static str> {
     ERRNOS.iter().map(|(name, _)| *name)
 }
 

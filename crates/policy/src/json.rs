@@ -20,7 +20,7 @@ pub const MAX_POLICY_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_DEPTH: usize = 64;
 
 /// Most values (elements and members) in one policy: bounds the memory that a text within the size limit can take.
-pub const MAX_VALUES: usize = 1_000_000;
+pub(crate) const MAX_VALUES: usize = 1_000_000;
 
 /// A JSON value that borrows from its text where it can.
 #[derive(Debug, Clone, PartialEq)]

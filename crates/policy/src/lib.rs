@@ -18,39 +18,39 @@ mod decode;
 mod defaults;
 pub mod errno;
 mod error;
-pub mod field;
+mod field;
 pub mod host;
 mod json;
 pub mod limits;
-pub mod model;
+mod model;
 mod network;
 pub mod network_limits;
 mod object_schema;
 pub mod paths;
-pub mod ports;
-pub mod protected;
+mod ports;
+mod protected;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod text;
 mod typed;
-pub mod url;
+mod url;
 mod validate;
 pub mod variables;
 pub mod webpath;
 
 pub use allow::{AllowEntry, AllowRule, DenyEntry, To};
-pub use defaults::{API_VARIABLE_DEFAULT, HOSTNAME_DEFAULT, VARIABLES_DEFAULT};
+pub use defaults::API_VARIABLE_DEFAULT;
 pub use errno::errno_from_name;
 pub use error::{MAX_ERRORS, PolicyError, PolicyErrors};
 pub use field::Field;
 pub use host::UrlHost;
-pub use json::{MAX_DEPTH, MAX_POLICY_BYTES, MAX_VALUES};
+pub use json::{MAX_DEPTH, MAX_POLICY_BYTES};
 /// The earlier name of [`BackendName`].
 pub use model::BackendName as Backend;
 pub use model::*;
 pub use ports::Ports;
 pub use protected::{
-    CREDENTIALS, Credential, PROTECTED_COMPANIONS, PROTECTED_DEFAULT, SHOWN_DEFAULT, XDG, credential_deny,
-    credential_deny_moved, dot_deny,
+    CREDENTIALS, Credential, PROTECTED_COMPANIONS, PROTECTED_DEFAULT, XDG, credential_deny, credential_deny_moved,
+    dot_deny,
 };
 pub use url::HttpUrl;

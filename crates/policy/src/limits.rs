@@ -22,7 +22,7 @@ pub struct Limit {
 }
 
 /// Most MiB that any size may have: 16 TiB.
-pub const MAX_MIB: u64 = 16 * 1024 * 1024;
+pub(crate) const MAX_MIB: u64 = 16 * 1024 * 1024;
 
 /// One year.
 const MAX_SECONDS: u64 = 366 * 24 * 60 * 60;

@@ -4,10 +4,10 @@
 //! that opens a path resolves symlinks before a decision is made on it, never after.
 
 /// Longest path that the kernel takes, without the final NUL (`PATH_MAX` − 1, path_resolution(7)), bytes.
-pub const MAX_PATH: usize = 4095;
+pub(crate) const MAX_PATH: usize = 4095;
 
 /// Longest component of a path (`NAME_MAX`), bytes.
-pub const MAX_COMPONENT: usize = 255;
+pub(crate) const MAX_COMPONENT: usize = 255;
 
 /// An absolute path without `.` and `..`, which go by name: for paths of a tree that cannot be asked, or in which what is
 /// before a `..` is known to be no link. It never climbs above `/`.

@@ -535,7 +535,7 @@ pub fn credential_deny_moved<'v>(
 
 /// What of a home's names that begin with a dot the `host` root view shows: what programs are started from or need to
 /// start, and caches. Relative to the home; everything below an entry is shown but what [`CREDENTIALS`] lists.
-pub const SHOWN_DEFAULT: &[&str] = &[
+pub(crate) const SHOWN_DEFAULT: &[&str] = &[
     // Toolchains and version managers.
     ".asdf",
     ".bun",

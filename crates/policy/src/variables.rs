@@ -3,7 +3,7 @@
 //! One source for every front end that passes variables on. Only the lists, not their use.
 
 /// Variables that hold credentials, or lead to who holds them, by their whole names.
-pub const SENSITIVE_VARIABLES: &[&str] = &[
+pub(crate) const SENSITIVE_VARIABLES: &[&str] = &[
     "BEARER",
     "CI_JOB_JWT",
     "CONSUL_HTTP_AUTH",
@@ -32,7 +32,7 @@ pub const SENSITIVE_VARIABLES: &[&str] = &[
 ];
 
 /// Parts of names, in capitals, that credentials have wherever they come from.
-pub const SENSITIVE_PARTS: &[&str] = &[
+pub(crate) const SENSITIVE_PARTS: &[&str] = &[
     "ACCESS_KEY",
     "APIKEY",
     "API_KEY",
@@ -56,11 +56,11 @@ pub const SENSITIVE_PARTS: &[&str] = &[
 ];
 
 /// What names of credentials end in, in capitals.
-pub const SENSITIVE_ENDINGS: &[&str] = &["_KEY", "_KEYS", "_PAT", "_PEM", "_PW", "_PWD", "_SK"];
+pub(crate) const SENSITIVE_ENDINGS: &[&str] = &["_KEY", "_KEYS", "_PAT", "_PEM", "_PW", "_PWD", "_SK"];
 
 /// Variables that make a loader, a shell or an interpreter run something else, or tell a program whom to start, by their
 /// whole names.
-pub const STEERING_VARIABLES: &[&str] = &[
+pub(crate) const STEERING_VARIABLES: &[&str] = &[
     "AWKLIBPATH",
     "AWKPATH",
     "BASHOPTS",
@@ -144,11 +144,11 @@ pub const STEERING_VARIABLES: &[&str] = &[
 ];
 
 /// What names of such variables begin with.
-pub const STEERING_PREFIXES: &[&str] =
+pub(crate) const STEERING_PREFIXES: &[&str] =
     &["BASH_FUNC_", "CARGO_TARGET_", "DYLD_", "GIT_", "LD_", "LUA_INIT_", "MALLOC_", "PERL", "RUBY"];
 
 /// Those that begin so and steer nothing: who commits and when, and where builds go.
-pub const HARMLESS_VARIABLES: &[&str] = &[
+pub(crate) const HARMLESS_VARIABLES: &[&str] = &[
     "CARGO_TARGET_DIR",
     "GIT_AUTHOR_DATE",
     "GIT_AUTHOR_EMAIL",

@@ -83,7 +83,7 @@ fn network() -> impl Strategy<Value = Network> {
 }
 
 /// Entries of the network's lists, from few parts, so that they meet.
-pub fn entry() -> impl Strategy<Value = String> {
+pub(crate) fn entry() -> impl Strategy<Value = String> {
     let to = vec![
         "a",
         "a.b",
@@ -154,7 +154,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 /// Any policy that the types can hold.
-pub fn policy() -> impl Strategy<Value = Policy> {
+pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let best_effort = prop::collection::btree_set(prop::sample::select(Field::ALL.to_vec()), 0..8);
     let on_violation = prop::sample::select(vec![OnViolation::Deny, OnViolation::Terminate]);
     use AuditLevel::{Debug, Error, Info, Warning};

@@ -5,7 +5,7 @@ use cofferdam_policy::host::{UrlHost, host_name};
 use cofferdam_policy::{AllowEntry, DenyEntry, HttpUrl, Ports, webpath};
 
 /// What is read is written in one form, which reads back as the same.
-pub fn hold(text: &str) {
+pub(crate) fn hold(text: &str) {
     if let Ok(entry) = text.parse::<AllowEntry>() {
         assert_eq!(entry.to_string().parse::<AllowEntry>().as_ref(), Ok(&entry), "{text:?}");
         assert!(!entry.matches_name("", 443) && !entry.matches_name("localhost", 443) && entry.covers(&entry));
