@@ -13,7 +13,7 @@ const DOMAIN: &[u8] = b"cofferdam audit checkpoint v2\0";
 /// The same, of those that name no trail: the first ones, and where nothing is left that says which trail it is.
 const DOMAIN_UNNAMED: &[u8] = b"cofferdam audit checkpoint v1\0";
 /// The kind of a checkpoint's record.
-pub const KIND: &str = "checkpoint";
+pub(crate) const KIND: &str = "checkpoint";
 
 /// A key that signs.
 #[derive(Clone)]
@@ -115,7 +115,7 @@ impl PublicKey {
 ///
 /// # Errors
 /// It is of another chain or trail, or its signature is not its key's.
-pub fn check(record: &Record, before: &Link, trail: Option<&str>) -> Result<PublicKey, &'static str> {
+pub(crate) fn check(record: &Record, before: &Link, trail: Option<&str>) -> Result<PublicKey, &'static str> {
     let text = |key: &str| record.data.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     if record.data.get("seq").and_then(serde_json::Value::as_u64) != Some(before.seq)
         || text("head") != hex(&before.hash)

@@ -26,16 +26,16 @@ use super::record::{Entry, sha256};
 use super::store::{END_ROOM, HEAD, Held, fail, open_in, space};
 
 /// Most runs that can be under way at once.
-pub const SLOTS: usize = 1024;
+pub(crate) const SLOTS: usize = 1024;
 const SLOT: usize = 16;
 
 /// An index in the table of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot(pub usize);
+pub(crate) struct Slot(pub usize);
 
 /// A reserved slot, and the file that is locked meanwhile; none if the file system has no such locks.
 #[derive(Debug)]
-pub struct Reserved {
+pub(crate) struct Reserved {
     /// Where.
     pub slot: Slot,
     /// The file of that place.
@@ -80,14 +80,14 @@ fn name(slot: usize) -> String {
 }
 
 /// Whether this is the name of such a file.
-pub fn is_name(file: &str) -> bool {
+pub(crate) fn is_name(file: &str) -> bool {
     let digits = file.strip_prefix("run-").and_then(|digits| digits.parse::<usize>().ok());
     digits.and_then(|number| number.checked_sub(1)).is_some_and(|slot| name(slot) == file)
 }
 
 /// The record of a run that nobody ends any more, which began with record `started`. `why` is for programs:
 /// `owner_gone`, `given_up`.
-pub fn abandoned(started: u64, why: &str, owner: &serde_json::Value) -> Entry {
+pub(crate) fn abandoned(started: u64, why: &str, owner: &serde_json::Value) -> Entry {
     Entry::new(open_runs::ABANDONED).with("started", started).with("why", why).with("owner", owner.clone())
 }
 
@@ -150,7 +150,7 @@ impl Held<'_> {
     ///
     /// # Errors
     /// The table cannot be read. An end that cannot be written is left for the next writer.
-    pub fn close_gone(&mut self, now: &str) -> Result<(), AuditError> {
+    pub(crate) fn close_gone(&mut self, now: &str) -> Result<(), AuditError> {
         let slots = self.slots()?;
         if slots.iter().all(|kept| kept.0 == SlotOwner::NONE) {
             return Ok(());
@@ -194,7 +194,7 @@ impl Held<'_> {
     ///
     /// # Errors
     /// There is no space for it, or too many runs are under way.
-    pub fn reserve(&mut self, me: &Owner, run: &str, now: &str) -> Result<Reserved, AuditError> {
+    pub(crate) fn reserve(&mut self, me: &Owner, run: &str, now: &str) -> Result<Reserved, AuditError> {
         // Before the position is recorded: the start is written after it.
         self.begun(now, false)?;
         let slots = self.slots()?;
@@ -253,7 +253,7 @@ impl Held<'_> {
     ///
     /// # Errors
     /// The lock file cannot be written.
-    pub fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
+    pub(crate) fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
         self.set_slot(slot.0, (SlotOwner::NONE, 0))
     }
 }

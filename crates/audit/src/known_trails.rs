@@ -29,7 +29,7 @@ const MOST: usize = 1024;
 const NAME: &str = "trails";
 
 /// Why a trail could not be remembered, which does not stop the run: later runs hide it only if it is their own trail.
-pub type Unremembered = String;
+pub(crate) type Unremembered = String;
 
 /// Remembers a trail's directory, by its canonical path, in this state directory. `Some` where the directory of entries
 /// is another user's, is read-only, or is missing and cannot be made.

@@ -49,7 +49,6 @@ mod verify;
 pub use anchor::{Anchor, Anchored, anchored};
 pub use checkpoint::{Key, PublicKey};
 pub use error::AuditError;
-pub use known_trails::Unremembered;
 pub use open_runs::Unended;
 pub use owner::{Life, Owner};
 pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_record, sha256, unhex};
@@ -60,7 +59,7 @@ pub use verify::{Failed, Problem, Verified, Wrong, is_trail, open_to_others, ver
 
 /// The trails that earlier runs of this user have opened.
 pub mod trails {
-    pub use super::known_trails::{Unremembered, known};
+    pub use super::known_trails::known;
 }
 
 /// The trails that this process has opened.

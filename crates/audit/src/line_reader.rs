@@ -12,7 +12,7 @@ use super::store::open_file;
 
 /// A line, or a piece of one that is too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Raw {
+pub(crate) struct Raw {
     /// Its bytes, without the newline; at most [`MOST_BYTES`] and one.
     pub bytes: Vec<u8>,
     /// Its number, from 1; pieces count.
@@ -25,14 +25,14 @@ pub struct Raw {
 
 impl Raw {
     /// Whether the file ends with it, without a newline: what is there may be the middle of a write.
-    pub fn is_end(&self) -> bool {
+    pub(crate) fn is_end(&self) -> bool {
         !self.whole && self.bytes.len() <= MOST_BYTES
     }
 }
 
 /// Reads a file's lines.
 #[derive(Debug)]
-pub struct LineReader {
+pub(crate) struct LineReader {
     reader: BufReader<File>,
     number: u64,
     offset: u64,
@@ -43,7 +43,7 @@ impl LineReader {
     ///
     /// # Errors
     /// It cannot be opened, or is no regular file.
-    pub fn open(path: &Path, offset: u64) -> io::Result<LineReader> {
+    pub(crate) fn open(path: &Path, offset: u64) -> io::Result<LineReader> {
         LineReader::of(open_file(path)?, offset)
     }
 
@@ -51,7 +51,7 @@ impl LineReader {
     ///
     /// # Errors
     /// It cannot be read there.
-    pub fn of(mut file: File, offset: u64) -> io::Result<LineReader> {
+    pub(crate) fn of(mut file: File, offset: u64) -> io::Result<LineReader> {
         if offset > 0 {
             file.seek(SeekFrom::Start(offset))?;
         }
@@ -62,7 +62,7 @@ impl LineReader {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn next(&mut self) -> io::Result<Option<Raw>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Raw>> {
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut bytes)?;
         if read == 0 {
@@ -82,7 +82,7 @@ impl LineReader {
     ///
     /// # Errors
     /// The file cannot be read there.
-    pub fn put_back(&mut self, last: &Raw) -> io::Result<()> {
+    pub(crate) fn put_back(&mut self, last: &Raw) -> io::Result<()> {
         self.reader.seek(SeekFrom::Start(last.offset))?;
         (self.number, self.offset) = (last.number - 1, last.offset);
         Ok(())

@@ -7,7 +7,7 @@ use super::error::AuditError;
 use super::record::{Entry, Link, Record};
 
 /// The kind of a checkpoint's record.
-pub const KIND: &str = "checkpoint";
+pub(crate) const KIND: &str = "checkpoint";
 const ABSENT: &str = "this program is built without signatures";
 
 /// A key that signs, of which there is none.
@@ -57,6 +57,6 @@ impl PublicKey {
 
 /// # Errors
 /// Always: a signature cannot be checked here.
-pub fn check(_: &Record, _before: &Link, _trail: Option<&str>) -> Result<PublicKey, &'static str> {
+pub(crate) fn check(_: &Record, _before: &Link, _trail: Option<&str>) -> Result<PublicKey, &'static str> {
     Err(ABSENT)
 }

@@ -10,9 +10,9 @@ use super::record::{self, Hash, Record, sha256};
 use super::store::{file_name, files_in, open_file_in};
 
 /// The record of a start.
-pub const STARTED: &str = "sandbox_started";
+pub(crate) const STARTED: &str = "sandbox_started";
 /// The record of the end of a run whose owner died.
-pub const ABANDONED: &str = "sandbox_abandoned";
+pub(crate) const ABANDONED: &str = "sandbox_abandoned";
 /// The records that end a run.
 const ENDS: [&str; 3] = ["sandbox_completed", "sandbox_error", ABANDONED];
 /// Most runs that are remembered at once: a trail may be larger than memory, and anybody's.
@@ -35,14 +35,14 @@ pub struct Unended {
 
 /// The runs without an end, among the records read so far.
 #[derive(Debug, Default)]
-pub struct OpenRuns {
+pub(crate) struct OpenRuns {
     runs: BTreeMap<String, Unended>,
     skipped: u64,
 }
 
 impl OpenRuns {
     /// One more record.
-    pub fn observe(&mut self, record: &Record) {
+    pub(crate) fn observe(&mut self, record: &Record) {
         let Some(run) = &record.run else { return };
         if record.kind == STARTED {
             if self.runs.len() >= MOST {
@@ -57,7 +57,7 @@ impl OpenRuns {
     }
 
     /// Those that are left, by their starts; and how many starts were too many to be remembered.
-    pub fn remaining(self) -> (Vec<Unended>, u64) {
+    pub(crate) fn remaining(self) -> (Vec<Unended>, u64) {
         let mut left: Vec<Unended> = self.runs.into_values().collect();
         left.sort_by_key(|unended| unended.seq);
         (left, self.skipped)
@@ -66,7 +66,7 @@ impl OpenRuns {
 
 /// The position at which the record of a start was to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StartPosition {
+pub(crate) struct StartPosition {
     /// Its number.
     pub seq: u64,
     /// The file's.
@@ -79,10 +79,10 @@ pub struct StartPosition {
 
 impl StartPosition {
     /// How many bytes say it.
-    pub const BYTES: usize = 24 + 32;
+    pub(crate) const BYTES: usize = 24 + 32;
 
     /// Those bytes.
-    pub fn bytes(&self) -> [u8; StartPosition::BYTES] {
+    pub(crate) fn bytes(&self) -> [u8; StartPosition::BYTES] {
         let mut bytes = [0; StartPosition::BYTES];
         for (part, number) in bytes.chunks_exact_mut(8).zip([self.seq, self.file, self.offset]) {
             part.copy_from_slice(&number.to_le_bytes());
@@ -92,7 +92,7 @@ impl StartPosition {
     }
 
     /// Reads them.
-    pub fn of(bytes: &[u8; StartPosition::BYTES]) -> StartPosition {
+    pub(crate) fn of(bytes: &[u8; StartPosition::BYTES]) -> StartPosition {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let run = bytes[24..].try_into().unwrap_or_default();
         StartPosition { seq: number(0), file: number(8), offset: number(16), run }
@@ -103,7 +103,7 @@ impl StartPosition {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn unended(dir: &File, place: StartPosition) -> io::Result<Option<Record>> {
+pub(crate) fn unended(dir: &File, place: StartPosition) -> io::Result<Option<Record>> {
     let mut start: Option<(Record, String)> = None;
     for number in files_in(dir)?.into_iter().filter(|number| *number >= place.file) {
         let from = if start.is_none() { place.offset } else { 0 };

@@ -99,13 +99,13 @@ enum Seen {
 }
 
 /// This PID namespace.
-pub fn namespace() -> u32 {
+pub(crate) fn namespace() -> u32 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino() as u32)
 }
 
 /// When a process started, clock ticks since boot; none where it has ended.
-pub fn started(pid: u32) -> Option<u64> {
+pub(crate) fn started(pid: u32) -> Option<u64> {
     match look(pid) {
         Seen::Started(at) => Some(at),
         Seen::Ended | Seen::Hidden => None,

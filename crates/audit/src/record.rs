@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 pub type Hash = [u8; 32];
 
 /// Most bytes of a record's line, its newline counted.
-pub const MOST_BYTES: usize = 64 * 1024;
+pub(crate) const MOST_BYTES: usize = 64 * 1024;
 /// Greatest number of a record; no trail gets that far.
 const MOST_SEQ: u64 = u64::MAX >> 1;
 /// What follows the hashed bytes: the key, 64 digits, and the end of the object.
@@ -162,7 +162,7 @@ pub fn sha256(bytes: &[u8]) -> Hash {
 }
 
 /// The line of a record that follows `after`, its newline at the end, and the link that it makes.
-pub fn write(entry: &Entry, time: &str, after: &Link) -> (Vec<u8>, Link) {
+pub(crate) fn write(entry: &Entry, time: &str, after: &Link) -> (Vec<u8>, Link) {
     let mut line = Vec::with_capacity(512);
     let mut put = |key: &str, value: &Value| {
         line.extend_from_slice(if line.is_empty() { b"{" } else { b"," });
@@ -210,7 +210,7 @@ pub fn read(line: &[u8]) -> Result<Record, Broken> {
 
 /// Whether a line that is no record has the length of one: more than a writer leaves that was stopped in the middle of
 /// it.
-pub fn is_full(line: &[u8]) -> bool {
+pub(crate) fn is_full(line: &[u8]) -> bool {
     const PREV: &[u8] = b",\"prev\":\"";
     let at = line.windows(PREV.len()).rposition(|part| part == PREV);
     at.is_some_and(|at| line.len() >= at + PREV.len() + 64 + 1 + TAIL)

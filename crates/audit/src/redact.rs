@@ -56,7 +56,7 @@ impl Secrets {
     }
 
     /// Takes them out of every text of an entry, keys included.
-    pub fn take_out(&self, entry: &mut Entry) {
+    pub(crate) fn take_out(&self, entry: &mut Entry) {
         if self.0.is_empty() {
             return;
         }

@@ -13,7 +13,7 @@ use super::verify;
 
 /// A record, by its position.
 #[derive(Debug, Clone)]
-pub struct StartMark {
+pub(crate) struct StartMark {
     path: PathBuf,
     directory: (u64, u64),
     lock: (u64, u64),
@@ -33,7 +33,7 @@ impl StartMark {
     ///
     /// # Errors
     /// The trail cannot be looked at.
-    pub fn of(all: &Held<'_>) -> std::io::Result<StartMark> {
+    pub(crate) fn of(all: &Held<'_>) -> std::io::Result<StartMark> {
         Ok(StartMark {
             path: all.store.path.clone(),
             directory: identity(&all.store.dir.metadata()?),
@@ -46,7 +46,7 @@ impl StartMark {
     }
 
     /// What is wrong with the trail now, in words; none if the record is still where it was written.
-    pub fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         let is = |path: &Path, wanted| std::fs::symlink_metadata(path).is_ok_and(|about| identity(&about) == wanted);
         // The directory may be named by a link.
         match std::fs::metadata(&self.path) {

@@ -29,18 +29,18 @@ use super::error::AuditError;
 use super::record::{self, Entry, Hash, Link, sha256};
 
 /// Bytes reserved for the end of each run, in which its last record fits.
-pub const END_ROOM: u64 = 8 * 1024;
+pub(crate) const END_ROOM: u64 = 8 * 1024;
 /// Links that are followed to a trail's directory, one after the other.
 const MOST_LINKS: usize = 16;
 /// Room is asked of the file system in pieces of this size.
 const PIECE: u64 = 256 * 1024;
 const MAGIC: u64 = 0x6466_6672_6564_7501;
 /// Length of what the lock file says of the chain; who keeps room stands after it.
-pub const HEAD: usize = 96;
+pub(crate) const HEAD: usize = 96;
 
 /// The end of the chain, as the last writer left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct State {
+pub(crate) struct State {
     /// Number of the file that grows; 0 before the first.
     pub file: u64,
     /// Its length, bytes.
@@ -53,7 +53,7 @@ pub struct State {
 
 /// The directory of a trail, open.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     pub(super) dir: File,
     pub(super) path: PathBuf,
     pub(super) lock: File,
@@ -67,7 +67,7 @@ pub struct Store {
 
 /// The store under the lock.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub(crate) struct Held<'a> {
     pub(super) store: &'a mut Store,
     pub(super) state: State,
 }
@@ -79,12 +79,12 @@ pub(super) fn fail(what: &str, path: &Path) -> impl FnOnce(io::Error) -> AuditEr
 }
 
 /// The name of a file of a trail.
-pub fn file_name(number: u64) -> String {
+pub(crate) fn file_name(number: u64) -> String {
     format!("trail-{number:06}.jsonl")
 }
 
 /// The number in such a name.
-pub fn file_number(name: &str) -> Option<u64> {
+pub(crate) fn file_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("trail-")?.strip_suffix(".jsonl")?;
     let number = digits.parse().ok().filter(|_| digits.len() >= 6)?;
     (file_name(number) == name).then_some(number)
@@ -94,7 +94,7 @@ pub fn file_number(name: &str) -> Option<u64> {
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
+pub(crate) fn files(dir: &Path) -> io::Result<Vec<u64>> {
     let mut list = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         list.extend(entry?.file_name().to_str().and_then(file_number));
@@ -107,7 +107,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn files_in(dir: &File) -> io::Result<Vec<u64>> {
+pub(crate) fn files_in(dir: &File) -> io::Result<Vec<u64>> {
     let mut list = Vec::new();
     for entry in rustix::fs::Dir::read_from(dir)? {
         list.extend(entry?.file_name().to_str().ok().and_then(file_number));
@@ -120,7 +120,7 @@ pub fn files_in(dir: &File) -> io::Result<Vec<u64>> {
 ///
 /// # Errors
 /// It cannot be opened, or is no regular file.
-pub fn open_file(path: &Path) -> io::Result<File> {
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     regular(rustix::fs::CWD, path)
 }
 
@@ -128,7 +128,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// It cannot be opened, or is no regular file.
-pub fn open_file_in(dir: &File, name: &str) -> io::Result<File> {
+pub(crate) fn open_file_in(dir: &File, name: &str) -> io::Result<File> {
     regular(dir.as_fd(), Path::new(name))
 }
 
@@ -148,7 +148,7 @@ impl Store {
     /// # Errors
     /// It cannot be made, opened or locked, or others may write in it, or it is another user's: root may say that it
     /// knows.
-    pub fn open(path: &Path, rotate_at: u64, of_others: bool) -> Result<Store, AuditError> {
+    pub(crate) fn open(path: &Path, rotate_at: u64, of_others: bool) -> Result<Store, AuditError> {
         use std::os::unix::fs::{DirBuilderExt, MetadataExt};
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -202,7 +202,7 @@ impl Store {
     ///
     /// # Errors
     /// The trail cannot be read, does not hold together, or is not the one that was opened any more.
-    pub fn hold(&mut self, now: &str) -> Result<Held<'_>, AuditError> {
+    pub(crate) fn hold(&mut self, now: &str) -> Result<Held<'_>, AuditError> {
         loop {
             match flock(&self.lock, FlockOperation::LockExclusive) {
                 Ok(()) => break,
@@ -289,12 +289,12 @@ pub(super) fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File>
 
 impl Held<'_> {
     /// The end of the chain.
-    pub fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> Link {
         self.state.link
     }
 
     /// The file that grows, to make it durable.
-    pub fn file(&self) -> Option<&File> {
+    pub(crate) fn file(&self) -> Option<&File> {
         self.store.open.as_ref().map(|(_, file)| file)
     }
 
@@ -397,7 +397,7 @@ impl Held<'_> {
     ///
     /// # Errors
     /// There is no space, or the file cannot be written. Nothing of the record stands in the trail then.
-    pub fn append(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
+    pub(crate) fn append(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
         self.begun(now, reserved)?;
         if self.state.end >= self.store.rotate_at {
             self.rotate()?;

@@ -406,7 +406,7 @@ pub fn open_to_others(dir: &Path) -> io::Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn identity(dir: &Path) -> io::Result<Option<String>> {
+pub(crate) fn identity(dir: &Path) -> io::Result<Option<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     identity_in(&rustix::fs::open(dir, flags, Mode::empty())?.into())
 }
@@ -415,7 +415,7 @@ pub fn identity(dir: &Path) -> io::Result<Option<String>> {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn identity_in(dir: &File) -> io::Result<Option<String>> {
+pub(crate) fn identity_in(dir: &File) -> io::Result<Option<String>> {
     for number in files_in(dir)? {
         let mut lines = LineReader::of(open_file_in(dir, &file_name(number))?, 0)?;
         while let Some(line) = lines.next()? {

@@ -5,7 +5,7 @@ use cofferdam_audit::{Anchored, Broken, Filter, Owner, hex, read_record, sha256,
 
 /// What stands in a trail's file, line by line: each as it is, and with the hash that its bytes have. No line is a
 /// record under two hashes, what is one is within its bounds, and reading the whole as a trail comes to an end.
-pub fn trail(bytes: &[u8]) {
+pub(crate) fn trail(bytes: &[u8]) {
     let mut hashed = Vec::new();
     for line in bytes.split(|&byte| byte == b'\n') {
         assert!(read_record(line).is_err() || line.ends_with(b"\"}"), "a record without its end");
