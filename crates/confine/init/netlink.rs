@@ -10,7 +10,7 @@ const HEAD: usize = 16;
 
 /// Sends messages and reads the answers to `count` of them. All of them ask for an answer, and are numbered from `first`
 /// on. The failure is the first one that the kernel reports: number of the message, and errno.
-pub fn send(protocol: u32, bytes: &[u8], first: u32, count: u32) -> Result<(), (u32, i32)> {
+pub(crate) fn send(protocol: u32, bytes: &[u8], first: u32, count: u32) -> Result<(), (u32, i32)> {
     let failed = |e| (first, e);
     let socket =
         sys::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol as i32).map_err(failed)? as i32;

@@ -13,10 +13,10 @@ const CLONE: usize = native("clone");
 const CLONE3: usize = native("clone3");
 
 /// Result of a call: its value, or the errno.
-pub type Res = Result<usize, i32>;
+pub(crate) type Res = Result<usize, i32>;
 
 /// A NUL-terminated string, by address.
-pub type Str = *const u8;
+pub(crate) type Str = *const u8;
 
 #[inline(always)]
 fn call(n: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> Res {
@@ -39,7 +39,7 @@ fn call(n: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) ->
 
 macro_rules! wrap {
     ($($name:ident $(= $kernel:literal)? ($($arg:ident : $ty:ty),*);)+) => {
-        $(#[inline(always)] pub fn $name($($arg: $ty),*) -> Res {
+        $(#[inline(always)] pub(crate) fn $name($($arg: $ty),*) -> Res {
             const NUMBER: usize = native([$($kernel,)? stringify!($name)][0]);
             let v = [$($arg as usize),*];
             let at = |i: usize| -> usize { if i < v.len() { v[i] } else { 0 } };
@@ -131,7 +131,7 @@ wrap! {
 }
 
 /// Ends the process.
-pub fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     loop {
         if call(const { native("exit_group") }, code as usize, 0, 0, 0, 0, 0).is_err() {
             continue;
@@ -142,7 +142,7 @@ pub fn exit(code: i32) -> ! {
 /// `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct PollFd {
+pub(crate) struct PollFd {
     /// Descriptor; negative is ignored.
     pub fd: i32,
     /// Asked for.
@@ -154,7 +154,7 @@ pub struct PollFd {
 /// `struct msghdr`.
 #[repr(C)]
 #[allow(missing_docs, reason = "recvmsg(2)")]
-pub struct Msghdr {
+pub(crate) struct Msghdr {
     pub name: usize,
     pub namelen: usize,
     pub iov: *const [usize; 2],
@@ -167,7 +167,7 @@ pub struct Msghdr {
 /// `struct statx`, as far as init reads it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Statx {
+pub(crate) struct Statx {
     /// Which fields are set.
     pub mask: u32,
     _blksize: u32,
@@ -198,25 +198,25 @@ pub struct Statx {
 
 impl Statx {
     /// All zero.
-    pub const fn new() -> Statx {
+    pub(crate) const fn new() -> Statx {
         // SAFETY: every field is an integer, for which zero bytes are a value.
         unsafe { core::mem::zeroed() }
     }
 
     /// Device as one number.
-    pub fn dev(&self) -> u64 {
+    pub(crate) fn dev(&self) -> u64 {
         ((self.dev_major as u64) << 32) | self.dev_minor as u64
     }
 }
 
 /// `openat2` with a resolve mask.
-pub fn openat2(dir: i32, path: Str, flags: i32, mode: u64, resolve: u64) -> Res {
+pub(crate) fn openat2(dir: i32, path: Str, flags: i32, mode: u64, resolve: u64) -> Res {
     let how = [flags as u64, mode, resolve];
     call(const { native("openat2") }, dir as usize, path as usize, how.as_ptr() as usize, 24, 0, 0)
 }
 
 /// `fstatfs`: the file system's type and the mount's `ST_*` flags.
-pub fn fstatfs(fd: i32) -> Result<(u64, u64), i32> {
+pub(crate) fn fstatfs(fd: i32) -> Result<(u64, u64), i32> {
     let mut st = [0u64; 16]; // struct statfs: f_type first, f_flags eleventh, on both architectures
     call(const { native("fstatfs") }, fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0)?;
     Ok((st[0], st[10]))
@@ -227,7 +227,7 @@ pub fn fstatfs(fd: i32) -> Result<(u64, u64), i32> {
 ///
 /// # Safety
 /// `args` is a valid `struct clone_args` whose stack is unused writable memory; `entry` never returns.
-pub unsafe fn clone3_on(args: &[u64; 11], entry: extern "C" fn(usize) -> !, arg: usize) -> Res {
+pub(crate) unsafe fn clone3_on(args: &[u64; 11], entry: extern "C" fn(usize) -> !, arg: usize) -> Res {
     let r: isize;
     // SAFETY: the child starts on the given stack, touches nothing of the caller's frame, and calls `entry`, which does
     // not return; the caller is suspended meanwhile and then goes on with its own registers.
@@ -251,7 +251,7 @@ pub unsafe fn clone3_on(args: &[u64; 11], entry: extern "C" fn(usize) -> !, arg:
 ///
 /// # Safety
 /// `stack_top` is the upper end of unused writable memory, 16-byte aligned; `entry` never returns.
-pub unsafe fn clone_on(flags: usize, stack_top: *mut u8, entry: extern "C" fn(usize) -> !, arg: usize) -> Res {
+pub(crate) unsafe fn clone_on(flags: usize, stack_top: *mut u8, entry: extern "C" fn(usize) -> !, arg: usize) -> Res {
     let r: isize;
     // SAFETY: the child starts with its stack pointer at `stack_top`, touches nothing of the parent's frame, and calls
     // `entry`, which does not return; the parent is suspended meanwhile and then goes on with its own registers.
@@ -273,7 +273,7 @@ pub unsafe fn clone_on(flags: usize, stack_top: *mut u8, entry: extern "C" fn(us
 }
 
 /// A whole number as a NUL-terminated decimal string in `buf`; returns where it starts.
-pub fn decimal(mut n: u64, buf: &mut [u8; 24]) -> Str {
+pub(crate) fn decimal(mut n: u64, buf: &mut [u8; 24]) -> Str {
     let mut i = 23;
     buf[i] = 0;
     loop {
@@ -288,7 +288,7 @@ pub fn decimal(mut n: u64, buf: &mut [u8; 24]) -> Str {
 }
 
 /// Monotonic clock, nanoseconds.
-pub fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let mut ts = [0u64; 2];
     match clock_gettime(crate::uapi::CLOCK_MONOTONIC, ts.as_mut_ptr()) {
         Ok(_) => ts[0] * 1_000_000_000 + ts[1],

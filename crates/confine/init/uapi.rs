@@ -8,7 +8,7 @@
 /// Declares constants, and a test of that name which compares each with libc's.
 macro_rules! as_in_libc {
     ($test:ident: $($name:ident: $type:ty = $value:expr;)+) => {
-        $(pub const $name: $type = $value;)+
+        $(pub(crate) const $name: $type = $value;)+
 
         #[cfg(all(test, target_env = "gnu"))]
         #[test]
@@ -20,7 +20,7 @@ macro_rules! as_in_libc {
 }
 
 /// errno values.
-pub mod errno {
+pub(crate) mod errno {
     as_in_libc! { errno_values_are_those_of_libc:
         EPERM: i32 = 1;
         ENOENT: i32 = 2;
@@ -46,7 +46,7 @@ pub mod errno {
         EDQUOT: i32 = 122;
     }
     /// The kernel's own: a handler runs, and the call is made again or ends with EINTR, as the handler's flags say.
-    pub const ERESTARTSYS: i32 = 512;
+    pub(crate) const ERESTARTSYS: i32 = 512;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -220,76 +220,76 @@ as_in_libc! { constants_are_those_of_libc:
 // What libc does not have.
 
 /// linux/sched.h; libc's is too narrow for it.
-pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// linux/seccomp.h: the supervisor and the program run on one CPU.
-pub const SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: usize = 1;
+pub(crate) const SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: usize = 1;
 
 /// linux/magic.h: the file system of pipes.
-pub const PIPEFS_MAGIC: u64 = 0x5049_5045;
+pub(crate) const PIPEFS_MAGIC: u64 = 0x5049_5045;
 
 /// linux/mount.h: a parameter without a value.
-pub const FSCONFIG_SET_FLAG: u32 = 0;
+pub(crate) const FSCONFIG_SET_FLAG: u32 = 0;
 /// linux/mount.h: a parameter with a string.
-pub const FSCONFIG_SET_STRING: u32 = 1;
+pub(crate) const FSCONFIG_SET_STRING: u32 = 1;
 /// linux/mount.h: makes the superblock.
-pub const FSCONFIG_CMD_CREATE: u32 = 6;
+pub(crate) const FSCONFIG_CMD_CREATE: u32 = 6;
 
 /// linux/ioprio.h: one thread, by its id.
-pub const IOPRIO_WHO_PROCESS: i32 = 1;
+pub(crate) const IOPRIO_WHO_PROCESS: i32 = 1;
 /// linux/ioprio.h: where the class begins in a priority.
-pub const IOPRIO_CLASS_SHIFT: u32 = 13;
+pub(crate) const IOPRIO_CLASS_SHIFT: u32 = 13;
 /// linux/ioprio.h: the real-time class.
-pub const IOPRIO_CLASS_RT: usize = 1;
+pub(crate) const IOPRIO_CLASS_RT: usize = 1;
 
 /// linux/capability.h: two words for each set.
-pub const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+pub(crate) const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// linux/capability.h, as are the ones that follow: numbers of bits.
-pub const CAP_CHOWN: u32 = 0;
-pub const CAP_DAC_OVERRIDE: u32 = 1;
-pub const CAP_DAC_READ_SEARCH: u32 = 2;
-pub const CAP_FOWNER: u32 = 3;
-pub const CAP_FSETID: u32 = 4;
-pub const CAP_KILL: u32 = 5;
-pub const CAP_SETGID: u32 = 6;
-pub const CAP_SETUID: u32 = 7;
-pub const CAP_SETPCAP: u32 = 8;
-pub const CAP_NET_BIND_SERVICE: u32 = 10;
-pub const CAP_NET_ADMIN: u32 = 12;
-pub const CAP_NET_RAW: u32 = 13;
-pub const CAP_SYS_CHROOT: u32 = 18;
-pub const CAP_SYS_PTRACE: u32 = 19;
-pub const CAP_SYS_ADMIN: u32 = 21;
-pub const CAP_SYS_NICE: u32 = 23;
-pub const CAP_SYS_RESOURCE: u32 = 24;
+pub(crate) const CAP_CHOWN: u32 = 0;
+pub(crate) const CAP_DAC_OVERRIDE: u32 = 1;
+pub(crate) const CAP_DAC_READ_SEARCH: u32 = 2;
+pub(crate) const CAP_FOWNER: u32 = 3;
+pub(crate) const CAP_FSETID: u32 = 4;
+pub(crate) const CAP_KILL: u32 = 5;
+pub(crate) const CAP_SETGID: u32 = 6;
+pub(crate) const CAP_SETUID: u32 = 7;
+pub(crate) const CAP_SETPCAP: u32 = 8;
+pub(crate) const CAP_NET_BIND_SERVICE: u32 = 10;
+pub(crate) const CAP_NET_ADMIN: u32 = 12;
+pub(crate) const CAP_NET_RAW: u32 = 13;
+pub(crate) const CAP_SYS_CHROOT: u32 = 18;
+pub(crate) const CAP_SYS_PTRACE: u32 = 19;
+pub(crate) const CAP_SYS_ADMIN: u32 = 21;
+pub(crate) const CAP_SYS_NICE: u32 = 23;
+pub(crate) const CAP_SYS_RESOURCE: u32 = 24;
 
 /// linux/landlock.h: the only kind of rule that init makes.
-pub const LANDLOCK_RULE_PATH_BENEATH: u32 = 1;
+pub(crate) const LANDLOCK_RULE_PATH_BENEATH: u32 = 1;
 /// linux/landlock.h: a rule for a TCP port.
-pub const LANDLOCK_RULE_NET_PORT: u32 = 2;
+pub(crate) const LANDLOCK_RULE_NET_PORT: u32 = 2;
 /// linux/landlock.h: asks for the version instead of making a ruleset.
-pub const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+pub(crate) const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
 /// linux/landlock.h, as are the ones that follow: rights to files, in the order of their bits.
-pub const LANDLOCK_ACCESS_FS_EXECUTE: u64 = 1;
-pub const LANDLOCK_ACCESS_FS_WRITE_FILE: u64 = 1 << 1;
-pub const LANDLOCK_ACCESS_FS_READ_FILE: u64 = 1 << 2;
-pub const LANDLOCK_ACCESS_FS_READ_DIR: u64 = 1 << 3;
-pub const LANDLOCK_ACCESS_FS_REMOVE_DIR: u64 = 1 << 4;
-pub const LANDLOCK_ACCESS_FS_REMOVE_FILE: u64 = 1 << 5;
-pub const LANDLOCK_ACCESS_FS_MAKE_CHAR: u64 = 1 << 6;
-pub const LANDLOCK_ACCESS_FS_MAKE_DIR: u64 = 1 << 7;
-pub const LANDLOCK_ACCESS_FS_MAKE_REG: u64 = 1 << 8;
-pub const LANDLOCK_ACCESS_FS_MAKE_SOCK: u64 = 1 << 9;
-pub const LANDLOCK_ACCESS_FS_MAKE_FIFO: u64 = 1 << 10;
-pub const LANDLOCK_ACCESS_FS_MAKE_BLOCK: u64 = 1 << 11;
-pub const LANDLOCK_ACCESS_FS_MAKE_SYM: u64 = 1 << 12;
-pub const LANDLOCK_ACCESS_FS_REFER: u64 = 1 << 13;
-pub const LANDLOCK_ACCESS_FS_TRUNCATE: u64 = 1 << 14;
-pub const LANDLOCK_ACCESS_FS_IOCTL_DEV: u64 = 1 << 15;
-pub const LANDLOCK_ACCESS_NET_BIND_TCP: u64 = 1;
-pub const LANDLOCK_ACCESS_NET_CONNECT_TCP: u64 = 1 << 1;
-pub const LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1;
-pub const LANDLOCK_SCOPE_SIGNAL: u64 = 1 << 1;
+pub(crate) const LANDLOCK_ACCESS_FS_EXECUTE: u64 = 1;
+pub(crate) const LANDLOCK_ACCESS_FS_WRITE_FILE: u64 = 1 << 1;
+pub(crate) const LANDLOCK_ACCESS_FS_READ_FILE: u64 = 1 << 2;
+pub(crate) const LANDLOCK_ACCESS_FS_READ_DIR: u64 = 1 << 3;
+pub(crate) const LANDLOCK_ACCESS_FS_REMOVE_DIR: u64 = 1 << 4;
+pub(crate) const LANDLOCK_ACCESS_FS_REMOVE_FILE: u64 = 1 << 5;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_CHAR: u64 = 1 << 6;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_DIR: u64 = 1 << 7;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_REG: u64 = 1 << 8;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_SOCK: u64 = 1 << 9;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_FIFO: u64 = 1 << 10;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_BLOCK: u64 = 1 << 11;
+pub(crate) const LANDLOCK_ACCESS_FS_MAKE_SYM: u64 = 1 << 12;
+pub(crate) const LANDLOCK_ACCESS_FS_REFER: u64 = 1 << 13;
+pub(crate) const LANDLOCK_ACCESS_FS_TRUNCATE: u64 = 1 << 14;
+pub(crate) const LANDLOCK_ACCESS_FS_IOCTL_DEV: u64 = 1 << 15;
+pub(crate) const LANDLOCK_ACCESS_NET_BIND_TCP: u64 = 1;
+pub(crate) const LANDLOCK_ACCESS_NET_CONNECT_TCP: u64 = 1 << 1;
+pub(crate) const LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1;
+pub(crate) const LANDLOCK_SCOPE_SIGNAL: u64 = 1 << 1;
 
 #[cfg(all(test, feature = "jail"))]
 #[test]

@@ -124,15 +124,6 @@ impl Ruleset {
         self.add(LANDLOCK_RULE_PATH_BENEATH, attr.as_ptr())
     }
 
-    /// Grants rights on a TCP port.
-    ///
-    /// # Errors
-    /// landlock_add_rule(2).
-    pub fn allow_port(&self, port: u16, access: u64) -> io::Result<()> {
-        let attr = [access, u64::from(port)];
-        self.add(LANDLOCK_RULE_NET_PORT, attr.as_ptr().cast())
-    }
-
     fn add(&self, kind: u32, attr: *const u8) -> io::Result<()> {
         // SAFETY: `attr` points to a rule of that kind, which the kernel only reads.
         let done = unsafe { libc::syscall(libc::SYS_landlock_add_rule, self.0.as_raw_fd(), kind, attr, 0u32) };
@@ -140,7 +131,7 @@ impl Ruleset {
     }
 
     /// The ruleset's descriptor, for landlock_restrict_self(2).
-    pub fn into_fd(self) -> OwnedFd {
+    pub(crate) fn into_fd(self) -> OwnedFd {
         self.0
     }
 }

@@ -48,7 +48,7 @@ pub fn owner_map(uids: (u32, u32), gids: (u32, u32)) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// As `owner_map`.
-pub fn user_map(uids: (u32, u32)) -> io::Result<OwnedFd> {
+pub(crate) fn user_map(uids: (u32, u32)) -> io::Result<OwnedFd> {
     namespace_with(&[("uid_map", uids)])
 }
 

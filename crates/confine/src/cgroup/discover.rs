@@ -365,7 +365,7 @@ pub fn is_own() -> bool {
 }
 
 /// Whether the place where every host mounts its cgroups holds version 2 and nothing else.
-pub fn is_unified() -> bool {
+pub(crate) fn is_unified() -> bool {
     rustix::fs::statfs(c"/sys/fs/cgroup").is_ok_and(|fs| fs.f_type == libc::CGROUP2_SUPER_MAGIC)
 }
 

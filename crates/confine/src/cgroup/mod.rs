@@ -23,7 +23,7 @@ mod name;
 mod observed;
 mod reader;
 mod sweep;
-pub mod systemd;
+pub(crate) mod systemd;
 mod types;
 mod v1;
 mod v2;
@@ -36,7 +36,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
-pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_own, is_unified, probe};
+pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_own, probe};
 pub use reader::{Charged, Now, Reader};
 pub use sweep::{Report, sweep};
 pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
@@ -246,18 +246,6 @@ impl Cgroup {
         let open = |node: &Node| {
             let name = if node.parent.version == Version::V1 { c"tasks" } else { c"cgroup.procs" };
             files::open(&node.dir, name, OFlags::WRONLY).map_err(self.error("open the processes of", node))
-        };
-        self.nodes.iter().map(open).collect()
-    }
-
-    /// The `cgroup.procs` files open for writing, those of version 1 first. A child that writes `0` to each
-    /// attaches itself, without the parent in between; permission is judged by who opened them (since 5.16).
-    ///
-    /// # Errors
-    /// When one cannot be opened.
-    pub fn procs_files(&self) -> Result<Vec<OwnedFd>, Error> {
-        let open = |node: &Node| {
-            files::open(&node.dir, c"cgroup.procs", OFlags::WRONLY).map_err(self.error("open cgroup.procs of", node))
         };
         self.nodes.iter().map(open).collect()
     }

@@ -68,14 +68,14 @@ enum Address {
 
 /// The sockets where the manager for this user may be reached, the bus first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bus {
+pub(crate) struct Bus {
     /// Each with whether a bus daemon is behind it, to be greeted, or the manager itself.
     sockets: Vec<(Address, bool)>,
 }
 
 impl Bus {
     /// The manager of this user, or of the system for root. `None` when no socket is there. Connects to none.
-    pub fn find() -> Option<Self> {
+    pub(crate) fn find() -> Option<Self> {
         let uid = rustix::process::geteuid();
         let mut sockets = Vec::new();
         if uid.is_root() {

@@ -34,21 +34,21 @@ pub struct SeccompData {
 }
 
 /// `ld [k]`: A = the 32-bit word of the data at byte k.
-pub const LD_ABS: u16 = 0x20;
+pub(crate) const LD_ABS: u16 = 0x20;
 /// `ja k`: skip k instructions.
-pub const JA: u16 = 0x05;
+pub(crate) const JA: u16 = 0x05;
 /// `jeq`: A == k.
-pub const JEQ: u16 = 0x15;
+pub(crate) const JEQ: u16 = 0x15;
 /// `jgt`: A > k, unsigned.
-pub const JGT: u16 = 0x25;
+pub(crate) const JGT: u16 = 0x25;
 /// `jge`: A >= k, unsigned.
-pub const JGE: u16 = 0x35;
+pub(crate) const JGE: u16 = 0x35;
 /// `jset`: A & k is not 0.
-pub const JSET: u16 = 0x45;
+pub(crate) const JSET: u16 = 0x45;
 /// `and k`: A &= k.
-pub const AND: u16 = 0x54;
+pub(crate) const AND: u16 = 0x54;
 /// `ret k`.
-pub const RET: u16 = 0x06;
+pub(crate) const RET: u16 = 0x06;
 
 /// What the filter meant by a notified call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

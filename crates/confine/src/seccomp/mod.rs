@@ -47,7 +47,9 @@ pub use calls::Arch;
 use calls::{CALLS, Group};
 use classify::{Insn, Verdict};
 use emit::{Answer, Fixed, Segment};
-use levels::{Clause, Decision, Effect, Report, Rules};
+#[cfg(test)]
+use levels::Clause;
+use levels::{Decision, Effect, Report, Rules};
 
 /// `SECCOMP_RET_KILL_PROCESS`
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -137,7 +139,7 @@ impl ArgOp {
     }
 
     /// As it is written, here and in Kafel.
-    pub const fn symbol(self) -> &'static str {
+    pub(crate) const fn symbol(self) -> &'static str {
         match self {
             ArgOp::Eq => "==",
             ArgOp::Ne => "!=",
@@ -413,7 +415,8 @@ pub fn compile(request: &Request<'_>, arch: Arch) -> Result<Program, Error> {
 }
 
 /// The filter in words: one line per system call, by number.
-pub fn describe(request: &Request<'_>, arch: Arch) -> Result<String, Error> {
+#[cfg(test)]
+fn describe(request: &Request<'_>, arch: Arch) -> Result<String, Error> {
     use std::fmt::Write;
     let mut text = String::new();
     for (number, name, decision) in decisions(request, arch)? {
@@ -530,6 +533,7 @@ fn verdict(effect: Effect) -> Verdict {
     }
 }
 
+#[cfg(test)]
 fn in_words(cond: &levels::Cond) -> String {
     let op = cond.op.symbol();
     let size = match cond.width {
@@ -543,6 +547,7 @@ fn in_words(cond: &levels::Cond) -> String {
     }
 }
 
+#[cfg(test)]
 fn effect_in_words(effect: Effect) -> String {
     match effect {
         Effect::Allow => "allow".into(),

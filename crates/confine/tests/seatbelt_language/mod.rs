@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Form {
+pub(crate) enum Form {
     Word(String),
     Text(String),
     Pattern(String),
@@ -31,7 +31,7 @@ impl Form {
 }
 
 /// Reads a whole profile.
-pub fn parse(text: &str) -> Vec<Form> {
+pub(crate) fn parse(text: &str) -> Vec<Form> {
     let mut chars = text.chars().peekable();
     let mut stack: Vec<Vec<Form>> = vec![Vec::new()];
     while let Some(c) = chars.next() {
@@ -74,7 +74,7 @@ pub fn parse(text: &str) -> Vec<Form> {
 
 /// One thing that a program might do.
 #[derive(Debug, Clone, Default)]
-pub struct Attempt<'a> {
+pub(crate) struct Attempt<'a> {
     pub operation: &'a str,
     pub path: Option<&'a str>,
     pub device: bool,
@@ -85,13 +85,13 @@ pub struct Attempt<'a> {
     pub name: Option<&'a str>,
 }
 
-pub struct Profile {
+pub(crate) struct Profile {
     rules: Vec<Form>,
     parameters: BTreeMap<String, String>,
 }
 
 impl Profile {
-    pub fn new(profile: &cofferdam_confine::seatbelt::Profile) -> Profile {
+    pub(crate) fn new(profile: &cofferdam_confine::seatbelt::Profile) -> Profile {
         let rules = parse(&profile.text);
         assert_eq!(rules[0], Form::List(vec![Form::Word("version".into()), Form::Word("1".into())]));
         assert_eq!(rules[1].list()[1].word(), "default", "the default rule comes second");
@@ -99,7 +99,7 @@ impl Profile {
     }
 
     /// The last rule that matches decides.
-    pub fn allows(&self, attempt: &Attempt<'_>) -> bool {
+    pub(crate) fn allows(&self, attempt: &Attempt<'_>) -> bool {
         let mut allowed = None;
         for rule in &self.rules[1..] {
             let (verdict, rest) = rule.list().split_first().unwrap();
@@ -184,6 +184,6 @@ fn covers(rule: &str, operation: &str) -> bool {
     rule == "default" || rule == operation || rule.strip_suffix('*').is_some_and(|stem| operation.starts_with(stem))
 }
 
-pub fn on<'a>(operation: &'a str, path: &'a str) -> Attempt<'a> {
+pub(crate) fn on<'a>(operation: &'a str, path: &'a str) -> Attempt<'a> {
     Attempt { operation, path: Some(path), ..Attempt::default() }
 }
