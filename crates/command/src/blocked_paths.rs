@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Never written: the system's programs, libraries and settings, and file systems of the kernel.
-pub const SYSTEM: [&str; 20] = [
+pub(crate) const SYSTEM: [&str; 20] = [
     "/bin",
     "/boot",
     "/dev",
@@ -32,7 +32,7 @@ pub const SYSTEM: [&str; 20] = [
 ];
 
 /// Names in the data directory that are neither read nor written: its owner's records and configuration.
-pub const OF_DATA: [&str; 2] = ["data", "config.toml"];
+pub(crate) const OF_DATA: [&str; 2] = ["data", "config.toml"];
 
 /// Most files whose other links are searched; with more, a file with several links is refused.
 const LINKS: usize = 10_000;

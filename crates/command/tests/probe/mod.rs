@@ -19,12 +19,12 @@ const VARIABLE: &str = "COFFERDAM_PROBE";
 const ANSWER: &str = "probe-answers ";
 
 /// The program of this test.
-pub fn own() -> String {
+pub(crate) fn own() -> String {
     std::env::current_exe().unwrap().display().to_string()
 }
 
 /// Every version of Landlock that can be asked for here.
-pub fn versions() -> Vec<u32> {
+pub(crate) fn versions() -> Vec<u32> {
     let own = Confined::new("true").data_dir("/var/tmp").command();
     let newest = own.unwrap().1.landlock_abi;
     assert!(newest >= 1, "no Landlock here");
@@ -32,23 +32,23 @@ pub fn versions() -> Vec<u32> {
 }
 
 /// Confines this program, with that version of Landlock.
-pub fn confined(abi: u32, data: &Path) -> Confined {
+pub(crate) fn confined(abi: u32, data: &Path) -> Confined {
     Confined::new(own()).data_dir(data).landlock_at_most(abi)
 }
 
-pub fn restricted(abi: u32, data: &Path) -> Command {
+pub(crate) fn restricted(abi: u32, data: &Path) -> Command {
     let (command, enforcement) = confined(abi, data).command().unwrap();
     assert_eq!(enforcement.strength(), Strength::Full, "{enforcement}");
     assert_eq!(enforcement.landlock_abi, abi);
     command
 }
 
-pub fn plain() -> Command {
+pub(crate) fn plain() -> Command {
     Command::new(own())
 }
 
 /// Files of a directory that attempts are made on.
-pub fn furnish(dir: &Path) {
+pub(crate) fn furnish(dir: &Path) {
     for name in ["file", "victim", "gone", "moved", "linked"] {
         std::fs::write(dir.join(name), "as it was").unwrap();
     }
@@ -58,7 +58,7 @@ pub fn furnish(dir: &Path) {
 }
 
 /// Everything that can be seen of a tree: names, kinds, modes, owners, sizes, times, contents.
-pub fn picture(dir: &Path) -> Vec<String> {
+pub(crate) fn picture(dir: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt as _;
     let mut all = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -85,29 +85,29 @@ pub fn picture(dir: &Path) -> Vec<String> {
 }
 
 /// Says why something was not tried; an error where everything must work.
-pub fn skip(reason: &str) {
+pub(crate) fn skip(reason: &str) {
     assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "skipped: {reason}");
     eprintln!("skipped: {reason}");
 }
 
 /// The same for what root's pass tries: any other user may do without.
-pub fn skip_unless_root(reason: &str) {
+pub(crate) fn skip_unless_root(reason: &str) {
     if rustix::process::geteuid().is_root() { skip(reason) } else { eprintln!("skipped: {reason}") }
 }
 
 /// A directory that no rule grants: not below /tmp.
-pub struct Scratch(tempfile::TempDir);
+pub(crate) struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    pub fn new() -> Scratch {
+    pub(crate) fn new() -> Scratch {
         Scratch(tempfile::Builder::new().prefix("cofferdam-walls-").tempdir_in("/var/tmp").unwrap())
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         std::fs::canonicalize(self.0.path()).unwrap()
     }
 
-    pub fn directory(&self, name: &str) -> PathBuf {
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::create_dir_all(&path).unwrap();
         path
@@ -115,7 +115,7 @@ impl Scratch {
 }
 
 /// Has the command attempt something.
-pub fn attempt(command: &mut Command, words: &str) {
+pub(crate) fn attempt(command: &mut Command, words: &str) {
     command.args(["--exact", "probe::attempts", "--nocapture", "--test-threads=1"]).env(VARIABLE, words);
     command
         .stdin(std::process::Stdio::null())
@@ -124,13 +124,13 @@ pub fn attempt(command: &mut Command, words: &str) {
 }
 
 /// What came of it.
-pub async fn run(mut command: Command, words: &str) -> String {
+pub(crate) async fn run(mut command: Command, words: &str) -> String {
     attempt(&mut command, words);
     answer(command.output().await.unwrap())
 }
 
 /// Whether files here can have attributes at all: a tmpfs has none before Linux 6.6.
-pub async fn attributes() -> bool {
+pub(crate) async fn attributes() -> bool {
     let scratch = Scratch::new();
     let file = scratch.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -143,14 +143,14 @@ pub async fn attributes() -> bool {
 }
 
 /// What the attempt printed.
-pub fn answer(output: Output) -> String {
+pub(crate) fn answer(output: Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.lines().find_map(|line| line.split_once(ANSWER)).map(|(_, answer)| answer.trim().to_owned());
     found.unwrap_or_else(|| panic!("the attempt said nothing: {}{}", text, String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Listens at an abstract name.
-pub fn abstract_listener(name: &str) -> OwnedFd {
+pub(crate) fn abstract_listener(name: &str) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
     rustix::net::listen(&socket, 1).unwrap();
@@ -397,7 +397,7 @@ fn connect(address: &SocketAddrUnix) -> Attempt {
 }
 
 /// What a script of Python's prints, started by this command; a line of its own for each attempt. None without Python.
-pub async fn python(mut command: Command, text: &str, words: &[&str]) -> Option<String> {
+pub(crate) async fn python(mut command: Command, text: &str, words: &[&str]) -> Option<String> {
     which("python3")?;
     let library = "import ctypes, errno, os, sys\nlibrary = ctypes.CDLL(None, use_errno=True)\n\
         def call(name, *args):\n    answer = library.syscall(*args)\n    \
@@ -410,7 +410,7 @@ pub async fn python(mut command: Command, text: &str, words: &[&str]) -> Option<
 }
 
 /// Where a program of this machine lies; none when it is not there.
-pub fn which(name: &str) -> Option<PathBuf> {
+pub(crate) fn which(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|dir| dir.join(name))
         .find(|path: &PathBuf| Path::is_file(path))
