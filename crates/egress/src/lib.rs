@@ -35,12 +35,12 @@ mod connect;
 mod decide;
 #[cfg(feature = "gateway")]
 pub mod gateway;
+#[cfg(not(feature = "gateway"))]
+#[path = "no_gateway.rs"]
+pub mod gateway;
 #[cfg(feature = "gateway")]
 pub mod http;
-pub mod limits;
-#[cfg(not(feature = "gateway"))]
-#[doc(hidden)]
-pub mod no_gateway;
+mod limits;
 mod report;
 #[cfg(feature = "gateway")]
 mod sandbox;
@@ -51,10 +51,8 @@ mod settings;
 mod sockets;
 mod traffic;
 
-#[cfg(not(feature = "gateway"))]
-pub use self::no_gateway as gateway;
 #[cfg(feature = "gateway")]
-pub use connect::{host_resolver, relay};
+pub use connect::host_resolver;
 pub use decide::{
     address, client_hello, dns, first_bytes, host_name, refusal, rules, socket_layout as layout, socks,
     synthetic_addresses as names,

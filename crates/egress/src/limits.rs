@@ -23,7 +23,7 @@ const LEAST_BURST: u64 = 16 * 1024;
 
 /// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// From the program to upstream.
     Up,
     /// From upstream to the program.
@@ -32,7 +32,7 @@ pub enum Direction {
 
 /// The values of a sandbox's limits; `u64::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LimitValues {
+pub(crate) struct LimitValues {
     /// Connections of programs that are open at once.
     pub connections: usize,
     /// Connections to one host that are open at once.
@@ -67,7 +67,7 @@ impl From<&NetworkLimits> for LimitValues {
 
 /// A token bucket, of bytes or of attempts.
 #[derive(Debug)]
-pub struct TokenBucket {
+pub(crate) struct TokenBucket {
     rate: u64,
     burst: u64,
     state: Mutex<(f64, Instant)>,
@@ -75,7 +75,7 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket: `rate` tokens a second, at most `burst` of them saved.
-    pub fn new(rate: u64, burst: u64) -> TokenBucket {
+    pub(crate) fn new(rate: u64, burst: u64) -> TokenBucket {
         TokenBucket { rate: rate.max(1), burst: burst.max(1), state: Mutex::new((burst.max(1) as f64, Instant::now())) }
     }
 
@@ -83,7 +83,7 @@ impl TokenBucket {
     ///
     /// # Errors
     /// There are none yet: the time after which to try again.
-    pub fn take(&self, want: u64, now: Instant) -> Result<u64, Duration> {
+    pub(crate) fn take(&self, want: u64, now: Instant) -> Result<u64, Duration> {
         let mut state = lock(&self.state);
         let elapsed = now.saturating_duration_since(state.1).as_secs_f64();
         state.0 = (state.0 + elapsed * self.rate as f64).min(self.burst as f64);
@@ -99,13 +99,13 @@ impl TokenBucket {
     }
 
     /// Returns tokens that were not used.
-    pub fn give_back(&self, amount: u64) {
+    pub(crate) fn give_back(&self, amount: u64) {
         lock(&self.state).0 += amount as f64;
     }
 
     /// Takes one token, and waits until there is one.
     #[cfg(feature = "gateway")]
-    pub async fn one(&self) {
+    pub(crate) async fn one(&self) {
         while let Err(wait) = self.take(1, Instant::now()) {
             tokio::time::sleep(wait).await;
         }
@@ -158,7 +158,7 @@ impl Meter {
 
 /// One of a limited number of open things, which is free again when this is dropped.
 #[derive(Debug)]
-pub struct OpenSlot(Arc<AtomicUsize>);
+pub(crate) struct OpenSlot(Arc<AtomicUsize>);
 
 impl OpenSlot {
     fn one(count: &Arc<AtomicUsize>, most: usize) -> Option<OpenSlot> {
@@ -175,7 +175,7 @@ impl Drop for OpenSlot {
 
 /// Descriptors of this process that the gateway's connections may use, and the share of each sandbox.
 #[derive(Debug, Clone)]
-pub struct DescriptorBudget {
+pub(crate) struct DescriptorBudget {
     all: Arc<AtomicUsize>,
     most: usize,
     one: Arc<AtomicUsize>,
@@ -183,12 +183,12 @@ pub struct DescriptorBudget {
 
 impl DescriptorBudget {
     /// A budget of `most` descriptors.
-    pub fn new(most: usize) -> DescriptorBudget {
+    pub(crate) fn new(most: usize) -> DescriptorBudget {
         DescriptorBudget { all: Arc::default(), most, one: Arc::default() }
     }
 
     /// One sandbox's share: no more than half, so that some are left to the others.
-    pub fn share(&self) -> DescriptorBudget {
+    pub(crate) fn share(&self) -> DescriptorBudget {
         DescriptorBudget { all: Arc::clone(&self.all), most: self.most, one: Arc::default() }
     }
 
@@ -196,7 +196,7 @@ impl DescriptorBudget {
     ///
     /// # Errors
     /// `TooManyConnections`: the sandbox or the gateway has none left.
-    pub fn take(&self) -> Result<(OpenSlot, OpenSlot), Refusal> {
+    pub(crate) fn take(&self) -> Result<(OpenSlot, OpenSlot), Refusal> {
         let one = OpenSlot::one(&self.one, (self.most / 2).max(1));
         one.and_then(|one| Some((one, OpenSlot::one(&self.all, self.most)?))).ok_or_else(|| {
             let detail = format!(
@@ -218,7 +218,7 @@ struct HostUsage {
 
 /// A sandbox's limits and what it has used.
 #[derive(Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     most: LimitValues,
     open: Arc<AtomicUsize>,
     meter: Meter,
@@ -228,7 +228,7 @@ pub struct Limits {
 
 impl Limits {
     /// Nothing used yet.
-    pub fn new(most: LimitValues) -> Arc<Limits> {
+    pub(crate) fn new(most: LimitValues) -> Arc<Limits> {
         let rate =
             most.rate.map(|rate| TokenBucket::new(rate, ((rate as f64 * BURST.as_secs_f64()) as u64).max(LEAST_BURST)));
         Arc::new(Limits {
@@ -244,7 +244,7 @@ impl Limits {
     ///
     /// # Errors
     /// `TooManyConnections`.
-    pub fn connection(&self) -> Result<OpenSlot, Refusal> {
+    pub(crate) fn connection(&self) -> Result<OpenSlot, Refusal> {
         OpenSlot::one(&self.open, self.most.connections).ok_or_else(|| {
             too_many(Reason::TooManyConnections, "connections", format!("{} open at once", self.most.connections))
         })
@@ -254,7 +254,7 @@ impl Limits {
     ///
     /// # Errors
     /// `TooManyConnections`.
-    pub fn host(self: &Arc<Limits>, target: &Target) -> Result<Account, Refusal> {
+    pub(crate) fn host(self: &Arc<Limits>, target: &Target) -> Result<Account, Refusal> {
         let mut hosts = lock(&self.hosts);
         if hosts.len() >= MOST_HOSTS && !hosts.contains_key(target) {
             // A host without open connections is forgotten, unless its bytes are limited.
@@ -276,7 +276,7 @@ impl Limits {
     }
 
     /// Bytes moved in all.
-    pub fn moved(&self, direction: Direction) -> u64 {
+    pub(crate) fn moved(&self, direction: Direction) -> u64 {
         self.meter.get(direction)
     }
 }
@@ -288,7 +288,7 @@ fn too_many(reason: Reason, field: &str, detail: String) -> Refusal {
 /// The bytes of one connection to upstream, which count for its host and its sandbox as well. Dropping it frees its
 /// place among the host's connections.
 #[derive(Debug)]
-pub struct Account {
+pub(crate) struct Account {
     limits: Arc<Limits>,
     host: Arc<HostUsage>,
     moved: [AtomicU64; 2],
@@ -297,7 +297,7 @@ pub struct Account {
 
 /// The result of a reservation.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Allowance {
+pub(crate) enum Allowance {
     /// So many bytes, at least one, are reserved until `settle`.
     Bytes(usize),
     /// None now: try again after this time.
@@ -308,7 +308,7 @@ pub enum Allowance {
 
 impl Account {
     /// Reserves at most `want` bytes.
-    pub fn reserve(&self, direction: Direction, want: usize) -> Allowance {
+    pub(crate) fn reserve(&self, direction: Direction, want: usize) -> Allowance {
         // Another connection may return a part of its reservation in a moment.
         let none = |meter: &Meter, host| match meter.used_up(direction) {
             true => Allowance::Never(self.exhausted(direction, host)),
@@ -344,7 +344,7 @@ impl Account {
     }
 
     /// Ends a reservation: of `reserved` bytes, `moved` were moved.
-    pub fn settle(&self, direction: Direction, reserved: usize, moved: usize) {
+    pub(crate) fn settle(&self, direction: Direction, reserved: usize, moved: usize) {
         let (reserved, moved) = (reserved as u64, moved as u64);
         self.limits.meter.settle(direction, reserved, moved);
         self.host.meter.settle(direction, reserved, moved);
@@ -355,7 +355,7 @@ impl Account {
     }
 
     /// Bytes that this connection has moved.
-    pub fn moved(&self, direction: Direction) -> u64 {
+    pub(crate) fn moved(&self, direction: Direction) -> u64 {
         self.moved[direction as usize].load(Ordering::Relaxed)
     }
 }

@@ -43,7 +43,7 @@ const GREETINGS: usize = 64;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// One sandbox.
-pub struct Sandbox {
+pub(crate) struct Sandbox {
     /// The policy's rules.
     pub rules: Arc<Rules>,
     /// Makes its connections to upstream.
@@ -97,7 +97,7 @@ struct Tasks {
 
 impl Sandbox {
     /// A sandbox without tasks.
-    pub fn new(
+    pub(crate) fn new(
         job: Job,
         settings: Arc<Settings>,
         buffers: Arc<BufferPool>,
@@ -138,12 +138,12 @@ impl Sandbox {
     }
 
     /// Sets the socket by which the process of a refused connection is looked up.
-    pub fn set_inspector(&self, socket: OwnedFd) {
+    pub(crate) fn set_inspector(&self, socket: OwnedFd) {
         self.inspector.get_or_init(|| Inspector::new(socket));
     }
 
     /// Runs the task of a socket. It must end by itself after `closing`, when it has read what is still queued.
-    pub fn spawn_socket_task(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_socket_task(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
         let undecided = Undecided::new(self);
         self.spawn(async move {
             task.await;
@@ -153,7 +153,7 @@ impl Sandbox {
 
     /// Returns when the sockets are to be read for the last time: the program has ended, and something that it sent may
     /// still be queued.
-    pub fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut phase = self.phase.subscribe();
         async move {
             // An error means that the sandbox itself is gone.
@@ -162,14 +162,14 @@ impl Sandbox {
     }
 
     /// Reports that a part of the gateway failed.
-    pub fn failed(&self, why: &str) {
+    pub(crate) fn failed(&self, why: &str) {
         let mut event = Event::new(Kind::Failed, Via::Connect);
         (event.reason, event.detail) = (Some(Reason::Gateway), Some(why.to_owned()));
         self.reporter.report(event);
     }
 
     /// Runs a task that ends with the sandbox at the latest: then everything that it holds is dropped.
-    pub fn spawn(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
         let alive = Alive::new(self);
         let mut phase = self.phase.subscribe();
         self.handle.spawn(async move {
@@ -185,7 +185,7 @@ impl Sandbox {
 
     /// Ends every task, and returns when none is left. What had arrived by then is decided first, so that the attempts
     /// of a program which ends at once are reported like any other's.
-    pub fn end(&self) -> Traffic {
+    pub(crate) fn end(&self) -> Traffic {
         self.phase.send_replace(Phase::Closing);
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let drained = self.tasks_changed.wait_timeout_while(tasks, DRAIN_TIMEOUT, |tasks| tasks.undecided > 0);
@@ -210,27 +210,27 @@ impl Sandbox {
     }
 
     /// Whether it has ended: connections that have not ended by themselves are cut off.
-    pub fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         *self.phase.borrow() == Phase::Ended
     }
 
     /// The number of the next connection, from 1.
-    pub fn next_connection_number(&self) -> u64 {
+    pub(crate) fn next_connection_number(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The process that made a connection, if it is found at once. The connection must not have been reset yet.
-    pub fn process(&self, peer: SocketAddr, destination: SocketAddr) -> Option<u32> {
+    pub(crate) fn process(&self, peer: SocketAddr, destination: SocketAddr) -> Option<u32> {
         self.inspector.get()?.process(self.init?, peer, destination)
     }
 
     /// Counts a connection to upstream.
-    pub fn count_outbound(&self) {
+    pub(crate) fn count_outbound(&self) {
         self.outbound.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The names that were asked for, and their synthetic addresses.
-    pub fn names(&self) -> MutexGuard<'_, SyntheticAddresses> {
+    pub(crate) fn names(&self) -> MutexGuard<'_, SyntheticAddresses> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -238,7 +238,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// `UnknownAddress`: a synthetic address that stands for no name.
-    pub fn named_target(&self, target: &Target) -> Result<Target, Refusal> {
+    pub(crate) fn named_target(&self, target: &Target) -> Result<Target, Refusal> {
         let Target::Address(address) = target else { return Ok(target.clone()) };
         let address = address.to_canonical();
         if !synthetic(address) {
@@ -254,23 +254,23 @@ impl Sandbox {
     ///
     /// # Errors
     /// As [`Rules::connect`].
-    pub fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
+    pub(crate) fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
         self.rules.connect(target, port)
     }
 
     /// The address that a connection was made to: `local`, but in tests, whose sockets are ordinary ones.
-    pub fn destination(&self, local: SocketAddr) -> SocketAddr {
+    pub(crate) fn destination(&self, local: SocketAddr) -> SocketAddr {
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         self.settings.destination.as_ref().map_or(local, |of| of(local))
     }
 }
 
 /// Counts a task, or a connection to upstream, until it is dropped: the sandbox's end waits for it.
-pub struct Alive(Arc<Sandbox>);
+pub(crate) struct Alive(Arc<Sandbox>);
 
 impl Alive {
     /// Counts one more.
-    pub fn new(sandbox: &Arc<Sandbox>) -> Alive {
+    pub(crate) fn new(sandbox: &Arc<Sandbox>) -> Alive {
         sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive += 1;
         Alive(Arc::clone(sandbox))
     }
@@ -285,11 +285,11 @@ impl Drop for Alive {
 
 /// Counts an attempt of the program that no event has been reported about, or a socket at which one may be queued,
 /// until it is dropped: the sandbox's end waits for it, for at most `DRAIN_TIMEOUT`.
-pub struct Undecided(Arc<Sandbox>);
+pub(crate) struct Undecided(Arc<Sandbox>);
 
 impl Undecided {
     /// Counts one more.
-    pub fn new(sandbox: &Arc<Sandbox>) -> Undecided {
+    pub(crate) fn new(sandbox: &Arc<Sandbox>) -> Undecided {
         sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).undecided += 1;
         Undecided(Arc::clone(sandbox))
     }

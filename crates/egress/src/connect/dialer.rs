@@ -41,7 +41,7 @@ pub struct UpstreamProxy {
 
 /// An established connection.
 #[derive(Debug)]
-pub struct Connected {
+pub(crate) struct Connected {
     /// The stream, with `TCP_NODELAY`.
     pub stream: TcpStream,
     /// The address that was checked and connected to; none behind a proxy that resolves.
@@ -50,7 +50,7 @@ pub struct Connected {
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DialError {
+pub(crate) struct DialError {
     /// The reason.
     pub refusal: Refusal,
     /// The address that it is about, if any.
@@ -58,11 +58,11 @@ pub struct DialError {
 }
 
 /// Addresses of the name that the rules refuse, in order.
-pub type SkippedAddresses = Vec<(IpAddr, Refusal)>;
+pub(crate) type SkippedAddresses = Vec<(IpAddr, Refusal)>;
 
 /// Makes the connections to upstream of one sandbox.
 #[derive(Clone)]
-pub struct Dialer {
+pub(crate) struct Dialer {
     /// Resolves names.
     pub resolve: Arc<dyn Resolve>,
     /// Checks addresses.
@@ -78,7 +78,7 @@ pub struct Dialer {
 /// Limits how many names a gateway resolves at once, and each sandbox of it: a lookup takes several descriptors, until
 /// the host's name servers answer.
 #[derive(Debug, Clone)]
-pub struct LookupSlots {
+pub(crate) struct LookupSlots {
     all: Arc<Semaphore>,
     one: Arc<Semaphore>,
     most: usize,
@@ -86,13 +86,13 @@ pub struct LookupSlots {
 
 impl LookupSlots {
     /// At most `most` lookups at once.
-    pub fn new(most: usize) -> LookupSlots {
+    pub(crate) fn new(most: usize) -> LookupSlots {
         let all = Arc::new(Semaphore::new(most));
         LookupSlots { one: Arc::clone(&all), all, most }.share()
     }
 
     /// One sandbox's share: no more than half.
-    pub fn share(&self) -> LookupSlots {
+    pub(crate) fn share(&self) -> LookupSlots {
         let one = Arc::new(Semaphore::new((self.most / 2).max(1)));
         LookupSlots { all: Arc::clone(&self.all), one, most: self.most }
     }
@@ -104,7 +104,7 @@ impl Dialer {
     ///
     /// # Errors
     /// The rules refuse every address, or none answers in time.
-    pub async fn connect(&self, target: &Target, port: u16) -> Result<(Connected, SkippedAddresses), DialError> {
+    pub(crate) async fn connect(&self, target: &Target, port: u16) -> Result<(Connected, SkippedAddresses), DialError> {
         let connect = async {
             match &self.proxy {
                 Some(proxy) => self.tunnel(proxy, target, port).await.map(|connected| (connected, Vec::new())),
@@ -165,7 +165,7 @@ impl Dialer {
     ///
     /// # Errors
     /// The name does not resolve, or no address answers in time.
-    pub async fn connect_unchecked(&self, host: &Host, port: u16) -> Result<Connected, DialError> {
+    pub(crate) async fn connect_unchecked(&self, host: &Host, port: u16) -> Result<Connected, DialError> {
         let connect = async {
             let (stream, address) = self.plain(host, port).await?;
             Ok(Connected { stream, address: Some(address) })

@@ -7,7 +7,7 @@ use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
 /// Reads at most `most` bytes, and returns how many they were: 0 at the end of the stream.
-pub fn poll_read(
+pub(crate) fn poll_read(
     stream: &TcpStream,
     context: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
@@ -28,7 +28,7 @@ pub fn poll_read(
 }
 
 /// Writes some of `bytes`, and returns how many.
-pub fn poll_write(stream: &TcpStream, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+pub(crate) fn poll_write(stream: &TcpStream, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
     loop {
         ready!(stream.poll_write_ready(context))?;
         match stream.try_write(bytes) {
@@ -40,6 +40,6 @@ pub fn poll_write(stream: &TcpStream, context: &mut Context<'_>, bytes: &[u8]) -
 }
 
 /// Ends the sending direction.
-pub fn shutdown(stream: &TcpStream) -> Poll<io::Result<()>> {
+pub(crate) fn shutdown(stream: &TcpStream) -> Poll<io::Result<()>> {
     Poll::Ready(Ok(rustix::net::shutdown(stream, rustix::net::Shutdown::Write)?))
 }

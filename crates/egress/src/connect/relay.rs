@@ -30,9 +30,7 @@ const SMALL_BYTES: usize = 16 * 1024;
 
 /// How a relayed connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RelayEnd {
-    /// Both sides have closed.
-    Closed,
+pub(crate) enum RelayEnd {
     /// The program reset the connection, or does not accept bytes any more.
     ClientReset,
     /// The same of upstream.
@@ -46,7 +44,7 @@ pub enum RelayEnd {
 /// The large buffers of a gateway: a bounded number, and no more than half of them for one sandbox, whose programs may
 /// occupy them for long by not reading.
 #[derive(Debug)]
-pub struct BufferPool {
+pub(crate) struct BufferPool {
     all: Arc<Quota>,
     one: Quota,
 }
@@ -78,12 +76,12 @@ struct Buffer<'b> {
 
 impl BufferPool {
     /// A pool of at most `most` buffers, which are allocated when they are needed.
-    pub fn new(most: usize) -> BufferPool {
+    pub(crate) fn new(most: usize) -> BufferPool {
         BufferPool { all: Arc::new(Quota::new(most)), one: Quota::new(most) }
     }
 
     /// One sandbox's share.
-    pub fn share(&self) -> BufferPool {
+    pub(crate) fn share(&self) -> BufferPool {
         BufferPool { all: Arc::clone(&self.all), one: Quota::new(self.all.most.div_ceil(2)) }
     }
 
@@ -113,24 +111,24 @@ impl Drop for Buffer<'_> {
 
 /// The time when bytes last moved on a connection.
 #[derive(Debug, Clone)]
-pub struct Activity {
+pub(crate) struct Activity {
     since: Instant,
     last_ms: Arc<AtomicU64>,
 }
 
 impl Activity {
     /// Active now.
-    pub fn new() -> Activity {
+    pub(crate) fn new() -> Activity {
         Activity { since: Instant::now(), last_ms: Arc::default() }
     }
 
     /// Marks it as active now.
-    pub fn touch(&self) {
+    pub(crate) fn touch(&self) {
         self.last_ms.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Returns when it has been idle for this time.
-    pub async fn idle(&self, time: Duration) {
+    pub(crate) async fn idle(&self, time: Duration) {
         loop {
             let last = self.since + Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
             let left = time.saturating_sub(last.elapsed());
@@ -166,7 +164,7 @@ fn sink_gone(direction: Direction) -> RelayEnd {
 ///
 /// # Errors
 /// How the connection ended instead.
-pub async fn one_way(
+pub(crate) async fn one_way(
     from: &TcpStream,
     to: &TcpStream,
     direction: Direction,
@@ -256,7 +254,7 @@ fn stopped(error: &io::Error, direction: Direction) -> MoveStop {
 ///
 /// # Errors
 /// The stream cannot be written to any more.
-pub async fn write_all(to: &TcpStream, mut bytes: &[u8], activity: &Activity) -> io::Result<()> {
+pub(crate) async fn write_all(to: &TcpStream, mut bytes: &[u8], activity: &Activity) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.try_write(bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -272,7 +270,7 @@ pub async fn write_all(to: &TcpStream, mut bytes: &[u8], activity: &Activity) ->
 }
 
 /// Resets a connection at once, even if a forked child of this process has a copy of its descriptor.
-pub fn reset(stream: &TcpStream) {
+pub(crate) fn reset(stream: &TcpStream) {
     // On most kernels either call is enough; both fail on a socket that is closed already.
     let lingers = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
     let gone = rustix::net::connect_unspec(stream);

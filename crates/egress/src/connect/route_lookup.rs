@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, So
 
 /// The route to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// The address is this host's.
     Own,
     /// An interface leads there.
@@ -18,7 +18,7 @@ pub enum Route {
 }
 
 /// Queries the kernel's routes. Connecting a datagram socket sends nothing.
-pub fn route(address: IpAddr) -> Route {
+pub(crate) fn route(address: IpAddr) -> Route {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -58,7 +58,7 @@ impl Host {
     }
 
     /// A host that the policy names for the gateway's own use, outside the sandbox: it may be `localhost`.
-    pub fn of_policy(host: &UrlHost) -> Host {
+    pub(crate) fn of_policy(host: &UrlHost) -> Host {
         match host {
             UrlHost::Address(address) => Host::Address(*address),
             UrlHost::Name(name) => Host::Name(Name(name.clone())),

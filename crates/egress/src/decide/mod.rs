@@ -7,7 +7,7 @@ pub mod dns;
 pub mod first_bytes;
 pub mod host_name;
 #[cfg(feature = "gateway")]
-pub mod protocol_check;
+pub(crate) mod protocol_check;
 pub mod refusal;
 pub mod rules;
 pub mod socket_layout;

@@ -18,7 +18,7 @@ const INSPECTED: &str = "the rule looks into requests, and this is none in the c
 
 /// How a connection goes on after its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     /// The first bytes and all that follow are passed on unread.
     Opaque,
     /// HTTP/1 requests, each of which is inspected.
@@ -30,7 +30,7 @@ pub enum Protocol {
 ///
 /// # Errors
 /// The protocol, or the server name in it, is refused.
-pub fn check(
+pub(crate) fn check(
     bytes: &[u8],
     ended: bool,
     rules: &Rules,

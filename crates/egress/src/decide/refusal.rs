@@ -95,7 +95,7 @@ impl Reason {
     }
 
     /// Whether upstream or the gateway failed, as opposed to a decision.
-    pub fn is_failure(self) -> bool {
+    pub(crate) fn is_failure(self) -> bool {
         matches!(
             self,
             Reason::NotResolved | Reason::Unreachable | Reason::UpstreamTimedOut | Reason::Reset | Reason::Gateway
@@ -121,7 +121,7 @@ impl Refusal {
     }
 
     /// A refusal by a line of the policy.
-    pub fn by_rule(reason: Reason, rule: String) -> Refusal {
+    pub(crate) fn by_rule(reason: Reason, rule: String) -> Refusal {
         Refusal { reason, rule: Some(rule), detail: None }
     }
 

@@ -12,7 +12,7 @@ pub const SOCKS_PORT: u16 = 1080;
 /// Port of the API that a policy passes through, at `INSIDE`.
 pub const API_PORT: u16 = 3129;
 /// The resolver's port.
-pub const DNS_PORT: u16 = 53;
+pub(crate) const DNS_PORT: u16 = 53;
 /// The address of the proxies, the resolver and the API: the only loopback address at which the gateway serves
 /// anything.
 pub const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -241,10 +241,10 @@ fn host(bytes: &[u8]) -> Result<String, &'static str> {
 }
 
 /// The answer to a password.
-pub const PASSWORD_ACCEPTED: [u8; 2] = [1, 0];
+pub(crate) const PASSWORD_ACCEPTED: [u8; 2] = [1, 0];
 
 /// The answer to a greeting.
-pub fn method_chosen(method: Method) -> [u8; 2] {
+pub(crate) fn method_chosen(method: Method) -> [u8; 2] {
     let chosen = match method {
         Method::None => 0,
         Method::Password => 2,
@@ -273,7 +273,7 @@ pub fn reply(reply: Reply, bound: Option<SocketAddr>) -> Vec<u8> {
 }
 
 /// The answer to a request of SOCKS 4: rejected.
-pub fn refusal_of_version_4() -> [u8; 8] {
+pub(crate) fn refusal_of_version_4() -> [u8; 8] {
     [0, 0x5b, 0, 0, 0, 0, 0, 0]
 }
 

@@ -120,7 +120,8 @@ fn number(address: IpAddr) -> Option<u32> {
 }
 
 /// The name of an address in a reverse lookup (RFC 1035, 3.5; RFC 3596, 2.5).
-pub fn reverse_name(address: IpAddr) -> String {
+#[cfg(test)]
+pub(crate) fn reverse_name(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {
             let [a, b, c, d] = address.octets();
@@ -134,7 +135,7 @@ pub fn reverse_name(address: IpAddr) -> String {
 }
 
 /// The address in such a name, in lower case; none if it names a whole network, or is no such name.
-pub fn of_reverse_name(name: &str) -> Option<IpAddr> {
+pub(crate) fn of_reverse_name(name: &str) -> Option<IpAddr> {
     if let Some(octets) = name.strip_suffix(".in-addr.arpa") {
         let turned = octets.rsplit('.').collect::<Vec<_>>().join(".");
         return turned.parse::<Ipv4Addr>().ok().map(IpAddr::V4);

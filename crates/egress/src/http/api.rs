@@ -130,13 +130,13 @@ fn leaves_prefix(path: &str) -> bool {
 }
 
 /// Serves requests to the API, on whatever connection they come.
-pub struct ApiService {
+pub(super) struct ApiService {
     api: Arc<Api>,
     upstream: UpstreamClient,
 }
 
 impl ApiService {
-    pub fn new(api: Arc<Api>, connect: Connect) -> ApiService {
+    pub(super) fn new(api: Arc<Api>, connect: Connect) -> ApiService {
         ApiService { api, upstream: UpstreamClient::new(None, move || connect()) }
     }
 }

@@ -149,7 +149,7 @@ impl RequestFraming {
     }
 
     /// Whether the fault is in a head, of which therefore nothing has passed.
-    pub fn was_in_head(&self) -> bool {
+    pub(crate) fn was_in_head(&self) -> bool {
         matches!(self.at, At::Fault { in_head: true, .. })
     }
 
@@ -180,12 +180,12 @@ impl RequestFraming {
     }
 
     /// Whether a head has begun and is not complete.
-    pub fn in_head(&self) -> bool {
+    pub(crate) fn in_head(&self) -> bool {
         self.at == At::Head && !self.held.is_empty()
     }
 
     /// Whether the end of the stream here would be in the middle of a request.
-    pub fn is_incomplete(&self) -> bool {
+    pub(crate) fn is_incomplete(&self) -> bool {
         matches!(self.at, At::Length(_) | At::Chunk(_)) || self.in_head()
     }
 

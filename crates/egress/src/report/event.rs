@@ -141,7 +141,7 @@ impl Event {
     }
 
     /// Fills in the name or the address, and the port.
-    pub fn set_target(&mut self, target: &Target, port: u16) {
+    pub(crate) fn set_target(&mut self, target: &Target, port: u16) {
         match target {
             Target::Name(name) => self.host = Some(name.as_str().to_owned()),
             Target::Address(address) => self.address = Some(*address),

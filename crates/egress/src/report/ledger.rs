@@ -114,7 +114,7 @@ impl<T: Entry> Ledger<T> {
     }
 
     /// All entries, to be changed except for their keys.
-    pub fn entries_mut(&mut self) -> &mut [T] {
+    pub(crate) fn entries_mut(&mut self) -> &mut [T] {
         &mut self.entries
     }
 

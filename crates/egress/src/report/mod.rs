@@ -4,4 +4,4 @@
 pub mod event;
 pub mod ledger;
 #[cfg(feature = "gateway")]
-pub mod reporter;
+pub(crate) mod reporter;

@@ -25,14 +25,14 @@ struct State {
 }
 
 /// Reports the events of one sandbox.
-pub struct Reporter {
+pub(crate) struct Reporter {
     since: Instant,
     state: Mutex<State>,
 }
 
 impl Reporter {
     /// A reporter to `sink`; the times of events count from now.
-    pub fn new(sink: Sink) -> Reporter {
+    pub(crate) fn new(sink: Sink) -> Reporter {
         let since = Instant::now();
         let state = State { sink: Some(sink), window: since, reported: Ledger::new(ROOM), refused: 0 };
         Reporter { since, state: Mutex::new(state) }
@@ -43,7 +43,7 @@ impl Reporter {
     }
 
     /// Reports an event now, or counts it as a repeat.
-    pub fn report(&self, mut event: Event) {
+    pub(crate) fn report(&self, mut event: Event) {
         let state = &mut *self.lock();
         // Under the lock: what comes later is reported later.
         let now = Instant::now();
@@ -66,7 +66,7 @@ impl Reporter {
     }
 
     /// Reports repeats that have been counted for a window; to be called regularly.
-    pub fn tick(&self) {
+    pub(crate) fn tick(&self) {
         let now = Instant::now();
         let state = &mut *self.lock();
         if now.saturating_duration_since(state.window) >= WINDOW {
@@ -76,12 +76,12 @@ impl Reporter {
     }
 
     /// Reports the repeats counted until now. Later ones are counted as before.
-    pub fn catch_up(&self) {
+    pub(crate) fn catch_up(&self) {
         self.lock().send_repeats();
     }
 
     /// Reports the counted repeats, and nothing after them. Returns the number of refusals.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         let state = &mut *self.lock();
         state.flush();
         state.sink = None;
@@ -116,7 +116,7 @@ impl State {
 }
 
 /// Whole milliseconds.
-pub fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -47,7 +47,7 @@ enum Stop {
 
 /// Serves a program's connection to `target`. `first` has been read from it already; `upstream` is there if it is
 /// connected already.
-pub async fn serve(
+pub(super) async fn serve(
     client: Arc<ClientConnection>,
     target: Target,
     port: u16,
@@ -111,7 +111,7 @@ pub async fn serve(
                     RelayEnd::Limit(refusal) => upstream.refuse(refusal),
                     RelayEnd::Idle => upstream.cut(Reason::TimedOut),
                     RelayEnd::UpstreamReset => upstream.cut(Reason::Reset),
-                    RelayEnd::ClientReset | RelayEnd::Closed => {}
+                    RelayEnd::ClientReset => {}
                 }
             } else {
                 let why = Refusal::because(Reason::Unreachable, "the program did not wait for it");

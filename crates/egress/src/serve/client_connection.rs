@@ -20,7 +20,7 @@ use crate::report::event::{Event, Kind, Via};
 use crate::sandbox::{Sandbox, Undecided};
 
 /// A program's connection.
-pub struct ClientConnection {
+pub(super) struct ClientConnection {
     /// The sandbox of the program.
     pub sandbox: Arc<Sandbox>,
     /// Its stream, which nothing else reads or writes.
@@ -41,7 +41,7 @@ pub struct ClientConnection {
 
 impl ClientConnection {
     /// A connection that was just accepted, with its place among the sandbox's connections and its descriptor.
-    pub fn new(
+    pub(super) fn new(
         sandbox: &Arc<Sandbox>,
         stream: TcpStream,
         via: Via,
@@ -64,17 +64,17 @@ impl ClientConnection {
     }
 
     /// Another reference to it; none when the last one is being dropped.
-    pub fn upgrade(&self) -> Option<Arc<ClientConnection>> {
+    pub(super) fn upgrade(&self) -> Option<Arc<ClientConnection>> {
         self.this.upgrade()
     }
 
     /// The gateway as `crate::http` sees it.
-    pub fn interface(self: &Arc<ClientConnection>) -> Arc<dyn GatewayInterface> {
+    pub(super) fn interface(self: &Arc<ClientConnection>) -> Arc<dyn GatewayInterface> {
         Arc::clone(self) as Arc<dyn GatewayInterface>
     }
 
     /// The program's side as a stream.
-    pub fn io(self: &Arc<ClientConnection>) -> Io {
+    pub(super) fn io(self: &Arc<ClientConnection>) -> Io {
         Box::new(ClientStream { client: Arc::clone(self) })
     }
 
@@ -82,7 +82,7 @@ impl ClientConnection {
     ///
     /// # Errors
     /// The stream cannot be read any more.
-    pub async fn read_more(&self, buffer: &mut BytesMut, room: usize) -> io::Result<bool> {
+    pub(super) async fn read_more(&self, buffer: &mut BytesMut, room: usize) -> io::Result<bool> {
         loop {
             self.stream.readable().await?;
             buffer.reserve(room);
@@ -98,13 +98,13 @@ impl ClientConnection {
     }
 
     /// Reports a refusal, with the process if it can be found, and resets the connection.
-    pub fn refuse(&self, target: Option<&Target>, port: u16, refusal: Refusal) {
+    pub(super) fn refuse(&self, target: Option<&Target>, port: u16, refusal: Refusal) {
         self.report(Event::refused(self.via, target, port, refusal, None));
         reset(&self.stream);
     }
 
     /// Reports an event of this connection.
-    pub fn report(&self, mut event: Event) {
+    pub(super) fn report(&self, mut event: Event) {
         event.connection = self.number;
         event.via = self.via;
         if event.kind == Kind::Refused && event.pid.is_none() {

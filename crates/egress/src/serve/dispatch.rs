@@ -13,7 +13,7 @@ use crate::serve::client_connection::ClientConnection;
 use crate::serve::{captured, resolver, socks_proxy};
 
 /// Serves a connection until it ends or has been idle for too long.
-pub async fn dispatch(client: Arc<ClientConnection>) {
+pub(super) async fn dispatch(client: Arc<ClientConnection>) {
     let service: BoxedTask = match client.via {
         Via::Connect => return serve_captured(client).await,
         Via::Dns => Box::pin(resolver::serve_tcp(Arc::clone(&client))),

@@ -25,7 +25,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts at one listener until the sandbox ends, and then what is still in the backlog. `redirect`: connections to
 /// other ports are redirected to this one.
-pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, port: u16, redirect: bool) {
+pub(super) async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, port: u16, redirect: bool) {
     let listener = match listener(socket) {
         Ok(listener) => listener,
         Err(error) => return sandbox.failed(&format!("the listener of port {port}: {error}")),

@@ -32,7 +32,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Receives the sockets of a sandbox's namespace from `control`, in the order of its layout, and serves them until the
 /// sandbox ends. Returns at once.
-pub fn start(sandbox: &Arc<Sandbox>, control: OwnedFd) {
+pub(crate) fn start(sandbox: &Arc<Sandbox>, control: OwnedFd) {
     let undecided = Undecided::new(sandbox);
     let receiver = Arc::clone(sandbox);
     sandbox.spawn(async move {

@@ -14,7 +14,7 @@ use crate::sandbox::Sandbox;
 use crate::sockets::async_fd::{drain, readable};
 
 /// Reads the raw socket until the sandbox ends.
-pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {
+pub(super) async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {
     let socket = match readable(socket) {
         Ok(socket) => socket,
         Err(error) => return sandbox.failed(&format!("the raw socket: {error}")),

@@ -27,7 +27,7 @@ const QUERIES: usize = 256;
 const READ: usize = 1024;
 
 /// Answers datagrams until the sandbox ends.
-pub async fn serve_udp(sandbox: Arc<Sandbox>, socket: OwnedFd) {
+pub(super) async fn serve_udp(sandbox: Arc<Sandbox>, socket: OwnedFd) {
     let socket = match readable(socket) {
         Ok(socket) => socket,
         Err(error) => return sandbox.failed(&format!("the resolver's socket: {error}")),
@@ -66,7 +66,7 @@ pub async fn serve_udp(sandbox: Arc<Sandbox>, socket: OwnedFd) {
 }
 
 /// Answers the queries of a TCP connection, in which each message is preceded by its length.
-pub async fn serve_tcp(client: Arc<ClientConnection>) {
+pub(super) async fn serve_tcp(client: Arc<ClientConnection>) {
     let mut buffer = BytesMut::new();
     for _ in 0..QUERIES {
         let read = tokio::time::timeout(client.sandbox.settings.greeting, async {

@@ -41,7 +41,7 @@ async fn step<T>(client: &ClientConnection, buffer: &mut BytesMut, read: impl Fn
 }
 
 /// Serves a connection: the handshake, then the connection that it asks for.
-pub async fn serve(client: Arc<ClientConnection>) {
+pub(super) async fn serve(client: Arc<ClientConnection>) {
     let mut buffer = BytesMut::new();
     let request = tokio::time::timeout(client.sandbox.settings.greeting, handshake(&client, &mut buffer)).await;
     let (to, port) = match request {

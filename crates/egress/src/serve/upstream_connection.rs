@@ -28,14 +28,14 @@ use crate::sandbox::Alive;
 use crate::serve::client_connection::ClientConnection;
 
 /// Why there is no connection to upstream, and the address that this is about.
-pub type ConnectFailure = (Refusal, Option<IpAddr>);
+pub(super) type ConnectFailure = (Refusal, Option<IpAddr>);
 
 impl ClientConnection {
     /// Connects to the API's host, which the policy itself names.
     ///
     /// # Errors
     /// As for `connect`.
-    pub async fn connect_api(
+    pub(super) async fn connect_api(
         self: Arc<ClientConnection>,
         host: &Host,
         port: u16,
@@ -54,7 +54,7 @@ impl ClientConnection {
     ///
     /// # Errors
     /// The reason, which has not been reported yet, and the address that it is about.
-    pub async fn connect(
+    pub(super) async fn connect(
         self: Arc<ClientConnection>,
         target: Target,
         port: u16,
@@ -97,7 +97,7 @@ impl Drop for ConnectAttempt<'_> {
 }
 
 /// A connection to upstream, for one program's connection.
-pub struct UpstreamConnection {
+pub(super) struct UpstreamConnection {
     /// Its stream.
     pub stream: TcpStream,
     /// The account of its bytes.
@@ -155,7 +155,7 @@ impl UpstreamConnection {
     }
 
     /// Reports that it is used, once.
-    pub fn report_allowed(&self) {
+    pub(super) fn report_allowed(&self) {
         if !self.reported.swap(true, Ordering::Relaxed) {
             self.client.sandbox.count_outbound();
             self.client.report(self.event(Kind::Allowed));
@@ -163,18 +163,18 @@ impl UpstreamConnection {
     }
 
     /// Marks its end as not orderly: its last event has this reason.
-    pub fn cut(&self, reason: Reason) {
+    pub(super) fn cut(&self, reason: Reason) {
         self.cut.get_or_init(|| reason);
     }
 
     /// Reports that it had to end.
-    pub fn refuse(&self, refusal: Refusal) {
+    pub(super) fn refuse(&self, refusal: Refusal) {
         self.cut(refusal.reason);
         self.client.report(Event::refused(self.client.via, Some(&self.target), self.port, refusal, self.address));
     }
 
     /// As a stream whose bytes are counted and limited, with its address.
-    pub fn dialed(self) -> Dialed {
+    pub(super) fn dialed(self) -> Dialed {
         self.report_allowed();
         Dialed { address: self.address, io: Box::new(MeteredStream { upstream: self, wait: [None, None] }) as Io }
     }

@@ -18,13 +18,13 @@ const MOST_DRAINED: usize = 4096;
     reason = "an owned descriptor stays the same for as long as it lives: what the new function, which \
                               is unsafe, wants promised"
 )]
-pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, Interest::READABLE)
 }
 
 /// What is queued at a non-blocking socket, whether or not the runtime has reported it yet. Items that fail are
 /// skipped.
-pub fn drain<T>(mut next: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
+pub(crate) fn drain<T>(mut next: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
     let queued = move || Some(next()).filter(|item| !matches!(item, Err(e) if e.kind() == io::ErrorKind::WouldBlock));
     std::iter::from_fn(queued).take(MOST_DRAINED).filter_map(Result::ok)
 }

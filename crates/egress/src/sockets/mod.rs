@@ -2,7 +2,7 @@
 //! asked which process a connection belongs to. What each socket is for says `decide::socket_layout`.
 
 #[cfg(feature = "gateway")]
-pub mod async_fd;
+pub(crate) mod async_fd;
 #[cfg(feature = "gateway")]
-pub mod receive;
+pub(crate) mod receive;
 pub mod socket_owner;

@@ -18,7 +18,11 @@ const MOST: usize = 64;
 ///
 /// # Errors
 /// The sender is gone, has sent more, or recvmsg(2) fails.
-pub async fn receive(control: OwnedFd, count: usize, closing: impl Future<Output = ()>) -> io::Result<Vec<OwnedFd>> {
+pub(crate) async fn receive(
+    control: OwnedFd,
+    count: usize,
+    closing: impl Future<Output = ()>,
+) -> io::Result<Vec<OwnedFd>> {
     let control = readable(control)?;
     let mut sockets = Vec::with_capacity(count);
     let mut closing = std::pin::pin!(closing);

@@ -11,7 +11,7 @@ use cofferdam_egress::rules::{Rules, Target};
 use cofferdam_policy::{AllowRule, Network, NetworkMode, webpath};
 
 /// A name: normalised, and never an address or `localhost`.
-pub fn name(bytes: &[u8]) {
+pub(crate) fn name(bytes: &[u8]) {
     let read = Name::parse(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
         match Host::parse(text) {
@@ -48,7 +48,7 @@ enum Question<'t> {
 
 /// Rules and questions as lines: `allow TO [methods=…] [paths=…] [hello]`, `deny TO`, `methods …`, `connect HOST PORT`,
 /// `upstream HOST PORT ADDRESS`, `request HOST PORT METHOD PATH`. Invalid lines are ignored.
-pub fn rules(bytes: &[u8]) {
+pub(crate) fn rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut network = Network { mode: NetworkMode::Allowlist, ..Network::none() };
     let mut questions = Vec::new();

@@ -42,7 +42,7 @@ fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<Fault>, u64) {
 
 /// The bytes of a connection: what passes does not depend on how they are split, is a prefix of them, and consists of
 /// unambiguous requests.
-pub fn requests(bytes: &[u8]) {
+pub(crate) fn requests(bytes: &[u8]) {
     let whole = passed(bytes, bytes.len().max(1));
     for piece in [1, 2, 3, 7, 64] {
         assert_eq!(passed(bytes, piece), whole, "in pieces of {piece}");
@@ -53,7 +53,7 @@ pub fn requests(bytes: &[u8]) {
 }
 
 /// A single head, found and checked.
-pub fn head(bytes: &[u8]) {
+pub(crate) fn head(bytes: &[u8]) {
     let found = HeadSearch::default().end(bytes, request_head::MOST_BYTES);
     let mut search = HeadSearch::default();
     // In pieces, the same.
@@ -187,7 +187,7 @@ fn plain_chunks(mut bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// `HOST:PORT` of CONNECT, Host and URLs: the result is what is written there.
-pub fn authority(bytes: &[u8]) {
+pub(crate) fn authority(bytes: &[u8]) {
     let Ok(read) = Authority::parse(bytes) else { return };
     let shown = read.to_string();
     assert_eq!(Authority::parse(shown.as_bytes()), Ok(read.clone()), "{shown}");

@@ -19,7 +19,7 @@ fn beginnings(bytes: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// A ClientHello: the result needs every byte of it, does not depend on what follows, and is the same in other records.
-pub fn hello(bytes: &[u8]) {
+pub(crate) fn hello(bytes: &[u8]) {
     let read = client_hello::read(bytes);
     match &read {
         HelloParse::More => assert!(bytes.len() < client_hello::MOST, "a greeting that is too long is waited for"),
@@ -62,7 +62,7 @@ fn assert_hello(bytes: &[u8], hello: &ClientHello) {
 }
 
 /// Those pieces of a message, each in a record.
-pub fn records(pieces: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn records(pieces: &[&[u8]]) -> Vec<u8> {
     let record = |piece: &&[u8]| {
         let length = u16::try_from(piece.len()).expect("it fits").to_be_bytes();
         [&[22, 3, 1][..], &length, piece].concat()
@@ -71,7 +71,7 @@ pub fn records(pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The message in the records that a greeting consists of.
-pub fn unwrapped(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn unwrapped(bytes: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     let mut rest = bytes;
     while message.len() < 4 || message.len() < 4 + u32::from_be_bytes([0, message[1], message[2], message[3]]) as usize
@@ -84,7 +84,7 @@ pub fn unwrapped(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// First bytes: the decision is final and in time, and what a server takes for TLS or HTTP is never opaque.
-pub fn first(bytes: &[u8]) {
+pub(crate) fn first(bytes: &[u8]) {
     let whole = first_bytes::classify(bytes);
     assert!(whole != FirstBytes::More || bytes.len() < first_bytes::MOST);
     for end in beginnings(bytes) {
@@ -106,7 +106,7 @@ pub fn first(bytes: &[u8]) {
 }
 
 /// SOCKS messages: the result does not depend on what follows, and every prefix needs more bytes.
-pub fn socks(bytes: &[u8]) {
+pub(crate) fn socks(bytes: &[u8]) {
     let asked = |asked: &Destination| {
         if let Destination::Host(host) = asked {
             assert!((1..=255).contains(&host.len()) && host.bytes().all(|byte| byte.is_ascii_graphic()), "{host:?}");
@@ -138,14 +138,14 @@ fn same<T: PartialEq + std::fmt::Debug>(bytes: &[u8], read: fn(&[u8]) -> Progres
 }
 
 /// Allows what ends in `.example`.
-pub struct Inside {
+pub(crate) struct Inside {
     names: SyntheticAddresses,
     refused: usize,
 }
 
 impl Inside {
     /// Knows one name.
-    pub fn new() -> Inside {
+    pub(crate) fn new() -> Inside {
         let mut names = SyntheticAddresses::new(16);
         names.address(&Name::parse(b"known.example").expect("a name"), Family::V4).expect("room");
         Inside { names, refused: 0 }
@@ -176,7 +176,7 @@ impl Zone for Inside {
 
 /// A query: its answer is well-formed, no longer than a datagram, with addresses of allowed names only; and each
 /// refusal is reported once.
-pub fn dns(bytes: &[u8]) {
+pub(crate) fn dns(bytes: &[u8]) {
     let mut inside = Inside::new();
     let answer = dns::answer(bytes, Transport::Udp, &mut inside);
     let mut again = Inside::new();

@@ -21,11 +21,11 @@ use rustix::net::{
 };
 
 /// Time limit for anything that is expected to happen.
-pub const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Names to which the test gives addresses.
 #[derive(Default)]
-pub struct Fixed(pub Mutex<HashMap<String, Vec<IpAddr>>>);
+pub(crate) struct Fixed(pub Mutex<HashMap<String, Vec<IpAddr>>>);
 
 impl Resolve for Fixed {
     fn addresses(&self, name: &Name) -> Addresses {
@@ -37,14 +37,14 @@ impl Resolve for Fixed {
 type Places = Arc<Mutex<Vec<SocketAddr>>>;
 
 /// A gateway, and what its sandboxes share.
-pub struct World {
+pub(crate) struct World {
     gateway: Gateway,
     places: Places,
     pub names: Arc<Fixed>,
 }
 
 /// One sandbox.
-pub struct Inside {
+pub(crate) struct Inside {
     attached: Option<Attached>,
     events: Arc<Mutex<Vec<Event>>>,
     places: Places,
@@ -52,17 +52,17 @@ pub struct Inside {
     resolver: SocketAddr,
 }
 
-pub fn world() -> World {
+pub(crate) fn world() -> World {
     timed(Duration::from_secs(5), Duration::from_secs(60))
 }
 
 /// With other time limits for first messages and idle connections.
-pub fn timed(greeting: Duration, idle: Duration) -> World {
+pub(crate) fn timed(greeting: Duration, idle: Duration) -> World {
     with(greeting, idle, None)
 }
 
 /// With this many descriptors for connections.
-pub fn with(greeting: Duration, idle: Duration, descriptors: Option<usize>) -> World {
+pub(crate) fn with(greeting: Duration, idle: Duration, descriptors: Option<usize>) -> World {
     let places = Places::default();
     let names = Arc::<Fixed>::default();
     let at = Arc::clone(&places);
@@ -83,7 +83,7 @@ pub fn with(greeting: Duration, idle: Duration, descriptors: Option<usize>) -> W
 }
 
 /// A policy's network that allows and denies.
-pub fn network(allow: &[&str], deny: &[&str]) -> Network {
+pub(crate) fn network(allow: &[&str], deny: &[&str]) -> Network {
     Network {
         mode: NetworkMode::Allowlist,
         allow: allow.iter().map(|entry| entry.parse().unwrap()).collect(),
@@ -101,7 +101,7 @@ fn send(letters: &OwnedFd, fds: &[BorrowedFd<'_>]) {
 
 impl World {
     /// A sandbox whose sockets have not been sent: this socket would send them.
-    pub fn waiting(&self, network: &Network) -> (Inside, OwnedFd) {
+    pub(crate) fn waiting(&self, network: &Network) -> (Inside, OwnedFd) {
         let mut inside = self.inside(network);
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -118,12 +118,12 @@ impl World {
     }
 
     /// A sandbox with these rules.
-    pub fn inside(&self, network: &Network) -> Inside {
+    pub(crate) fn inside(&self, network: &Network) -> Inside {
         self.begun(network, |_| {})
     }
 
     /// A sandbox whose program has done something before the gateway receives the sockets.
-    pub fn begun(&self, network: &Network, begin: impl FnOnce(&Inside)) -> Inside {
+    pub(crate) fn begun(&self, network: &Network, begin: impl FnOnce(&Inside)) -> Inside {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let resolver = UdpSocket::bind("127.0.0.1:0").unwrap();
         cofferdam_confine::datagram::receive_destinations(resolver.as_fd(), false).unwrap();
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Gives a name addresses.
-    pub fn name(&self, name: &str, addresses: &[&str]) {
+    pub(crate) fn name(&self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         self.names.0.lock().unwrap().insert(name.to_owned(), addresses);
     }
@@ -153,7 +153,7 @@ impl World {
 
 impl Inside {
     /// Connects as a program would that connects to this address.
-    pub fn connect(&self, to: impl Into<SocketAddr>) -> TcpStream {
+    pub(crate) fn connect(&self, to: impl Into<SocketAddr>) -> TcpStream {
         let mut places = self.places.lock().unwrap();
         let [high, low] = u16::try_from(places.len()).unwrap().to_be_bytes();
         places.push(to.into());
@@ -169,18 +169,18 @@ impl Inside {
     }
 
     /// Connects as a program would that asks the resolver first.
-    pub fn connect_name(&self, name: &str, port: u16) -> TcpStream {
+    pub(crate) fn connect_name(&self, name: &str, port: u16) -> TcpStream {
         let address = self.resolve(name).unwrap_or_else(|| panic!("{name} is not allowed"));
         self.connect((address, port))
     }
 
     /// The address of the resolver.
-    pub fn resolver(&self) -> SocketAddr {
+    pub(crate) fn resolver(&self) -> SocketAddr {
         self.resolver
     }
 
     /// Asks the resolver for an IPv4 address.
-    pub fn resolve(&self, name: &str) -> Option<IpAddr> {
+    pub(crate) fn resolve(&self, name: &str) -> Option<IpAddr> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut answer = [0u8; 1500];
@@ -196,23 +196,23 @@ impl Inside {
     }
 
     /// The events so far.
-    pub fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()
     }
 
     /// Waits for the first event of a kind.
-    pub fn event(&self, kind: Kind) -> Event {
+    pub(crate) fn event(&self, kind: Kind) -> Event {
         self.event_of(|event| event.kind == kind)
     }
 
     /// Waits for a refusal.
-    pub fn refusal(&self) -> (Reason, Event) {
+    pub(crate) fn refusal(&self) -> (Reason, Event) {
         let event = self.event_of(|event| matches!(event.kind, Kind::Refused | Kind::Failed));
         (event.reason.unwrap(), event)
     }
 
     /// Waits for the first event that matches.
-    pub fn event_of(&self, is: impl Fn(&Event) -> bool) -> Event {
+    pub(crate) fn event_of(&self, is: impl Fn(&Event) -> bool) -> Event {
         let begun = Instant::now();
         loop {
             if let Some(event) = self.events().into_iter().find(&is) {
@@ -224,13 +224,13 @@ impl Inside {
     }
 
     /// Ends it.
-    pub fn end(&mut self) -> Traffic {
+    pub(crate) fn end(&mut self) -> Traffic {
         self.attached.take().unwrap().end()
     }
 }
 
 /// A query for an IPv4 address.
-pub fn query(name: &str) -> Vec<u8> {
+pub(crate) fn query(name: &str) -> Vec<u8> {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         query.push(u8::try_from(label.len()).unwrap());
@@ -241,7 +241,7 @@ pub fn query(name: &str) -> Vec<u8> {
 }
 
 /// The IPv4 address of an answer with one.
-pub fn address(answer: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(answer: &[u8]) -> Option<IpAddr> {
     (answer[7] == 1).then(|| {
         let last: [u8; 4] =
             answer[..answer.len()].windows(6).rev().find(|w| w[..2] == [0, 4]).unwrap()[2..].try_into().unwrap();
@@ -259,19 +259,19 @@ fn cut_off() -> TcpStream {
 }
 
 /// Whether the other side reset the connection, or had refused it before.
-pub fn is_reset(mut stream: TcpStream) -> bool {
+pub(crate) fn is_reset(mut stream: TcpStream) -> bool {
     matches!(stream.read(&mut [0u8; 64]), Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
 /// Reads to the end.
-pub fn rest(mut stream: &TcpStream) -> Vec<u8> {
+pub(crate) fn rest(mut stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     all
 }
 
 /// A server that answers each connection's every byte by itself, at a port of loopback.
-pub fn echo() -> u16 {
+pub(crate) fn echo() -> u16 {
     serve(|mut stream| {
         let mut buffer = [0u8; 65536];
         while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -283,7 +283,7 @@ pub fn echo() -> u16 {
 }
 
 /// A server that does this with each connection.
-pub fn serve(with: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+pub(crate) fn serve(with: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let with = Arc::new(with);

@@ -15,40 +15,40 @@ use cofferdam_egress::rules::{Grant, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// The allowed name, at every port in `PORTS`.
-pub const GOOD: &str = "good.example";
-pub const OTHER: &str = "other.example";
-pub const PORTS: [u16; 3] = [80, 443, 8080];
+pub(crate) const GOOD: &str = "good.example";
+pub(crate) const OTHER: &str = "other.example";
+pub(crate) const PORTS: [u16; 3] = [80, 443, 8080];
 
-pub fn name(text: &str) -> Target {
+pub(crate) fn name(text: &str) -> Target {
     Target::Name(Name::parse(text.as_bytes()).expect("a name"))
 }
 
-pub type Upstream = Arc<dyn Fn(DuplexStream, Noted) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub(crate) type Upstream = Arc<dyn Fn(DuplexStream, Noted) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Bytes that one upstream connection received.
 #[derive(Clone, Default)]
-pub struct Noted(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Noted(Arc<Mutex<Vec<u8>>>);
 
 impl Noted {
-    pub fn add(&self, bytes: &[u8]) {
+    pub(crate) fn add(&self, bytes: &[u8]) {
         self.0.lock().expect("bytes").extend_from_slice(bytes);
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("bytes").clone()
     }
 }
 
 /// One connection to upstream that was made.
 #[derive(Clone)]
-pub struct Made {
+pub(crate) struct Made {
     pub target: Target,
     pub port: u16,
     pub noted: Noted,
 }
 
 /// Allows `GOOD` and `OTHER` on `PORTS`; where `ruled`, only GET of paths below `/public`.
-pub struct Fake {
+pub(crate) struct Fake {
     pub ruled: bool,
     pub events: Mutex<Vec<Event>>,
     pub made: Mutex<Vec<Made>>,
@@ -58,7 +58,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    pub fn new<F: Future<Output = ()> + Send + 'static>(
+    pub(crate) fn new<F: Future<Output = ()> + Send + 'static>(
         upstream: impl Fn(DuplexStream, Noted) -> F + Send + Sync + 'static,
     ) -> Fake {
         Fake {
@@ -71,25 +71,25 @@ impl Fake {
         }
     }
 
-    pub fn unreachable() -> Fake {
+    pub(crate) fn unreachable() -> Fake {
         Fake { unreachable: true, ..Fake::new(|_, _| async {}) }
     }
 
-    pub fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<Event> {
         self.events.lock().expect("events").clone()
     }
 
     /// The reasons of all refusals, in order.
-    pub fn reasons(&self) -> Vec<Reason> {
+    pub(crate) fn reasons(&self) -> Vec<Reason> {
         self.events().iter().filter(|event| event.kind != Kind::ApiRequest).filter_map(|event| event.reason).collect()
     }
 
-    pub fn made(&self) -> Vec<Made> {
+    pub(crate) fn made(&self) -> Vec<Made> {
         self.made.lock().expect("made").clone()
     }
 
     /// Everything that any upstream received.
-    pub fn received(&self) -> Vec<u8> {
+    pub(crate) fn received(&self) -> Vec<u8> {
         self.made().iter().flat_map(|made| made.noted.bytes()).collect()
     }
 }
@@ -147,16 +147,16 @@ impl GatewayInterface for Fake {
     }
 }
 
-pub fn grant() -> Grant {
+pub(crate) fn grant() -> Grant {
     Grant::default()
 }
 
 /// A connection to `GOOD:80`, served by the gateway in a task.
-pub fn connect(gateway: &Arc<Fake>) -> DuplexStream {
+pub(crate) fn connect(gateway: &Arc<Fake>) -> DuplexStream {
     connect_to(gateway, name(GOOD), 80)
 }
 
-pub fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
+pub(crate) fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
     let upstream = gateway.dial(&target, port, &grant());
     let grant = Grant { inspected: gateway.ruled, ..grant() };
@@ -167,7 +167,7 @@ pub fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStrea
 }
 
 /// Sends bytes, shuts down the sending side, and reads the response to its end.
-pub async fn talk(client: DuplexStream, bytes: &[u8]) -> String {
+pub(crate) async fn talk(client: DuplexStream, bytes: &[u8]) -> String {
     let (mut read, mut write) = tokio::io::split(client);
     let bytes = bytes.to_vec();
     let send = tokio::spawn(async move {
@@ -184,7 +184,7 @@ pub async fn talk(client: DuplexStream, bytes: &[u8]) -> String {
 
 /// One request as upstream received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub line: String,
     pub headers: Fields,
     pub body: Vec<u8>,
@@ -192,13 +192,13 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn get(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn get(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str()).collect()
     }
 }
 
 /// Parses requests in the simplest way: lines, lengths, chunks. Left-over bytes are an error.
-pub fn read_requests(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
+pub(crate) fn read_requests(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let (seen, rest) =
@@ -231,7 +231,7 @@ fn fields(mut bytes: &[u8]) -> Option<(Fields, &[u8])> {
 }
 
 /// The first request and what follows it; none while it is not complete.
-pub fn read_request(bytes: &[u8]) -> Option<(Seen, &[u8])> {
+pub(crate) fn read_request(bytes: &[u8]) -> Option<(Seen, &[u8])> {
     let (first, bytes) = line(bytes)?;
     let (headers, mut bytes) = fields(bytes)?;
     let mut seen = Seen { line: first, headers, body: Vec::new(), trailers: Vec::new() };
@@ -254,7 +254,7 @@ pub fn read_request(bytes: &[u8]) -> Option<(Seen, &[u8])> {
 }
 
 /// An upstream that answers each complete request with its request line as the body, and continues.
-pub async fn echo(mut stream: DuplexStream, noted: Noted) {
+pub(crate) async fn echo(mut stream: DuplexStream, noted: Noted) {
     let mut pending = Vec::new();
     let mut space = [0; 4096];
     loop {
