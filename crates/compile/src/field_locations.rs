@@ -14,14 +14,14 @@ const MAX_LOCATIONS: usize = 4;
 
 /// A field that a source sets: its path from the outermost record, and the position of its name.
 #[derive(Debug, Clone)]
-pub struct Field {
+pub(crate) struct Field {
     path: String,
     name: RawSpan,
     whole: RawSpan,
 }
 
 /// All fields that a source sets in a record literal.
-pub fn fields(source: &Ast<'_>) -> Vec<Field> {
+pub(crate) fn fields(source: &Ast<'_>) -> Vec<Field> {
     let mut found = Vec::new();
     // Not recursive, since a chain of merges may be as long as the source.
     let mut open: Vec<(String, &Ast<'_>)> = vec![(String::new(), source)];
@@ -64,7 +64,7 @@ pub fn fields(source: &Ast<'_>) -> Vec<Field> {
 /// Replaces the fields that files set at the path of an override, which is in force instead.
 ///
 /// `source` is the source of the override's value, `whole` its whole span.
-pub fn replace(fields: &mut Vec<Field>, path: &str, source: Option<&Ast<'_>>, whole: RawSpan) {
+pub(crate) fn replace(fields: &mut Vec<Field>, path: &str, source: Option<&Ast<'_>>, whole: RawSpan) {
     let mut set = vec![Field { path: path.to_owned(), name: whole, whole }];
     for field in source.map(self::fields).unwrap_or_default() {
         let point = if field.path.starts_with('[') { "" } else { "." };
@@ -86,7 +86,7 @@ fn joined(outer: &str, path: &[FieldPathElem<'_>]) -> Option<String> {
 }
 
 /// Adds the locations of the fields that the message names, if Nickel shows none of them, and removes unreadable values.
-pub fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Files) -> Diagnostic<FileId> {
+pub(crate) fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Files) -> Diagnostic<FileId> {
     let found = named(&error.message, fields);
     let own = |file: FileId| fields.iter().any(|field| field.name.src_id == file);
     let within = |label: &Label<FileId>, span: &RawSpan| {

@@ -7,14 +7,14 @@ use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::parser::lexer::{Lexer, NormalToken, StringToken, Token};
 
 /// Deepest nesting of brackets, braces, parentheses and interpolations. Nickel recurses over it.
-pub const MAX_DEPTH: usize = 1000;
+pub(crate) const MAX_DEPTH: usize = 1000;
 
 /// Longest chain of operators, arrows, functions and bindings without a bracket between. Nickel recurses over it as well.
-pub const MAX_CHAIN: usize = 20_000;
+pub(crate) const MAX_CHAIN: usize = 20_000;
 
 /// One `import "path"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Import {
+pub(crate) struct Import {
     /// The path as written.
     pub path: String,
     /// The format that it is read as.
@@ -25,7 +25,7 @@ pub struct Import {
 
 /// The result of scanning a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scan {
+pub(crate) struct Scan {
     /// Every import, in order.
     pub imports: Vec<Import>,
     /// The byte offset at which it is nested too deeply.
@@ -33,7 +33,7 @@ pub struct Scan {
 }
 
 /// Scans a Nickel source. Nickel reports syntax errors.
-pub fn nickel(source: &str) -> Scan {
+pub(crate) fn nickel(source: &str) -> Scan {
     let mut scan = Scan::default();
     let (mut depth, mut chain) = (0_usize, 0_usize);
     let mut tokens = Lexer::new(source).map_while(Result::ok).peekable();
@@ -90,7 +90,7 @@ pub fn nickel(source: &str) -> Scan {
 }
 
 /// The byte offset at which data (JSON, YAML, TOML) is nested too deeply in brackets, outside of double-quoted strings.
-pub fn data(source: &str) -> Option<usize> {
+pub(crate) fn data(source: &str) -> Option<usize> {
     let (mut depth, mut text) = (0_usize, false);
     let mut bytes = source.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
@@ -113,7 +113,7 @@ pub fn data(source: &str) -> Option<usize> {
 }
 
 /// Line and column, both from 1, of a byte.
-pub fn place(source: &str, at: usize) -> (usize, usize) {
+pub(crate) fn place(source: &str, at: usize) -> (usize, usize) {
     let before = &source.as_bytes()[..at.min(source.len())];
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);

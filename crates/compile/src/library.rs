@@ -1,16 +1,16 @@
 //! The policy library that profiles import as `sandbox`: embedded in the program, and passed to Nickel as sources in memory.
 
 /// The virtual directory of the library, which exists on no file system.
-pub const ROOT: &str = "/<cofferdam>";
+pub(crate) const ROOT: &str = "/<cofferdam>";
 
 /// All files of the library: the path below `sandbox/`, the text, and the files that it imports.
 pub const LIBRARY: &[(&str, &str, &[&str])] = include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
 /// The file that `import "sandbox"` finds, since Nickel imports files, and `sandbox` is a directory.
-pub const DIRECTORY: &str = "import \"sandbox/main.ncl\"\n";
+pub(crate) const DIRECTORY: &str = "import \"sandbox/main.ncl\"\n";
 
 /// A file of the library and all its direct and indirect imports, by their paths below `sandbox/`.
-pub fn closure(of: &str) -> Vec<&'static str> {
+pub(crate) fn closure(of: &str) -> Vec<&'static str> {
     let find = |name: &str| LIBRARY.iter().find(|(file, ..)| *file == name);
     let mut found: Vec<&'static str> = find(of).map(|(file, ..)| *file).into_iter().collect();
     let mut next = 0;

@@ -19,11 +19,11 @@ use crate::imports_and_depth;
 use crate::library::{DIRECTORY, LIBRARY, ROOT};
 
 /// Most bytes of one profile and its imports together.
-pub const MAX_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
 /// The sources of one evaluator in memory, by name and format.
 #[derive(Debug, Default)]
-pub struct Sources {
+pub(crate) struct Sources {
     read: HashMap<(PathBuf, InputFormat), Read>,
 }
 
@@ -37,7 +37,7 @@ struct Read {
 
 /// The files of one profile.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The files that were read.
     pub files: Vec<FileSeen>,
     /// The paths that were looked up and do not exist.
@@ -62,7 +62,7 @@ enum Found {
 
 impl Sources {
     /// No files yet, except the library in Nickel's cache.
-    pub fn new(cache: &mut SourceCache) -> Sources {
+    pub(crate) fn new(cache: &mut SourceCache) -> Sources {
         cache.add_import_paths(std::iter::once(PathBuf::from(ROOT)));
         let root = Path::new(ROOT);
         cache.add_string(SourcePath::Path(root.join("sandbox"), InputFormat::Nickel), DIRECTORY.into());
@@ -77,7 +77,7 @@ impl Sources {
     ///
     /// # Errors
     /// A file cannot be read, is too large or too deeply nested, or an import leads out of the allowed directories.
-    pub fn load(
+    pub(crate) fn load(
         &mut self,
         cache: &mut SourceCache,
         file: &Path,
@@ -334,7 +334,7 @@ fn contents(file: &File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
 }
 
 /// The problem of a source that is nested too deeply.
-pub fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
+pub(crate) fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
     let (line, column) = imports_and_depth::place(text, at);
     let message = format!(
         "{name}:{line}:{column}: nested too deeply here; at most {} brackets, and {} words without a comma or a bracket",
@@ -345,12 +345,12 @@ pub fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
 }
 
 /// A problem without a hint.
-pub fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
+pub(crate) fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
     Problem { kind, message: message.into(), hint: None }
 }
 
 /// Adds a hint.
-pub trait Hint {
+pub(crate) trait Hint {
     /// The problem with a hint.
     fn hint(self, hint: &str) -> Self;
 }

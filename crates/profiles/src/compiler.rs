@@ -23,7 +23,7 @@ use crate::jail;
 use crate::protocol::{Dir, Evaluated, Job, Line, Override, ProblemKind, Request, Result as Answer, Wanted};
 
 /// Wall and CPU time for one profile.
-pub const TIME: Duration = Duration::from_secs(10);
+pub(crate) const TIME: Duration = Duration::from_secs(10);
 
 /// Additional time for each further profile of the same call.
 const TIME_EACH: Duration = Duration::from_secs(1);

@@ -19,17 +19,17 @@ pub const DIRECTORY_VARIABLE: &str = "COFFERDAM_LIBEXEC";
 
 /// The evaluator's variables: its allocator caches freed memory for objects of the same size, and rarely calls the system
 /// (mallopt(3), glibc's tunables). Nickel allocates and frees many small objects; this saves a fifth of the time.
-pub const VARIABLES: &[(&str, &str)] = &[(
+pub(crate) const VARIABLES: &[(&str, &str)] = &[(
     "GLIBC_TUNABLES",
     "glibc.malloc.arena_max=1:glibc.malloc.top_pad=33554432:glibc.malloc.trim_threshold=1073741824:\
      glibc.malloc.tcache_count=65535",
 )];
 
 /// Memory of the evaluator, MiB.
-pub const MEMORY_MB: u64 = 1024;
+pub(crate) const MEMORY_MB: u64 = 1024;
 
 /// Most bytes of an answer.
-pub const MAX_ANSWER: u64 = 256 << 20;
+pub(crate) const MAX_ANSWER: u64 = 256 << 20;
 
 /// Finds the evaluator: in `libexec` if that is given (the value of [`DIRECTORY_VARIABLE`]), else beside the program `own`, else in
 /// `../libexec/cofferdam` from there, or in `/usr/libexec/cofferdam` if `own` is not known. Returns the first of these paths if it

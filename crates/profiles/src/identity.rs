@@ -31,7 +31,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The stream cannot be read.
-pub fn sha256_of(stream: impl Read, limit: u64) -> std::io::Result<Option<String>> {
+pub(crate) fn sha256_of(stream: impl Read, limit: u64) -> std::io::Result<Option<String>> {
     let mut hasher = Sha256::new();
     let mut stream = stream.take(limit + 1);
     let mut buffer = vec![0; 64 << 10];

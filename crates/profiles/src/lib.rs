@@ -10,7 +10,7 @@
 
 pub mod cache;
 #[cfg(feature = "compiler")]
-pub mod compiler;
+mod compiler;
 #[cfg(feature = "compiler")]
 mod error;
 #[cfg(feature = "compiler")]

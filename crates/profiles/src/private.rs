@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fsync, mkdirat, openat, renameat, unlinkat};
 
 /// The prefix of temporary files, followed by the process id and a number.
-pub const TEMPORARY: &str = ".tmp-";
+pub(crate) const TEMPORARY: &str = ".tmp-";
 
 /// Opens a directory. Creates it and missing ancestors for the user alone.
 ///
@@ -67,7 +67,7 @@ pub fn open_file(directory: impl AsFd, name: &str) -> Result<File> {
 }
 
 /// Whether this name in a directory is a symbolic link. Only messages depend on it: opening refuses links by itself.
-pub fn is_link(directory: impl AsFd, name: &str) -> bool {
+pub(crate) fn is_link(directory: impl AsFd, name: &str) -> bool {
     rustix::fs::readlinkat(directory, name, Vec::new()).is_ok()
 }
 

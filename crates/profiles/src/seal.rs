@@ -16,10 +16,10 @@ const NAME: &str = "policies.key";
 const BLOCK: usize = 64;
 
 /// The key of this user.
-pub struct Key([u8; 32]);
+pub(crate) struct Key([u8; 32]);
 
 /// The default directory of the key: below `$XDG_STATE_HOME` if that is absolute, else below `~/.local/state`.
-pub fn default_directory() -> Option<PathBuf> {
+pub(crate) fn default_directory() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
     Some(base.join("cofferdam"))
@@ -28,7 +28,7 @@ pub fn default_directory() -> Option<PathBuf> {
 impl Key {
     /// The key in this directory, created with `make` if it does not exist. `None` if there is no key that only this user can have
     /// read.
-    pub fn of(directory: &Path, make: bool) -> Option<Key> {
+    pub(crate) fn of(directory: &Path, make: bool) -> Option<Key> {
         let open = if make { private::open_or_make(directory) } else { private::open(directory) }.ok()?;
         own(&open, 0o022)?;
         if let Some(key) = read(&open) {
@@ -48,7 +48,7 @@ impl Key {
     }
 
     /// The MAC of these bytes, hexadecimal.
-    pub fn code(&self, bytes: &[u8]) -> String {
+    pub(crate) fn code(&self, bytes: &[u8]) -> String {
         let pad = |with: u8| {
             let mut block = [with; BLOCK];
             block.iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
@@ -60,7 +60,7 @@ impl Key {
     }
 
     /// Whether this is the MAC of these bytes. Takes constant time.
-    pub fn suits(&self, bytes: &[u8], code: &[u8]) -> bool {
+    pub(crate) fn suits(&self, bytes: &[u8], code: &[u8]) -> bool {
         let right = self.code(bytes);
         right.len() == code.len() && right.bytes().zip(code).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
     }

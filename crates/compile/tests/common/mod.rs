@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use cofferdam_profiles::protocol::*;
 
 /// The policy library's examples.
-pub fn examples() -> Vec<PathBuf> {
+pub(crate) fn examples() -> Vec<PathBuf> {
     let directory = library().join("sandbox/examples");
     let mut found: Vec<PathBuf> = std::fs::read_dir(&directory)
         .unwrap()
@@ -21,24 +21,24 @@ pub fn examples() -> Vec<PathBuf> {
 }
 
 /// The directory where the `nickel` command would look for the library.
-pub fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ncl")).unwrap()
 }
 
 /// The request for a format as JSON.
-pub fn json(format: Format) -> Wanted {
+pub(crate) fn json(format: Format) -> Wanted {
     Wanted { format, encoding: Encoding::Json }
 }
 
 /// A job without overrides that imports from beside itself only.
-pub fn job(file: &Path, outputs: &[Format]) -> Job {
+pub(crate) fn job(file: &Path, outputs: &[Format]) -> Job {
     let file = std::fs::canonicalize(file).unwrap();
     let imports = vec![file.parent().unwrap().to_owned()];
     Job { file, imports, overrides: Vec::new(), outputs: outputs.iter().copied().map(json).collect() }
 }
 
 /// The evaluator's answer to a text, line by line, and its exit code.
-pub fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
+pub(crate) fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cofferdam-compile"))
         .env_clear()
         .stdin(Stdio::piped())
@@ -54,7 +54,7 @@ pub fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
 
 /// The results of jobs whose directories are at their own paths.
 #[track_caller]
-pub fn results(jobs: Vec<Job>) -> Vec<std::result::Result<Evaluated, Problem>> {
+pub(crate) fn results(jobs: Vec<Job>) -> Vec<std::result::Result<Evaluated, Problem>> {
     let mut dirs: Vec<Dir> = Vec::new();
     for name in jobs.iter().flat_map(|job| &job.imports) {
         if dirs.iter().all(|dir| dir.name != *name) {
@@ -82,12 +82,12 @@ pub fn results(jobs: Vec<Job>) -> Vec<std::result::Result<Evaluated, Problem>> {
 
 /// The one result of one job.
 #[track_caller]
-pub fn result(job: Job) -> std::result::Result<Evaluated, Problem> {
+pub(crate) fn result(job: Job) -> std::result::Result<Evaluated, Problem> {
     results(vec![job]).remove(0)
 }
 
 /// A profile in a directory of its own.
-pub fn profile(text: &str) -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn profile(text: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let file = std::fs::canonicalize(directory.path()).unwrap().join("profile.ncl");
     std::fs::write(&file, text).unwrap();

@@ -8,7 +8,7 @@ use cofferdam_profiles::protocol::{Line, Request};
 use cofferdam_profiles::store::{Id, Store, Stored};
 
 /// Requests and answers: parsing never panics, and accepted input is encoded as itself.
-pub fn protocol(bytes: &[u8]) {
+pub(crate) fn protocol(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
         let text = serde_json::to_vec(&request).expect("what was read can be written");
         assert_eq!(serde_json::from_slice::<Request>(&text).expect("what was written can be read"), request);
@@ -21,7 +21,7 @@ pub fn protocol(bytes: &[u8]) {
 }
 
 /// Ids: an accepted id is a plain name in the store.
-pub fn id(bytes: &[u8]) {
+pub(crate) fn id(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Id::new(text) {
         Ok(id) => {
@@ -36,7 +36,7 @@ pub fn id(bytes: &[u8]) {
 }
 
 /// Assignments: a path of names and an expression, in which plain text stays in its quotes.
-pub fn set(bytes: &[u8]) {
+pub(crate) fn set(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(set) = overrides::parse(text) {
         assert!(!set.path.is_empty());
