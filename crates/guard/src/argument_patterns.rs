@@ -16,7 +16,7 @@ pub(super) struct CheckedRule {
 
 impl CheckedRule {
     /// Compiles a rule's pattern and runs its examples.
-    pub fn new(rule: &Rule) -> Result<CheckedRule, GuardError> {
+    pub(crate) fn new(rule: &Rule) -> Result<CheckedRule, GuardError> {
         let command = || rule.command.clone();
         let Some(text) = &rule.args else {
             if rule.matches.is_empty() && rule.not_matches.is_empty() {
@@ -41,7 +41,7 @@ impl CheckedRule {
     }
 
     /// Whether it allows these arguments.
-    pub fn allows(&self, line: &str) -> bool {
+    pub(crate) fn allows(&self, line: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(line))
     }
 }

@@ -34,7 +34,7 @@ const MOST_ENTRIES: usize = 200_000;
 
 impl Blocked {
     /// Reads a list of paths; `home` stands for `~`.
-    pub fn new(list: &[String], home: Option<&str>, workspace: &str) -> Result<Blocked, GuardError> {
+    pub(crate) fn new(list: &[String], home: Option<&str>, workspace: &str) -> Result<Blocked, GuardError> {
         let mut blocked = Blocked::default();
         for given in list {
             let refuse = |reason: &str| GuardError::Blocked { path: given.clone(), reason: reason.into() };
@@ -90,24 +90,29 @@ impl Blocked {
     }
 
     /// What the policy denies, outermost paths only.
-    pub fn deny(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn deny(&self) -> impl Iterator<Item = String> {
         self.paths.outermost().iter().map(str::to_owned).collect::<Vec<_>>().into_iter()
     }
 
     /// Whether a canonical path is blocked, by path alone.
-    pub fn holds(&self, canonical: &str) -> bool {
+    pub(crate) fn holds(&self, canonical: &str) -> bool {
         self.paths.covering(canonical).is_some()
     }
 
     /// What is blocked at this moment, by identity: what goes by the names, and where links among them lead by now.
-    pub fn identities(&self) -> Identities {
+    pub(crate) fn identities(&self) -> Identities {
         let both = |path: &String| [std::fs::symlink_metadata(path), std::fs::metadata(path)];
         self.given.iter().flat_map(both).flatten().map(|m| (m.dev(), m.ino())).collect()
     }
 
     /// Those of the blocked paths that these arguments name, by any name: whole, or behind `=`. For words about a
     /// command that failed; decides nothing.
-    pub fn named_by<S: AsRef<str>>(&self, args: &[S], workspace: &str, identities: &Identities) -> BTreeSet<String> {
+    pub(crate) fn named_by<S: AsRef<str>>(
+        &self,
+        args: &[S],
+        workspace: &str,
+        identities: &Identities,
+    ) -> BTreeSet<String> {
         let words =
             args.iter().map(AsRef::as_ref).flat_map(|arg| [Some(arg), arg.split_once('=').map(|(_, value)| value)]);
         words.flatten().filter_map(|word| self.named(&Path::new(workspace).join(word), identities)).collect()
@@ -123,7 +128,7 @@ impl Blocked {
     }
 
     /// The blocked path that covers a path, if any. A path that cannot be resolved counts as blocked.
-    pub fn covering(&self, path: &Path, identities: &Identities) -> bool {
+    pub(crate) fn covering(&self, path: &Path, identities: &Identities) -> bool {
         let path: &Path = &path.components().collect::<PathBuf>(); // a final `/` would hide a link
         // What `..` goes up from is looked into as well.
         let up_from = path.ancestors().filter(|at| at.ends_with("..")).filter_map(Path::parent);
@@ -157,7 +162,7 @@ impl Blocked {
     ///
     /// # Errors
     /// A blocked file with other names that were not found and cannot be enforced.
-    pub fn other_names(&self, directories: &[String]) -> Result<Vec<String>, (String, String)> {
+    pub(crate) fn other_names(&self, directories: &[String]) -> Result<Vec<String>, (String, String)> {
         let mut wanted: HashMap<(u64, u64), Linked> = HashMap::new();
         for path in &self.given {
             // A link may lead elsewhere than when the guard was made.

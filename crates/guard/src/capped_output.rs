@@ -18,13 +18,13 @@ pub(super) struct SharedOutput(Arc<Mutex<Kept>>);
 
 impl SharedOutput {
     /// So many bytes of both streams together.
-    pub fn new(bytes: u64) -> SharedOutput {
+    pub(crate) fn new(bytes: u64) -> SharedOutput {
         let left = usize::try_from(bytes).unwrap_or(usize::MAX);
         SharedOutput(Arc::new(Mutex::new(Kept { left, ..Kept::default() })))
     }
 
     /// For the run.
-    pub fn output(&self) -> Output {
+    pub(crate) fn output(&self) -> Output {
         let kept = Arc::clone(&self.0);
         Output::Stream(Box::new(move |stream, bytes| {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,7 +37,7 @@ impl SharedOutput {
     }
 
     /// Standard output, standard error, and whether there was more; `cut` says that some of it never came here.
-    pub fn take(&self, cut: bool) -> (String, String, bool) {
+    pub(crate) fn take(&self, cut: bool) -> (String, String, bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let truncated = kept.truncated || cut;
         let [out, err] = std::mem::take(&mut kept.streams);

@@ -42,7 +42,7 @@ fn look(path: &CStr) -> Look {
 impl Cache {
     /// The answer to a question that some files decide, worked out where none is kept that may be given. A permission
     /// comes with the other files that it was read from.
-    pub fn allows(
+    pub(crate) fn allows(
         &self,
         question: &str,
         files: impl FnOnce() -> Vec<PathBuf>,

@@ -32,7 +32,7 @@ pub(super) struct ResolvedCommand {
 }
 
 impl ResolvedCommand {
-    pub fn executable(&self) -> Executable {
+    pub(crate) fn executable(&self) -> Executable {
         Executable { path: self.canonical.clone(), identity: Some(self.identity) }
     }
 }
@@ -65,7 +65,7 @@ impl ExecutableSearch {
     ///
     /// # Errors
     /// Why there is none, in words.
-    pub fn find(&self, command: &str) -> Result<ResolvedCommand, String> {
+    pub(crate) fn find(&self, command: &str) -> Result<ResolvedCommand, String> {
         self.find_at(command, 0)
     }
 
@@ -76,7 +76,7 @@ impl ExecutableSearch {
     }
 
     /// The paths that decide where a command is found: those that precede it in PATH, and its own.
-    pub fn candidates(&self, command: &str) -> Vec<PathBuf> {
+    pub(crate) fn candidates(&self, command: &str) -> Vec<PathBuf> {
         if command.contains('/') {
             return vec![command.into()];
         }
@@ -93,12 +93,12 @@ impl ExecutableSearch {
     }
 
     /// Like `find`, without what executing it takes.
-    pub fn identify(&self, command: &str) -> Result<(String, Identity), String> {
+    pub(crate) fn identify(&self, command: &str) -> Result<(String, Identity), String> {
         self.locate(command).map(|(_, _, canonical, identity)| (canonical, identity))
     }
 
     /// Whether a path leads to what commands may write.
-    pub fn is_theirs(&self, path: &str) -> bool {
+    pub(crate) fn is_theirs(&self, path: &str) -> bool {
         let real = std::fs::canonicalize(path).ok().filter(|_| path.starts_with('/'));
         let real = real.as_deref().and_then(Path::to_str);
         real.is_some_and(|real| self.writable.iter().any(|dir| cofferdam_policy::paths::is_within(real, dir)))
@@ -209,7 +209,7 @@ impl ExecutableSearch {
     }
 
     /// Every loader that this host has.
-    pub fn loaders(&self) -> Vec<Executable> {
+    pub(crate) fn loaders(&self) -> Vec<Executable> {
         let opened = LOADERS.iter().filter_map(|path| self.open(path).ok());
         opened.map(|(_, path, identity)| Executable { path, identity: Some(identity) }).collect()
     }

@@ -50,13 +50,13 @@ pub(super) struct Call<'a> {
 
 impl PolicyBase {
     /// Every directory that commands may write.
-    pub fn writable(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn writable(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.workspace).chain(&self.writable)
     }
 
     /// Whether every directory that commands may write is still where its path says, without a link on the way: one
     /// that was put there since would have them write elsewhere.
-    pub fn is_unmoved(&self) -> Result<(), String> {
+    pub(crate) fn is_unmoved(&self) -> Result<(), String> {
         for dir in self.writable() {
             match std::fs::canonicalize(dir) {
                 Ok(real) if real == Path::new(dir) => {}
@@ -68,7 +68,7 @@ impl PolicyBase {
     }
 
     /// The policy of one command.
-    pub fn policy(&self, config: &GuardConfig, call: Call<'_>) -> Policy {
+    pub(crate) fn policy(&self, config: &GuardConfig, call: Call<'_>) -> Policy {
         let mut policy = Policy::base();
         policy.command.argv = call.argv;
         policy.command.variables = self.variables.clone();
@@ -112,14 +112,14 @@ impl PolicyBase {
     }
 
     /// The directory to show so that a hidden program is found by its own name; `None` where that would show far more.
-    pub fn directory_of<'p>(&self, program: &'p str) -> Option<&'p str> {
+    pub(crate) fn directory_of<'p>(&self, program: &'p str) -> Option<&'p str> {
         let (dir, _) = program.rsplit_once('/')?;
         let far_more = ["", "/tmp", "/var/tmp", "/run", "/dev"].contains(&dir) || self.home.as_deref() == Some(dir);
         (!far_more && !self.writable().any(|writable| is_within(writable, dir))).then_some(dir)
     }
 
     /// Whether the root view does not show a path to the sandbox's user.
-    pub fn is_hidden(&self, config: &GuardConfig, path: &str) -> bool {
+    pub(crate) fn is_hidden(&self, config: &GuardConfig, path: &str) -> bool {
         let shown = if config.enforce_reads {
             SYSTEM.iter().any(|dir| is_within(path, dir))
         } else {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use cofferdam_guard::{ExecutionResult, Guard, GuardConfig, Refusal, Rule, Sandbox as _};
 
 /// Wakes a thread.
-pub struct Unpark(pub std::thread::Thread);
+pub(crate) struct Unpark(pub std::thread::Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
@@ -17,7 +17,7 @@ impl Wake for Unpark {
     }
 }
 
-pub fn wait<F: Future>(future: F) -> F::Output {
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {
@@ -29,10 +29,10 @@ pub fn wait<F: Future>(future: F) -> F::Output {
 }
 
 /// A workspace and what lies beside it, gone when it is dropped. Not below /tmp, of which a sandbox has its own.
-pub struct Fixture(PathBuf);
+pub(crate) struct Fixture(PathBuf);
 
 impl Fixture {
-    pub fn new() -> Fixture {
+    pub(crate) fn new() -> Fixture {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let root = rustix::process::getuid().is_root();
@@ -50,21 +50,21 @@ impl Fixture {
         place
     }
 
-    pub fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.0.join("work")
     }
 
-    pub fn at(&self, name: &str) -> String {
+    pub(crate) fn at(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    pub fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         std::fs::write(self.0.join(name), text).unwrap();
         self.at(name)
     }
 
     /// Whether a sandbox shows what lies beside the workspace: not where it has a directory of its own instead.
-    pub fn is_visible(&self) -> bool {
+    pub(crate) fn is_visible(&self) -> bool {
         let visible = !self.0.starts_with("/var/tmp") && !self.0.starts_with("/tmp");
         if !visible {
             eprintln!("not here: this user has no directory that a sandbox shows; root's pass has");
@@ -72,7 +72,7 @@ impl Fixture {
         visible
     }
 
-    pub fn guard(&self, config: GuardConfig) -> Guard {
+    pub(crate) fn guard(&self, config: GuardConfig) -> Guard {
         builder(config, &self.work()).build().unwrap_or_else(|e| panic!("{e}"))
     }
 }
@@ -83,13 +83,13 @@ impl Drop for Fixture {
     }
 }
 
-pub fn builder(config: GuardConfig, work: &Path) -> cofferdam_guard::GuardBuilder {
+pub(crate) fn builder(config: GuardConfig, work: &Path) -> cofferdam_guard::GuardBuilder {
     let variables =
         [("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"), ("LANG", "C.UTF-8"), ("HOME", "/home/u")];
     Guard::builder(config, work).variables(variables.map(|(k, v)| (k.to_owned(), v.to_owned())))
 }
 
-pub fn allowing(commands: &[&str]) -> GuardConfig {
+pub(crate) fn allowing(commands: &[&str]) -> GuardConfig {
     GuardConfig {
         allowed_commands: commands.iter().map(|command| Rule::any(command)).collect(),
         run_as_root: true,
@@ -97,17 +97,17 @@ pub fn allowing(commands: &[&str]) -> GuardConfig {
     }
 }
 
-pub fn run(guard: &Guard, command: &str, args: &[&str]) -> Result<ExecutionResult, Refusal> {
+pub(crate) fn run(guard: &Guard, command: &str, args: &[&str]) -> Result<ExecutionResult, Refusal> {
     wait(guard.execute(command, args))
 }
 
-pub fn ok(guard: &Guard, command: &str, args: &[&str]) -> ExecutionResult {
+pub(crate) fn ok(guard: &Guard, command: &str, args: &[&str]) -> ExecutionResult {
     let result = run(guard, command, args).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(result.exit_code, 0, "{command} {args:?}: {result:?}");
     result
 }
 
-pub fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let there = Path::new(program).exists();
     if !there {
         assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "{program} is missing");
