@@ -101,7 +101,7 @@ pub struct MountJson {
 }
 
 /// Names the first field of an older configuration whose value has a wrong type; `None` where none has.
-pub fn wrong_field(given: &serde_json::Value) -> Option<String> {
+pub(crate) fn wrong_field(given: &serde_json::Value) -> Option<String> {
     let valid = serde_json::json!({
         "name": "", "mode": "", "hostname": "", "cmd": [], "env": [], "log_level": "", "mount": []
     });
@@ -204,7 +204,7 @@ fn mebibytes(bytes: u64) -> u64 {
 ///
 /// # Errors
 /// There is no command, or a value is invalid.
-pub fn policy(config: &NsJailJsonConfig) -> Result<(Policy, Vec<String>), String> {
+pub(crate) fn policy(config: &NsJailJsonConfig) -> Result<(Policy, Vec<String>), String> {
     let mut p = Policy::base();
     let mut notes = Vec::new();
     if config.cmd.is_empty() {

@@ -54,7 +54,7 @@
 pub mod config;
 mod execution;
 pub mod executor;
-pub mod legacy;
+mod legacy;
 mod skill_config;
 
 use std::path::Path;

@@ -12,7 +12,7 @@ const NAME: &str = "/nowhere/nsjail.json";
 
 /// Configurations of any form: a refusal that names the file, or a policy that is one. An older one never gets more than
 /// its writers can have meant.
-pub fn configuration(bytes: &[u8]) {
+pub(crate) fn configuration(bytes: &[u8]) {
     match decode(bytes, Path::new(NAME)) {
         Err(error) => assert!(error.starts_with(NAME), "{error}"),
         Ok(loaded) => {
