@@ -15,7 +15,7 @@ use super::metadata::{Metadata, metadata};
 use super::{LONGEST_FILE, NO_MICROVM, Problem, shown};
 
 /// The default Nix store; `NIX_STORE_DIR` names another one.
-pub const NIX_STORE: &str = "/nix/store";
+pub(crate) const NIX_STORE: &str = "/nix/store";
 
 /// A checked artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]

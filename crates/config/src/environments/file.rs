@@ -321,7 +321,7 @@ pub struct Lives {
 const MOST_SESSIONS: u64 = 10_000;
 
 /// Whether a `sandbox` is a flake reference, and not a path.
-pub fn is_reference(text: &str) -> bool {
+pub(super) fn is_reference(text: &str) -> bool {
     let path = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
     text.contains('#') || (!path && text.contains(':'))
 }

@@ -54,9 +54,9 @@ pub enum SessionAgent {
 }
 
 /// The wall time of metadata without one, seconds.
-pub const TIMEOUT_DEFAULT: u64 = 30;
+pub(super) const TIMEOUT_DEFAULT: u64 = 30;
 /// The memory of metadata without one, MiB.
-pub const MEMORY_DEFAULT: u64 = 512;
+pub(super) const MEMORY_DEFAULT: u64 = 512;
 
 /// The maximum of `timeout_seconds`.
 pub(crate) fn most_seconds() -> u64 {

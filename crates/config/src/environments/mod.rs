@@ -33,7 +33,7 @@ use std::path::PathBuf;
 
 use cofferdam_policy::{BackendName, FileIdentity, NetworkMode, Root};
 
-pub use artifact::{Artifact, NIX_STORE, artifact};
+pub use artifact::{Artifact, artifact};
 pub use built::{BuildError, as_known, build_environment, build_project_shell};
 pub use credentials::{apply, credentials, deny_dot_names, deny_moved, eval_base};
 pub use file::{Parsed, parse};
@@ -41,15 +41,15 @@ pub use hint_wording::in_definition;
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
 pub use preset::{Code, PresetError, image_preset, preset};
 pub use shell::Shell;
-pub use sources::{Environments, Found, no_flake};
-pub use spec::{CodeInput, CodeSlot, EnvironmentSpec, INSIDE, LONGEST_ARGUMENT, WORKSPACE, spec};
+pub use sources::{Environments, Found};
+pub use spec::{CodeInput, CodeSlot, EnvironmentSpec, LONGEST_ARGUMENT, WORKSPACE, spec};
 pub use surroundings::{Around, ObserveError, Surroundings};
 
 /// The presets, which work without a definition.
 pub const PRESETS: &[&str] = &["python", "shell", "node"];
 
 /// Longest configuration or metadata file, bytes.
-pub const LONGEST_FILE: u64 = 1 << 20;
+pub(crate) const LONGEST_FILE: u64 = 1 << 20;
 
 /// A mistake in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,7 +199,7 @@ pub enum BackendWord {
 }
 
 /// Why `microvm` environments are unavailable.
-pub const NO_MICROVM: &str = "its backend is `microvm`, and no backend runs virtual machines";
+pub(crate) const NO_MICROVM: &str = "its backend is `microvm`, and no backend runs virtual machines";
 
 impl Environment {
     /// Why it is unavailable: the mistakes of an invalid definition, or the reason why a valid one cannot be used.
@@ -338,7 +338,7 @@ pub(crate) fn interpreter_words(text: &str) -> Result<Vec<String>, &'static str>
 }
 
 /// How code reaches an interpreter by default: as an argument if its command ends in `-c` or `-e`, else on standard input.
-pub fn stdin_mode_of(interpreter: &str) -> StdinMode {
+pub(crate) fn stdin_mode_of(interpreter: &str) -> StdinMode {
     let is_argument = interpreter.ends_with("-c") || interpreter.ends_with("-e");
     if is_argument { StdinMode::Arg } else { StdinMode::Pipe }
 }

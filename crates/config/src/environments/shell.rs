@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// Longest description of a shell, bytes.
-pub const LONGEST: u64 = 8 << 20;
+pub(super) const LONGEST: u64 = 8 << 20;
 /// Longest value of a variable, bytes: the kernel's limit is 128 KiB (execve(2)).
 const LONGEST_VALUE: usize = 100 << 10;
 /// Variables that are not used: those of the build itself, those that `nix develop` ignores, and those that the sandbox sets.

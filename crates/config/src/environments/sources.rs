@@ -367,7 +367,7 @@ impl Environments {
 }
 
 /// The mistake of a project that uses its flake but has none.
-pub fn no_flake(project: &Project) -> Option<Problem> {
+pub(crate) fn no_flake(project: &Project) -> Option<Problem> {
     let flake = Path::new(&project.path).join("flake.nix");
     (!flake.is_file()).then(|| Problem {
         place: flake.display().to_string(),

@@ -21,7 +21,7 @@ use super::{BackendWord, Environment, Kind, Overrides, Project, Shell, stdin_mod
 pub const WORKSPACE: &str = "/workspace";
 
 /// The variable that tells an artifact's program that it runs in a sandbox of Cofferdam.
-pub const INSIDE: &str = "COFFERDAM_ENVIRONMENT";
+pub(crate) const INSIDE: &str = "COFFERDAM_ENVIRONMENT";
 
 /// Longest code that is passed as an argument, bytes: the kernel takes 128 KiB per argument (execve(2)).
 pub const LONGEST_ARGUMENT: usize = 100 * 1024;

@@ -11,13 +11,13 @@ use super::json::shown;
 use super::manifest::{Manifest, Wish};
 
 /// The directory of input files inside the sandbox, read-only, each by the last part of its path.
-pub const INPUT_DIRECTORY: &str = "/input";
+pub(crate) const INPUT_DIRECTORY: &str = "/input";
 /// The directory inside the sandbox for the files that a skill returns.
-pub const OUTPUT_DIRECTORY: &str = "/output";
+pub(crate) const OUTPUT_DIRECTORY: &str = "/output";
 /// Most bytes that a skill returns, MiB.
-pub const OUTPUT_MB: u64 = 64;
+pub(crate) const OUTPUT_MB: u64 = 64;
 /// Most files and directories that a skill returns.
-pub const OUTPUT_ENTRIES: u64 = 10_000;
+pub(crate) const OUTPUT_ENTRIES: u64 = 10_000;
 
 /// What one run exchanges with its caller; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -28,10 +28,10 @@ use super::scan::scan;
 use super::signature::{self, Version};
 
 /// Largest file of a skill, bytes.
-pub const MAX_FILE_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Most bytes of all files of a skill together, which are in memory while it is read.
-pub const MAX_TOTAL_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
 /// Deepest directory below a skill's own.
 const MAX_DEPTH: usize = 32;

@@ -15,10 +15,10 @@ use super::json::{Reader, parse, shown};
 pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// Longest manifest, bytes.
-pub const MAX_MANIFEST_BYTES: usize = 4 << 20;
+pub(crate) const MAX_MANIFEST_BYTES: usize = 4 << 20;
 
 /// Most files of a skill.
-pub const MAX_FILES: usize = 10_000;
+pub(crate) const MAX_FILES: usize = 10_000;
 
 /// Largest whole number that all JSON readers represent exactly (RFC 8785 has doubles only).
 const MAX_NUMBER: u64 = (1 << 53) - 1;
@@ -27,7 +27,7 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 const MAX_LIST: usize = 1000;
 
 /// The actions that a skill may ask its host to sign, by their names in the schema.
-pub const TX_ACTIONS: &[&str] = &["transfer", "transfer_native", "approve", "swap_exact_in", "swap_exact_out"];
+pub(crate) const TX_ACTIONS: &[&str] = &["transfer", "transfer_native", "approve", "swap_exact_in", "swap_exact_out"];
 
 /// A skill's manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

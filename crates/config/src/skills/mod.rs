@@ -17,7 +17,7 @@ pub mod policy;
 #[cfg(test)]
 mod policy_tests;
 pub mod registry;
-pub mod scan;
+pub(crate) mod scan;
 pub mod signature;
 pub mod store;
 #[cfg(test)]

@@ -26,9 +26,9 @@ use super::json::{Reader, parse};
 const MAX_BYTES: usize = 1 << 20;
 
 /// Default CPU time in each period of 100 ms, microseconds: half a CPU.
-pub const CPU_QUOTA_DEFAULT: u64 = 50_000;
+pub(crate) const CPU_QUOTA_DEFAULT: u64 = 50_000;
 /// Size of /tmp, and default size of a volume, MiB.
-pub const TMP_MB: u64 = 64;
+pub(crate) const TMP_MB: u64 = 64;
 /// The directory of a skill's files inside the sandbox.
 pub const SKILL_DIRECTORY: &str = "/skill";
 

@@ -12,7 +12,7 @@
 
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The rule's name.
     pub rule: &'static str,
     /// The line, from 1; `None` for the whole file.
@@ -55,7 +55,7 @@ const TOKENS: &[(&str, usize, &str, &str)] = &[
 const MOST: usize = 20;
 
 /// The findings in a file of that path, mode (`st_mode`) and content.
-pub fn scan(path: &str, mode: u32, bytes: &[u8]) -> Vec<Finding> {
+pub(crate) fn scan(path: &str, mode: u32, bytes: &[u8]) -> Vec<Finding> {
     let mut found = Vec::new();
     if mode & 0o6000 != 0 {
         found.push(Finding { rule: "setuid", line: None, what: "it has the set-user-id or set-group-id bit" });

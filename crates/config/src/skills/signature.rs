@@ -190,7 +190,7 @@ pub fn verify(manifest: &Manifest) -> Result<(), SignatureError> {
 ///
 /// # Errors
 /// It is no signature, or not the one spelling of it that is accepted.
-pub fn recover(hash: &[u8; 32], bytes: &[u8]) -> Result<String, SignatureError> {
+pub(crate) fn recover(hash: &[u8; 32], bytes: &[u8]) -> Result<String, SignatureError> {
     let [rs @ .., v] = bytes else { return Err(SignatureError::Length(0)) };
     if rs.len() != 64 {
         return Err(SignatureError::Length(bytes.len()));

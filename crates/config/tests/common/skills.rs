@@ -21,7 +21,7 @@ fn reported(errors: &PolicyErrors) {
 
 /// Parsing a manifest never panics. An accepted one is within all bounds, is equal when it is written and parsed again, and makes a
 /// policy that grants no more than it requests, or an error.
-pub fn manifest(bytes: &[u8]) {
+pub(crate) fn manifest(bytes: &[u8]) {
     for stage in [Stage::Draft, Stage::Signed] {
         let manifest = match Manifest::decode(bytes, stage) {
             Ok(manifest) => manifest,
@@ -48,7 +48,7 @@ pub fn manifest(bytes: &[u8]) {
 }
 
 /// Parsing an operator's configuration never panics. With an accepted one no skill gets more than both sides grant.
-pub fn operator(bytes: &[u8]) {
+pub(crate) fn operator(bytes: &[u8]) {
     static MANIFEST: OnceLock<Manifest> = OnceLock::new();
     let manifest = MANIFEST.get_or_init(|| {
         let text = include_bytes!("../seeds/skill_manifest/a.json");

@@ -13,7 +13,7 @@ fn reported(problems: &[Problem]) {
 }
 
 /// Parsing a configuration never panics. An accepted definition has a name and a source, and any other has a reason.
-pub fn configuration(bytes: &[u8]) {
+pub(crate) fn configuration(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let parsed = parse(text, Path::new("/c/config.toml"), Some("/home/u"));
     reported(&parsed.problems);
@@ -29,7 +29,7 @@ pub fn configuration(bytes: &[u8]) {
 }
 
 /// Parsing metadata never panics. Accepted metadata is within its bounds.
-pub fn of_artifact(bytes: &[u8]) {
+pub(crate) fn of_artifact(bytes: &[u8]) {
     match metadata(bytes, "metadata.json") {
         Ok(read) => assert!(is_name(&read.name) && read.timeout_seconds > 0 && read.memory_mb > 0),
         Err(problems) => {
