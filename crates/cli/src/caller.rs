@@ -56,7 +56,7 @@ impl Caller {
     }
 
     /// An absolute path inside the sandbox. `..` is resolved by name, because there is no tree yet.
-    pub fn absolute_inside(&self, path: &str) -> String {
+    pub(crate) fn absolute_inside(&self, path: &str) -> String {
         cofferdam_policy::paths::lexical(&Path::new(&self.cwd).join(path)).to_string_lossy().into_owned()
     }
 }
@@ -65,7 +65,7 @@ impl Caller {
 ///
 /// # Errors
 /// It is not UTF-8.
-pub fn utf8(text: OsString, what: &str) -> Result<String, Refusal> {
+pub(crate) fn utf8(text: OsString, what: &str) -> Result<String, Refusal> {
     text.into_string().map_err(|raw| {
         Refusal::new("arguments", format!("{what} is not valid UTF-8: {raw:?}"))
             .hint("a policy is UTF-8 text; rename the file, or reach it through a directory or link with such a name")

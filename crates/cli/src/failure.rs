@@ -9,51 +9,51 @@ use cofferdam_policy::{Field, PolicyError};
 const RUN_OPTIONS: [&str; 9] = ["-w", "-v", "-e", "--root", "--image", "--network", "--allow", "--tmpfs", "--deny"];
 
 /// Whether the program could not be executed.
-pub fn is_exec(failure: &Failure) -> bool {
+pub(crate) fn is_exec(failure: &Failure) -> bool {
     failure.step == Step::Exec
 }
 
 /// Whether the kernel refused to execute the program, and the engine does not know why.
-pub fn is_unexplained_exec(failure: &Failure) -> bool {
+pub(crate) fn is_unexplained_exec(failure: &Failure) -> bool {
     failure.message.ends_with("not executable inside the sandbox")
 }
 
 /// Whether the root view cannot be shown.
-pub fn is_root(failure: &Failure) -> bool {
+pub(crate) fn is_root(failure: &Failure) -> bool {
     failure.step == Field::Root.into()
 }
 
 /// Whether the mount of this path failed.
-pub fn is_mount_of(failure: &Failure, path: &str) -> bool {
+pub(crate) fn is_mount_of(failure: &Failure, path: &str) -> bool {
     failure.step == Field::Mounts.into() && failure.message.contains(&format!(" {path}: "))
 }
 
 /// The target inside of a mount that failed.
-pub fn mount_target(failure: &Failure) -> Option<&str> {
+pub(crate) fn mount_target(failure: &Failure) -> Option<&str> {
     failure.message.strip_prefix("mount target ").and_then(|rest| rest.split(' ').next())
 }
 
 /// Whether git outside of the sandbox would obey a repository that the program left.
-pub fn is_repositories(failure: &Failure) -> bool {
+pub(crate) fn is_repositories(failure: &Failure) -> bool {
     failure.step == Step::Repositories
 }
 
 /// Whether the changes that were to be kept are lost.
-pub fn are_changes_lost(failure: &Failure) -> bool {
+pub(crate) fn are_changes_lost(failure: &Failure) -> bool {
     failure.step == Step::KeepChanges && failure.code != 0
 }
 
 /// The fields that a hint offers for `--best-effort`, with commas between them.
-pub fn best_effort_fields(hint: &str) -> Option<&str> {
+pub(crate) fn best_effort_fields(hint: &str) -> Option<&str> {
     hint.strip_prefix("--best-effort=").map(|rest| rest.split(' ').next().unwrap_or(rest))
 }
 
 /// Whether a hint names an option of `run` that `skill run` does not have.
-pub fn names_option_of_run(hint: &str) -> bool {
+pub(crate) fn names_option_of_run(hint: &str) -> bool {
     RUN_OPTIONS.iter().any(|option| hint.split([' ', '=', ',', ';', ':']).any(|word| word == *option))
 }
 
 /// Whether a policy is refused because its working directory is denied.
-pub fn is_denied_workdir(error: &PolicyError) -> bool {
+pub(crate) fn is_denied_workdir(error: &PolicyError) -> bool {
     error.problem.contains("working directory that is denied")
 }

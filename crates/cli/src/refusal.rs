@@ -3,11 +3,11 @@
 //! Data only. How they are printed is `outcome::refusal_report`'s.
 
 /// Exit code when Cofferdam refused the call, or failed itself.
-pub const REFUSED: i32 = 125;
+pub(crate) const REFUSED: i32 = 125;
 
 /// Exit code of a command that only reads, when the reader of its output went away: 128 and SIGPIPE, as if the signal had
 /// ended it.
-pub const CLOSED: i32 = 141;
+pub(crate) const CLOSED: i32 = 141;
 
 /// A refusal: what went wrong, what to do about it, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Refusal {
     }
 
     /// The same with the hint taken out of a message that ends in a line `hint: …`.
-    pub fn split_hint(mut self) -> Refusal {
+    pub(crate) fn split_hint(mut self) -> Refusal {
         if let Some((message, hint)) = self.message.split_once("\nhint: ") {
             (self.message, self.hint) = (message.to_owned(), Some(hint.to_owned()));
         }
@@ -49,12 +49,12 @@ impl Refusal {
     }
 
     /// Whether the result could not be written to standard output.
-    pub fn is_unwritten(&self) -> bool {
+    pub(crate) fn is_unwritten(&self) -> bool {
         self.step == "output"
     }
 
     /// Whether it is about the environment that the call names.
-    pub fn is_about_environment(&self) -> bool {
+    pub(crate) fn is_about_environment(&self) -> bool {
         self.step == "environment"
     }
 }

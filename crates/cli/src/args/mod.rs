@@ -10,11 +10,11 @@
 //! Parsing has no side effects: it starts nothing and reads no policy.
 
 pub mod config;
-pub mod draft;
+pub(crate) mod draft;
 pub mod help;
 pub mod option;
 pub mod profile;
 pub mod sandbox;
 pub mod table;
-pub mod typing_mistakes;
+pub(crate) mod typing_mistakes;
 pub mod values;

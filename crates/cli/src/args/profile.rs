@@ -41,7 +41,7 @@ pub fn options(command: Command, heading: Option<&'static str>) -> Command {
 }
 
 /// The `--profile` option of `run` and `eval`.
-pub fn base_option(heading: &'static str) -> Arg {
+pub(crate) fn base_option(heading: &'static str) -> Arg {
     Arg::new("profile")
         .long("profile")
         .value_name("FILE.ncl|ID")

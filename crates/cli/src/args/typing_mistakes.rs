@@ -64,7 +64,7 @@ const ENVIRONMENTS: &[(&str, &str)] = &[
 
 /// A parser error as a refusal. `words` are the arguments behind the command's own name; `subcommands` are the names of the
 /// subcommands.
-pub fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str]) -> Refusal {
+pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str]) -> Refusal {
     let text = error.render().to_string();
     let mut paragraphs = text.trim_start_matches("error: ").split("\n\n");
     let message = paragraphs.next().unwrap_or_default().trim_end();
@@ -87,7 +87,7 @@ pub fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str]) -> R
 }
 
 /// The lines about usage at the end of a parser error.
-pub fn usage_of(error: &clap::Error) -> String {
+pub(crate) fn usage_of(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let about_usage = |p: &&str| p.starts_with("Usage:") || p.starts_with("For more information");
     let lines: Vec<&str> = text.split("\n\n").filter(about_usage).map(str::trim_end).collect();
@@ -95,7 +95,7 @@ pub fn usage_of(error: &clap::Error) -> String {
 }
 
 /// The hint for a name of an environment that is not defined.
-pub fn environment(name: &str) -> Option<String> {
+pub(crate) fn environment(name: &str) -> Option<String> {
     ENVIRONMENTS.iter().find(|(other, _)| *other == name).map(|(_, ours)| format!("cofferdam eval {ours}"))
 }
 

@@ -13,7 +13,7 @@ const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443,
                              [2001:db8::1]:443";
 
 /// The names of the backends.
-pub const BACKENDS: &[&str] = &{
+pub(crate) const BACKENDS: &[&str] = &{
     let mut names = [""; BackendName::NAMES.len()];
     let mut i = 0;
     while i < names.len() {
@@ -25,7 +25,7 @@ pub const BACKENDS: &[&str] = &{
 
 /// The error for `-e NAME` where the caller has no such variable. `-e` is an option for code in some interpreters, so NAME
 /// may be code.
-pub fn no_variable(name: &str) -> String {
+pub(crate) fn no_variable(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.chars().all(plain) {
         return format!("the caller has no variable `{name}`; write --env {name}=VALUE");
@@ -59,7 +59,7 @@ fn size(text: &str, like: &str) -> Result<u64, String> {
 }
 
 /// A size in MiB. 0 is accepted, because the validation of the policy refuses it where it is wrong.
-pub fn mebibytes(text: &str) -> Result<u64, String> {
+pub(crate) fn mebibytes(text: &str) -> Result<u64, String> {
     let like = "512m or 2g";
     let bytes = size(text, like)?;
     if bytes % (1 << 20) != 0 {
@@ -181,7 +181,7 @@ fn once<T: PartialEq>(slot: &mut Option<T>, value: T, text: &str, of: &str) -> R
 
 /// Refuses a value of `--deny` or `--protect` that is not a literal path: an empty one, `~`, or a pattern that the shell did
 /// not expand. `option` is the option's name, for the hints.
-pub fn literal_path(option: &str, text: &str) -> Result<(), String> {
+pub(crate) fn literal_path(option: &str, text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err(format!("an empty path; write it like --{option} ./secrets"));
     }
@@ -218,7 +218,7 @@ pub struct Tmpfs {
 }
 
 /// Default size of a `--tmpfs`, MiB.
-pub const TMPFS_DEFAULT_MB: u64 = 64;
+pub(crate) const TMPFS_DEFAULT_MB: u64 = 64;
 
 /// Parses the value of `--tmpfs`.
 pub fn tmpfs(text: &str) -> Result<Tmpfs, String> {
@@ -252,7 +252,7 @@ pub fn variable(text: &str) -> Result<(&str, Option<&str>), String> {
 
 /// `CALL[,CALL…]:ACTION[:CONDITION[,CONDITION…]]`: the action is `kill` or an errno name, a condition is
 /// `N OP VALUE` or `N&MASK OP VALUE` without spaces, N being the argument's number from 0.
-pub fn syscall_rule(text: &str) -> Result<SyscallRule, String> {
+pub(crate) fn syscall_rule(text: &str) -> Result<SyscallRule, String> {
     let accepted = "write it like ptrace:kill, socket:EPERM:0==16 or mmap,mprotect:EACCES:2&4!=0";
     let mut parts = text.split(':');
     let (Some(calls), Some(action), when, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
@@ -299,7 +299,7 @@ fn number(text: &str) -> Option<u64> {
 
 /// The entries of a comma list, in which the ports of an entry may be a comma list as well. A part that is only ports belongs
 /// to the entry before it, because no host has such a name.
-pub fn network_list(text: &str) -> Vec<String> {
+pub(crate) fn network_list(text: &str) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
     for part in text.split(',') {
         let only_ports = part == "*" || (!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
@@ -315,18 +315,18 @@ pub fn network_list(text: &str) -> Vec<String> {
 }
 
 /// A rule of `network.allow` that names only a destination.
-pub fn allow_rule(text: &str) -> Result<AllowRule, String> {
+pub(crate) fn allow_rule(text: &str) -> Result<AllowRule, String> {
     text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
 }
 
 /// An entry of `network.deny`.
-pub fn deny_entry(text: &str) -> Result<DenyEntry, String> {
+pub(crate) fn deny_entry(text: &str) -> Result<DenyEntry, String> {
     text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
 }
 
 /// The error for a value of `option` that is not one entry: where it is a comma list of valid entries, the hint repeats the
 /// option for each.
-pub fn not_one_entry(option: &str, text: &str, why: String) -> String {
+pub(crate) fn not_one_entry(option: &str, text: &str, why: String) -> String {
     let entries = network_list(text);
     if entries.len() < 2 || entries.iter().any(|entry| allow_rule(entry).is_err()) {
         return why;
@@ -353,7 +353,7 @@ pub fn proxy(text: &str) -> Result<HttpUrl, String> {
 }
 
 /// The value of `--network-limit`, `NAME=NUMBER`. The validation of the policy checks the range.
-pub fn network_limit(text: &str) -> Result<(&'static str, u64), String> {
+pub(crate) fn network_limit(text: &str) -> Result<(&'static str, u64), String> {
     let names = || NETWORK_LIMITS.iter().map(|limit| limit.key).collect::<Vec<_>>().join(", ");
     let (name, value) =
         text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=NUMBER; names are {}", names()))?;

@@ -9,7 +9,7 @@ use crate::caller::Caller;
 
 /// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program
 /// starts in another directory, so a denied working directory is left out.
-pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
+pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
     let mut policy = Policy::base();
     policy.filesystem.root = Root::Host;
     policy.filesystem.deny = credentials(&caller.homes);
@@ -40,7 +40,7 @@ const FILES_FOR_SETUP: u64 = 16;
 ///
 /// # Errors
 /// The limit is too low.
-pub fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
+pub(crate) fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
     let copied = |mount: &&Mount| matches!(mount, Mount::Bind { access: Access::CopyOnWrite, .. });
     let least = FILES_FOR_SETUP + policy.filesystem.mounts.iter().filter(copied).count() as u64;
     let given = policy.limits.open_files;

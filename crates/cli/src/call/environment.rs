@@ -70,7 +70,7 @@ pub fn resolve(
 ///
 /// # Errors
 /// It cannot be used.
-pub fn resolve_found(
+pub(crate) fn resolve_found(
     matches: &ArgMatches,
     caller: &Caller,
     engine: &Engine,
@@ -130,7 +130,7 @@ pub fn find(
 }
 
 /// The command line of `cofferdam environment` with this action and configuration, for hints.
-pub fn command_line(action: &str, configuration: Option<&str>) -> String {
+pub(crate) fn command_line(action: &str, configuration: Option<&str>) -> String {
     let option = configuration.map(|file| format!(" --config {}", quoted(file))).unwrap_or_default();
     format!("cofferdam environment {action}{option}")
 }
@@ -172,7 +172,7 @@ pub fn built(
 ///
 /// # Errors
 /// It cannot be built, or `building` forbids it.
-pub fn with_shell(
+pub(crate) fn with_shell(
     project: Option<Project>,
     caller: &Caller,
     building: Building,

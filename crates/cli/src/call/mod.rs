@@ -11,7 +11,7 @@ pub mod audit_trail;
 pub mod code;
 pub mod defaults;
 pub mod environment;
-pub mod policy_file;
+pub(crate) mod policy_file;
 pub mod preset;
 pub mod profile;
 
@@ -70,7 +70,7 @@ pub fn from_arguments(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &
 ///
 /// # Errors
 /// As [`from_arguments`].
-pub fn from_base(
+pub(crate) fn from_base(
     matches: &ArgMatches,
     eval: bool,
     caller: &Caller,

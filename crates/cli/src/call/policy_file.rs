@@ -29,7 +29,7 @@ pub struct Base {
 ///
 /// # Errors
 /// It cannot be read; inside, it is too large.
-pub fn read_text(path: &str) -> std::io::Result<Result<Vec<u8>, PolicyErrors>> {
+pub(crate) fn read_text(path: &str) -> std::io::Result<Result<Vec<u8>, PolicyErrors>> {
     let limit = MAX_POLICY_BYTES as u64;
     let mut text = Vec::new();
     let read = if path == "-" {
@@ -49,7 +49,7 @@ pub fn read_text(path: &str) -> std::io::Result<Result<Vec<u8>, PolicyErrors>> {
 ///
 /// # Errors
 /// It cannot be read, or is not a valid policy.
-pub fn read(path: &str) -> Result<Policy, Refusal> {
+pub(crate) fn read(path: &str) -> Result<Policy, Refusal> {
     if path.ends_with(".ncl") {
         return Err(Refusal::new("policy", format!("{path} is a profile by its name, and a policy is JSON"))
             .hint(format!("--profile {path}")));
@@ -65,7 +65,7 @@ pub fn read(path: &str) -> Result<Policy, Refusal> {
 
 /// The error for a text that is another document than a policy: the output of `--dry-run`, which contains the policy, or a
 /// configuration of nsjail.
-pub fn error_of_other_document(text: &[u8], path: &str) -> Option<PolicyErrors> {
+pub(crate) fn error_of_other_document(text: &[u8], path: &str) -> Option<PolicyErrors> {
     let one = |problem: &str, accepted: String| {
         Some(PolicyErrors(vec![PolicyError {
             path: "$".into(),
@@ -101,7 +101,7 @@ fn run_from_store(path: &str) -> String {
 }
 
 /// The errors of a policy as one refusal: a line for each, with the option of `named` that set the value.
-pub fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> Refusal {
+pub(crate) fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> Refusal {
     let mut message = match (errors.0.len(), file) {
         (1, None) => "the policy is refused:".to_owned(),
         (n, None) => format!("the policy is refused, {n} errors:"),

@@ -30,7 +30,7 @@ pub fn apply(
 ///
 /// # Errors
 /// The interpreter cannot take this code.
-pub fn apply_in_image(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), Refusal> {
+pub(crate) fn apply_in_image(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), Refusal> {
     image_preset(policy, name, code, arguments).map_err(refused)
 }
 

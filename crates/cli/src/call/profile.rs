@@ -25,7 +25,7 @@ use crate::output::stderr::print_note;
 use crate::refusal::Refusal;
 
 /// The variable that names the profile store.
-pub const STORE_VARIABLE: &str = "COFFERDAM_PROFILES";
+pub(crate) const STORE_VARIABLE: &str = "COFFERDAM_PROFILES";
 
 /// The profile that a call names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Options {
     ///
     /// # Errors
     /// There is such an option.
-    pub fn require_none_for_stored(&self, id: &Id) -> Result<(), Refusal> {
+    pub(crate) fn require_none_for_stored(&self, id: &Id) -> Result<(), Refusal> {
         if self.overrides.is_empty() {
             return Ok(());
         }
@@ -175,7 +175,7 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
 ///
 /// # Errors
 /// `missing`, where there is no `nsjail.json` either; otherwise the error of the `nsjail.json`.
-pub fn stored_nsjail(store: &Store, id: &Id, missing: StoreError) -> Result<Loaded, Refusal> {
+pub(crate) fn stored_nsjail(store: &Store, id: &Id, missing: StoreError) -> Result<Loaded, Refusal> {
     if !matches!(missing, StoreError::Missing { .. }) {
         return Err(store_refusal(&missing));
     }
@@ -248,7 +248,7 @@ pub fn warn<'p>(profiles: impl IntoIterator<Item = (&'p str, &'p [String])>) {
 }
 
 /// An error of the compiler as a refusal.
-pub fn compile_refusal(error: CompileError, file: &str) -> Refusal {
+pub(crate) fn compile_refusal(error: CompileError, file: &str) -> Refusal {
     let refusal = Refusal::new("profile", error.message);
     match error.hint {
         Some(hint) => refusal.hint(hint),
@@ -258,7 +258,7 @@ pub fn compile_refusal(error: CompileError, file: &str) -> Refusal {
 }
 
 /// An error of the profile store as a refusal.
-pub fn store_refusal(error: &StoreError) -> Refusal {
+pub(crate) fn store_refusal(error: &StoreError) -> Refusal {
     let refusal = Refusal::new("profile", error.to_string());
     match error.hint() {
         Some(hint) => refusal.hint(hint),

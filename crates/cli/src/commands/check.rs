@@ -22,7 +22,7 @@ use crate::output::text::paragraph;
 use crate::refusal::{REFUSED, Refusal};
 
 /// The arguments of `check`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     args::profile::options(command, None)
         .about("Check policies and profiles: print each completed, or what is wrong with it")
         .after_help("Exit code: 0 when all are valid, 1 when one is not, 125 when one cannot be read.")
@@ -77,7 +77,7 @@ impl<'a> Row<'a> {
 }
 
 /// Checks the files and returns the exit code.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
     if let Some(file) = files.iter().find(|file| file.ends_with(".toml")) {
         let message = format!("{file} is a configuration by its name, and neither a policy nor a profile");

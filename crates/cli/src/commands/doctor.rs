@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 mod details;
 
 /// The arguments of `doctor`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     command
         .about("Show what this host can enforce, and how to get the rest")
         .after_help("Exit code: 0 when a backend can hold the default policy in full or in part, 1 when none can run.")
@@ -49,7 +49,7 @@ struct Report<'a> {
 }
 
 /// Prints the report and returns the exit code.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let caller = Caller::observe()?;
     let engine = Engine::probe();
     let mechanisms = engine.mechanisms();

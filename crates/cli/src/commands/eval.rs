@@ -42,7 +42,7 @@ impl TypedValueParser for EnvironmentName {
 }
 
 /// The arguments of `eval`.
-pub fn command(command: Command, full: bool) -> Command {
+pub(super) fn command(command: Command, full: bool) -> Command {
     let command =
         sandbox::arguments(command, full)
             .about("Run code in an environment (python, shell, node, ...); CODE - is standard input")
@@ -83,7 +83,7 @@ pub fn command(command: Command, full: bool) -> Command {
 }
 
 /// Runs the code and returns the exit code.
-pub fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
         .unwrap_or_else(|| Engine::for_own_process(Expected::Anything))

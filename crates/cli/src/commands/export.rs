@@ -24,7 +24,7 @@ const STORED: [(Stored, Format); 3] =
     [(Stored::Policy, Format::Policy), (Stored::Nsjail, Format::Nsjail), (Stored::Seatbelt, Format::Seatbelt)];
 
 /// The arguments of `export`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     let formats: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
     let encodings: Vec<&str> = Encoding::ALL.iter().map(|encoding| encoding.name()).collect();
     let command = command
@@ -90,7 +90,7 @@ pub fn command(command: Command) -> Command {
 }
 
 /// Exports the profiles and returns the exit code.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let caller = &Caller::observe()?;
     let engine = &Engine::for_own_process(Expected::Anything);
     let options = Options::of(matches)?;

@@ -36,7 +36,7 @@ pub struct Subcommand {
 }
 
 /// Every subcommand, in the order of the help.
-pub const SUBCOMMANDS: &[Subcommand] = &[
+pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "run",
         build: run::command,

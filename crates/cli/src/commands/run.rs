@@ -17,7 +17,7 @@ use crate::output::progress;
 use crate::refusal::Refusal;
 
 /// The arguments of `run`.
-pub fn command(command: Command, full: bool) -> Command {
+pub(super) fn command(command: Command, full: bool) -> Command {
     let command = sandbox::arguments(command, full)
         .about("Run a program in a sandbox")
         .override_usage("cofferdam run [OPTIONS] [--] PROGRAM [ARGS]...")
@@ -34,7 +34,7 @@ pub fn command(command: Command, full: bool) -> Command {
 }
 
 /// Runs the program and returns the exit code.
-pub fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
         .unwrap_or_else(|| Engine::for_own_process(Expected::Anything))

@@ -9,7 +9,7 @@ use crate::call::Call;
 
 /// The output of `--dry-run`.
 #[derive(Serialize)]
-pub struct DryRun<'a> {
+pub(super) struct DryRun<'a> {
     policy: &'a Policy,
     backend: &'a str,
     backend_reason: &'a str,
@@ -22,7 +22,7 @@ pub struct DryRun<'a> {
 
 impl<'a> DryRun<'a> {
     /// The output for a prepared call.
-    pub fn of(call: &'a Call, prepared: &'a Prepared, about: &'a About) -> DryRun<'a> {
+    pub(super) fn of(call: &'a Call, prepared: &'a Prepared, about: &'a About) -> DryRun<'a> {
         DryRun {
             policy: &call.policy,
             backend: prepared.backend(),

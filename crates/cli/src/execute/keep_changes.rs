@@ -16,7 +16,7 @@ use crate::refusal::{REFUSED, Refusal};
 
 /// A directory for the changes of one run. Dropped, it is removed if it is empty.
 #[derive(Debug)]
-pub struct ChangesDirectory {
+pub(crate) struct ChangesDirectory {
     /// The directories that this run created, the innermost first.
     created: Vec<PathBuf>,
     /// The directory, locked by flock(2) for the time of the run.
@@ -28,7 +28,7 @@ impl ChangesDirectory {
     ///
     /// # Errors
     /// It cannot be created or written, is not an empty directory, or belongs to another run.
-    pub fn create(directory: &str) -> Result<ChangesDirectory, Refusal> {
+    pub(crate) fn create(directory: &str) -> Result<ChangesDirectory, Refusal> {
         let path = Path::new(directory);
         let missing: Vec<PathBuf> =
             path.ancestors().take_while(|p| p.symlink_metadata().is_err()).map(Path::to_owned).collect();
@@ -52,7 +52,7 @@ impl ChangesDirectory {
 
     /// The locked directory, also after its name leads elsewhere: where it lies in a writable volume, the program can put a
     /// link in its place. `named` is its name.
-    pub fn path(&self, named: &str) -> PathBuf {
+    pub(crate) fn path(&self, named: &str) -> PathBuf {
         let path = PathBuf::from(self.proc_path());
         if path.is_dir() { path } else { named.into() }
     }
@@ -63,7 +63,7 @@ impl ChangesDirectory {
 
     /// After the run, puts into the outcome what the program did to the directory, and into `named` where the changes are.
     /// Returns true where the program removed the directory, so that the changes are lost, which is not a success.
-    pub fn locate(&self, named: &mut String, outcome: &mut Outcome) -> bool {
+    pub(crate) fn locate(&self, named: &mut String, outcome: &mut Outcome) -> bool {
         if let Some(failure) = &mut outcome.error {
             failure.message = failure.message.replace(&self.proc_path(), named);
         }
@@ -156,7 +156,7 @@ fn remove_empty(directories: &[PathBuf]) {
 ///
 /// # Errors
 /// It is, contains or lies in one.
-pub fn require_foreign(directory: &str, own: &[PathBuf], option: &str) -> Result<(), Refusal> {
+pub(crate) fn require_foreign(directory: &str, own: &[PathBuf], option: &str) -> Result<(), Refusal> {
     match destination_fault(Path::new(directory), own) {
         None => Ok(()),
         Some(fault) => Err(Refusal::new("keep_changes", format!("cannot keep changes in {directory}: {fault}"))

@@ -5,7 +5,7 @@
 //! or into the one JSON value on standard output.
 
 mod dry_run;
-pub mod keep_changes;
+pub(crate) mod keep_changes;
 mod recording;
 mod signals;
 
@@ -47,7 +47,12 @@ struct Copied {
 ///
 /// # Errors
 /// The run cannot be started as the call asks for, or its result cannot be written.
-pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn execute(
+    engine: &Engine,
+    call: Call,
+    caller: &Caller,
+    presentation: Presentation,
+) -> Result<i32, Refusal> {
     execute_about(engine, call, caller, presentation, About::default())
 }
 
@@ -55,7 +60,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
 ///
 /// # Errors
 /// As [`execute`].
-pub fn execute_about(
+pub(crate) fn execute_about(
     engine: &Engine,
     mut call: Call,
     caller: &Caller,

@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 ///
 /// # Errors
 /// A variable of `--audit-secret` does not exist, or the trail cannot be opened.
-pub fn open(call: &Call, further: Option<&Caller>) -> Result<Option<Trail>, Refusal> {
+pub(super) fn open(call: &Call, further: Option<&Caller>) -> Result<Option<Trail>, Refusal> {
     let Some(dir) = &call.audit_trail else { return Ok(None) };
     let api = call.policy.network.api.as_ref();
     let value = |name: &String| {
@@ -43,7 +43,7 @@ pub fn open(call: &Call, further: Option<&Caller>) -> Result<Option<Trail>, Refu
 ///
 /// # Errors
 /// The start could not be recorded, and nothing ran.
-pub fn run(
+pub(super) fn run(
     prepared: &Prepared,
     io: Io,
     call: &Call,

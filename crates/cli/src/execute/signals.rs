@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use crate::refusal::Refusal;
 
 /// The signals that are caught during a run.
-pub struct Signals {
+pub(super) struct Signals {
     /// Cancels the run when a signal arrives.
     pub cancel: Cancel,
     /// Set when the terminal's size changes; only with a terminal.
@@ -23,7 +23,7 @@ impl Signals {
     ///
     /// # Errors
     /// A handler cannot be installed.
-    pub fn catch(tty: bool) -> Result<Signals, Refusal> {
+    pub(super) fn catch(tty: bool) -> Result<Signals, Refusal> {
         let cancel = Cancel::default();
         let number = Arc::new(AtomicUsize::new(0));
         let failed = |e: std::io::Error| Refusal::new("signals", format!("cannot catch signals: {e}"));
@@ -45,7 +45,7 @@ impl Signals {
     }
 
     /// The number of the last signal that arrived, 0 for none.
-    pub fn caught(&self) -> i32 {
+    pub(super) fn caught(&self) -> i32 {
         i32::try_from(self.number.load(Ordering::SeqCst)).unwrap_or(0)
     }
 }

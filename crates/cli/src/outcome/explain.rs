@@ -15,7 +15,7 @@ use crate::failure::{is_exec, is_mount_of, is_unexplained_exec};
 use crate::output::text::quoted;
 
 /// Improves the message, the hint and the code of a failure to start the policy's program.
-pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
+pub(crate) fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
     if is_mount_of(failure, &caller.cwd) {
         explain_cwd(failure, policy, caller);
     }

@@ -7,11 +7,11 @@
 //!
 //! Decides nothing about the sandbox, and runs nothing.
 
-pub mod explain;
+pub(crate) mod explain;
 mod network_notes;
 mod notes;
-pub mod presentation;
-pub mod refusal_report;
-pub mod run_report;
+pub(crate) mod presentation;
+pub(crate) mod refusal_report;
+pub(crate) mod run_report;
 mod runner_result;
-pub mod skill_hints;
+pub(crate) mod skill_hints;

@@ -20,7 +20,7 @@ const HOST_NAMES: &[&str] =
 
 /// A host that the program tried to reach and that no rule allows.
 #[derive(Debug, PartialEq, Eq)]
-pub struct UnlistedHost {
+pub(super) struct UnlistedHost {
     /// Its name, or its address as rules write it.
     host: String,
     /// Its address, where the program used no name.
@@ -35,12 +35,12 @@ pub struct UnlistedHost {
 
 impl UnlistedHost {
     /// Whether the violation is about this host.
-    pub fn is_object_of(&self, violation: &Violation) -> bool {
+    pub(super) fn is_object_of(&self, violation: &Violation) -> bool {
         violation.evidence == Evidence::Gateway && violation.object.as_ref().is_some_and(|o| self.objects.contains(o))
     }
 
     /// The note about it.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let times = if self.times > 1 { format!(", {} times", self.times) } else { String::new() };
         let kind = self.address.and_then(not_offered).or_else(|| {
             let address = self.address?;
@@ -52,7 +52,7 @@ impl UnlistedHost {
     }
 
     /// The option that allows it. None for the address of a cloud's metadata service, which gives out credentials.
-    pub fn hint(&self) -> Option<String> {
+    pub(super) fn hint(&self) -> Option<String> {
         if HOST_NAMES.contains(&self.host.as_str()) {
             return Some(hint_for_host_loopback(self.ports.first().copied()));
         }
@@ -104,7 +104,7 @@ fn reason(event: &Event) -> Option<String> {
 }
 
 /// Why the gateway refused it, behind a colon; and the options that allow it where only the address is refused.
-pub fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>) {
+pub(super) fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>) {
     let (mut reasons, mut entries): (Vec<String>, Vec<String>) = Default::default();
     let events = outcome.network.iter().flat_map(|network| &network.events);
     for event in events.filter(|e| e.kind == Kind::Refused && violation.evidence == Evidence::Gateway) {
@@ -134,7 +134,7 @@ fn address_option(event: &Event) -> Option<String> {
 }
 
 /// Allowed connections that failed, each with the number of attempts.
-pub fn failed_connections(outcome: &Outcome) -> Vec<(String, u64)> {
+pub(super) fn failed_connections(outcome: &Outcome) -> Vec<(String, u64)> {
     let mut list: Vec<(String, u64)> = Vec::new();
     for event in outcome.network.iter().flat_map(|network| &network.events) {
         // A server may reset a connection at any time, and its client reports that.
@@ -152,7 +152,7 @@ pub fn failed_connections(outcome: &Outcome) -> Vec<(String, u64)> {
 }
 
 /// The hosts that no rule allows and that a violation names, in the order of their first attempts.
-pub fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
+pub(super) fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
     let mut hosts: Vec<UnlistedHost> = Vec::new();
     let events = outcome.network.iter().flat_map(|network| &network.events);
     for event in events.filter(|e| matches!(e.reason, Some(Reason::NotAllowed | Reason::PortNotAllowed))) {

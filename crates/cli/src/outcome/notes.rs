@@ -17,7 +17,7 @@ const MOST_HOSTS: usize = 20;
 
 /// One line about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub(super) struct Note {
     /// What happened.
     pub text: String,
     /// The option that changes it.
@@ -25,7 +25,7 @@ pub struct Note {
 }
 
 /// The notes for an outcome, the most important first; none for a run without incidents.
-pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
+pub(super) fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |text: String, hint: Option<String>| notes.push(Note { text, hint });
     if let Some(failure) = &outcome.error {
@@ -118,7 +118,7 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
 }
 
 /// The notes about truncated output. `-q` does not hide them, because the output looks complete.
-pub fn truncated_streams(outcome: &Outcome, call: &Call) -> Vec<Note> {
+pub(super) fn truncated_streams(outcome: &Outcome, call: &Call) -> Vec<Note> {
     let limit = call.policy.limits.output_bytes;
     [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")]
         .into_iter()
@@ -131,7 +131,7 @@ pub fn truncated_streams(outcome: &Outcome, call: &Call) -> Vec<Note> {
 }
 
 /// The note for an `eval` that failed on code which is the name of a file. Looks the name up on the file system.
-pub fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
+pub(super) fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
     let code = call.perhaps_file.as_deref().filter(|_| outcome.outcome == Ending::Exited && !outcome.success)?;
     std::fs::metadata(code).is_ok_and(|m| m.is_file()).then(|| Note {
         text: format!("{code} is a file here, and was run as code"),

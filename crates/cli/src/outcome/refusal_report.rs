@@ -12,13 +12,13 @@ use crate::output::stdout::print;
 use crate::refusal::{CLOSED, REFUSED, Refusal};
 
 /// Prints the refusal on standard error and returns its exit code.
-pub fn report(refusal: &Refusal) -> i32 {
+pub(crate) fn report(refusal: &Refusal) -> i32 {
     print_error(&refusal.message, refusal.hint.as_deref());
     if refusal.code == CLOSED { REFUSED } else { refusal.code }
 }
 
 /// The same, but silent where the call only read and the reader of its output went away.
-pub fn report_unless_closed(refusal: &Refusal, only_reads: bool) -> i32 {
+pub(crate) fn report_unless_closed(refusal: &Refusal, only_reads: bool) -> i32 {
     if only_reads && refusal.code == CLOSED { CLOSED } else { report(refusal) }
 }
 
@@ -26,7 +26,7 @@ pub fn report_unless_closed(refusal: &Refusal, only_reads: bool) -> i32 {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print_as_outcome(refusal: &Refusal, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn print_as_outcome(refusal: &Refusal, presentation: Presentation) -> Result<i32, Refusal> {
     let failure = Failure {
         code: refusal.code,
         step: Step::caller(refusal.step),
@@ -37,7 +37,7 @@ pub fn print_as_outcome(refusal: &Refusal, presentation: Presentation) -> Result
 }
 
 /// `code`, after the refusal was printed as an outcome where `json` asks for that.
-pub fn exit_code_after(code: i32, json: bool, refusal: &Refusal) -> i32 {
+pub(crate) fn exit_code_after(code: i32, json: bool, refusal: &Refusal) -> i32 {
     if json {
         let presentation = Presentation { json, ..Presentation::default() };
         if let Err(unwritten) = print_as_outcome(refusal, presentation) {
@@ -51,7 +51,7 @@ pub fn exit_code_after(code: i32, json: bool, refusal: &Refusal) -> i32 {
 ///
 /// # Errors
 /// The refusal itself, where `--json` is not given or standard output cannot be written.
-pub fn refused_run(refusal: Refusal, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn refused_run(refusal: Refusal, presentation: Presentation) -> Result<i32, Refusal> {
     if !presentation.json || refusal.is_unwritten() {
         return Err(refusal);
     }
@@ -66,7 +66,7 @@ pub fn refused_run(refusal: Refusal, presentation: Presentation) -> Result<i32, 
 ///
 /// # Errors
 /// The refusal itself, where `--json` is not given or standard output cannot be written.
-pub fn refused_with_faults(refusal: Refusal, matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(crate) fn refused_with_faults(refusal: Refusal, matches: &ArgMatches) -> Result<i32, Refusal> {
     if !matches.get_flag("json") || refusal.is_unwritten() {
         return Err(refusal);
     }

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn report_failure(failure: Failure, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Result<i32, Refusal> {
     let code = failure.code;
     if presentation.json {
         print_json(&Outcome::unstarted(Some(failure)))?;
@@ -33,7 +33,7 @@ pub fn report_failure(failure: Failure, presentation: Presentation) -> Result<i3
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn report_outcome(
+pub(crate) fn report_outcome(
     outcome: &Outcome,
     code: i32,
     call: &Call,

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The result that a runner of a skill reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RunnerResult {
+pub(super) struct RunnerResult {
     /// Whether it exited by itself with exit code 0.
     pub success: bool,
     /// The program's own exit code; 137 where the wall limit ended it.
@@ -21,7 +21,7 @@ pub struct RunnerResult {
 
 impl RunnerResult {
     /// The result of an outcome. `code` is the exit code of the command.
-    pub fn of(outcome: &Outcome, code: i32) -> RunnerResult {
+    pub(super) fn of(outcome: &Outcome, code: i32) -> RunnerResult {
         let unstarted = outcome.error.as_ref().filter(|_| outcome.outcome == Ending::SetupFailed);
         RunnerResult {
             success: outcome.success && code == 0,

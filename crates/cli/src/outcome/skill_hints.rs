@@ -6,7 +6,7 @@ use cofferdam_engine::Failure;
 use crate::failure::{best_effort_fields, is_exec, mount_target, names_option_of_run};
 
 /// Replaces a hint that only `run` has options for by one that an operator can follow.
-pub fn replace_hint(failure: &mut Failure) {
+pub(crate) fn replace_hint(failure: &mut Failure) {
     let Some(hint) = failure.hint.as_deref() else { return };
     if let Some(fields) = best_effort_fields(hint) {
         failure.hint = Some(for_unenforced(fields));

@@ -2,10 +2,10 @@
 //!
 //! Knows nothing of policies, runs or subcommands.
 
-pub mod progress;
-pub mod stderr;
-pub mod stdout;
-pub mod stream;
-pub mod terminal;
+pub(crate) mod progress;
+pub(crate) mod stderr;
+pub(crate) mod stdout;
+pub(crate) mod stream;
+pub(crate) mod terminal;
 mod terminal_queries;
-pub mod text;
+pub(crate) mod text;

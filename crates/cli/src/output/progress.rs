@@ -14,7 +14,7 @@ struct Shown {
 }
 
 /// A callback that shows progress, unless `quiet`.
-pub fn reporter(quiet: bool) -> ProgressCallback {
+pub(crate) fn reporter(quiet: bool) -> ProgressCallback {
     let shown = Mutex::new(Shown::default());
     Arc::new(move |progress: Progress| {
         if !quiet {

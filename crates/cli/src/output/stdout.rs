@@ -15,7 +15,7 @@ use crate::refusal::{CLOSED, Refusal};
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
     let mut text = serde_json::to_string_pretty(value).expect("reports have text keys, so nothing can fail");
     text.push('\n');
     print(&printable_json(&text))
@@ -25,7 +25,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print(text: &str) -> Result<(), Refusal> {
+pub(crate) fn print(text: &str) -> Result<(), Refusal> {
     let mut out = std::io::stdout().lock();
     let text = if out.is_terminal() { Cow::Owned(printable_json(text)) } else { Cow::Borrowed(text) };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(&e))
@@ -33,7 +33,7 @@ pub fn print(text: &str) -> Result<(), Refusal> {
 
 /// The refusal for a failed write to standard output. Its code is [`CLOSED`] where the reader went away: a command that
 /// only reads then ends without an error message.
-pub fn unwritten(error: &std::io::Error) -> Refusal {
+pub(crate) fn unwritten(error: &std::io::Error) -> Refusal {
     let refusal = Refusal::new("output", format!("cannot write to standard output: {error}"));
     if error.kind() == std::io::ErrorKind::BrokenPipe { refusal.code(CLOSED) } else { refusal }
 }

@@ -77,7 +77,7 @@ impl Sink {
 
 /// The callback that copies chunks of output. `wall` is the wall limit of the run. `lost` becomes the errno of a write that
 /// failed although the reader is there, such as ENOSPC. `asked` becomes true when the output asks a terminal for an answer.
-pub fn copy(
+pub(crate) fn copy(
     cancel: Cancel,
     wall: Duration,
     lost: Arc<AtomicI32>,

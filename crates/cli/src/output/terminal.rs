@@ -26,14 +26,14 @@ const ALL_ANSWERS: Duration = Duration::from_secs(1);
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A terminal in raw mode, until it is dropped.
-pub struct Raw(());
+pub(crate) struct Raw(());
 
 impl Raw {
     /// Makes the terminal on standard input raw: every key goes to the program, control characters included.
     ///
     /// # Errors
     /// The modes of the terminal cannot be read or set.
-    pub fn enter() -> Result<Raw, Refusal> {
+    pub(crate) fn enter() -> Result<Raw, Refusal> {
         let failed = |e: rustix::io::Errno| Refusal::new("terminal", format!("cannot set the terminal up: {e}"));
         let before = tcgetattr(rustix::stdio::stdin()).map_err(failed)?;
         let mut raw = before.clone();
@@ -68,7 +68,7 @@ fn restore() {
 
 /// Reads and drops the answers of the terminal to a program that has ended, which the caller's shell would otherwise read as
 /// typed text. For output that went to a terminal and contained queries. Keys that were typed meanwhile are dropped as well.
-pub fn discard_answers() {
+pub(crate) fn discard_answers() {
     let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
     // A background process that reads from its terminal is stopped.
     let foreground = rustix::termios::tcgetpgrp(input).is_ok_and(|group| group == rustix::process::getpgrp());
@@ -97,7 +97,7 @@ fn is_readable(timeout: Duration) -> bool {
 }
 
 /// The terminal's size; 24 × 80 when the terminal does not report one.
-pub fn size() -> Terminal {
+pub(crate) fn size() -> Terminal {
     match tcgetwinsize(rustix::stdio::stdin()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => Terminal { rows: size.ws_row, columns: size.ws_col },
         _ => Terminal { rows: 24, columns: 80 },
@@ -108,7 +108,7 @@ pub fn size() -> Terminal {
 ///
 /// # Errors
 /// Standard input is not a terminal.
-pub fn require() -> Result<(), Refusal> {
+pub(crate) fn require() -> Result<(), Refusal> {
     if isatty(rustix::stdio::stdin()) {
         return Ok(());
     }

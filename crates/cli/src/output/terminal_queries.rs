@@ -33,14 +33,14 @@ enum State {
 
 /// A recogniser that remembers whether there was a query.
 #[derive(Debug, Default)]
-pub struct Queries {
+pub(super) struct Queries {
     state: State,
     asked: bool,
 }
 
 impl Queries {
     /// Reads output that goes to a terminal. A sequence may be split over several calls.
-    pub fn read(&mut self, bytes: &[u8]) {
+    pub(super) fn read(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.state = match (self.state, byte) {
                 (_, 0x1b) => State::Escape,
@@ -76,7 +76,7 @@ impl Queries {
     }
 
     /// Whether there was a query.
-    pub fn asked(&self) -> bool {
+    pub(super) fn asked(&self) -> bool {
         self.asked
     }
 }

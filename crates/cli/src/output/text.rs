@@ -3,21 +3,21 @@
 //! Pure: text in, text out. Writes nothing.
 
 use cofferdam_policy::text;
-pub use cofferdam_policy::text::paragraph;
+pub(crate) use cofferdam_policy::text::paragraph;
 
 /// A message in which every line is safe to show, because messages quote text from elsewhere.
-pub fn printable(message: &str) -> String {
+pub(crate) fn printable(message: &str) -> String {
     text::lines(message)
 }
 
 /// Data that is safe to show on a terminal. Control characters are escaped as in JSON, so that JSON stays valid and keeps
 /// its meaning. A file or a pipe gets the bytes unchanged.
-pub fn printable_json(data: &str) -> String {
+pub(crate) fn printable_json(data: &str) -> String {
     text::json(data)
 }
 
 /// A word quoted for a shell. What cannot be shown as it is, is escaped: a hint is one line.
-pub fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     text::shell_word(word).unwrap_or_else(|| format!("'{}'", text::one_line(&word.replace('\'', r"'\''"))))
 }
 

@@ -13,69 +13,69 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 
 /// Debian's own interpreter: a version manager's may lie where the sandbox's user cannot go.
-pub const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 /// The command, with an empty standard input.
-pub fn cofferdam() -> Command {
+pub(crate) fn cofferdam() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
     command.stdin(Stdio::null());
     command
 }
 
 /// The same with SIGHUP, SIGINT and SIGQUIT as their default is, or ignored, whatever these tests were started with.
-pub fn cofferdam_with_signals(way: &str) -> Command {
+pub(crate) fn cofferdam_with_signals(way: &str) -> Command {
     let mut command = Command::new("env");
     command.arg(format!("--{way}-signal=HUP,INT,QUIT")).arg(env!("CARGO_BIN_EXE_cofferdam")).stdin(Stdio::null());
     command
 }
 
 /// Runs it to its end.
-pub fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
+pub(crate) fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
     cofferdam().args(arguments).output().unwrap()
 }
 
 /// The exit code and what was said on standard error.
-pub fn code_and_stderr<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, String) {
+pub(crate) fn code_and_stderr<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, String) {
     let output = output(arguments);
     (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// The exit code and the one outcome that `--json` prints, which the arguments must ask for.
 #[track_caller]
-pub fn outcome<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, Value) {
+pub(crate) fn outcome<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, Value) {
     outcome_of(&mut cofferdam(), arguments)
 }
 
 /// The same with a command made by the caller.
 #[track_caller]
-pub fn outcome_of<S: AsRef<OsStr>>(command: &mut Command, arguments: &[S]) -> (i32, Value) {
+pub(crate) fn outcome_of<S: AsRef<OsStr>>(command: &mut Command, arguments: &[S]) -> (i32, Value) {
     let output = command.args(arguments).output().unwrap();
     (output.status.code().unwrap_or(-1), parse(&output))
 }
 
 /// The outcome in an output.
 #[track_caller]
-pub fn parse(output: &Output) -> Value {
+pub(crate) fn parse(output: &Output) -> Value {
     let (text, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{message}"))
 }
 
 /// The violations of an outcome as `(operation, object, field, evidence)`.
-pub fn violations(outcome: &Value) -> Vec<(String, String, String, String)> {
+pub(crate) fn violations(outcome: &Value) -> Vec<(String, String, String, String)> {
     let text = |v: &Value, key: &str| v[key].as_str().unwrap_or_default().to_owned();
     let list = outcome["violations"].as_array().unwrap();
     list.iter().map(|v| (text(v, "operation"), text(v, "object"), text(v, "field"), text(v, "evidence"))).collect()
 }
 
 /// A directory that the sandbox's own ids can read.
-pub fn open_directory() -> tempfile::TempDir {
+pub(crate) fn open_directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     directory
 }
 
 /// A directory that the host view shows, which it does not where a temporary one is. Removed when the test ends.
-pub struct Shown(pub PathBuf);
+pub(crate) struct Shown(pub PathBuf);
 
 impl Drop for Shown {
     fn drop(&mut self) {
@@ -85,7 +85,7 @@ impl Drop for Shown {
 
 /// Makes one. `None` where this user can make none, which is said, and a failure where every test has to run. The variable
 /// names a directory that an unprivileged user can write.
-pub fn shown_directory(name: &str) -> Option<Shown> {
+pub(crate) fn shown_directory(name: &str) -> Option<Shown> {
     let parent = std::env::var_os("COFFERDAM_TEST_HOMES").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
     let path = Path::new(&parent).join(format!("{name}-{}", std::process::id()));
     if let Err(error) = std::fs::create_dir_all(&path) {
@@ -99,12 +99,12 @@ pub fn shown_directory(name: &str) -> Option<Shown> {
 }
 
 /// Whether the tests run as user 0.
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// Whether `doctor` says that this mechanism can be used.
-pub fn has(mechanism: &str) -> bool {
+pub(crate) fn has(mechanism: &str) -> bool {
     static REPORT: OnceLock<Value> = OnceLock::new();
     let report = REPORT.get_or_init(|| parse(&output(&["doctor", "--json"])));
     let rows = report["mechanisms"].as_array().unwrap();
@@ -113,7 +113,7 @@ pub fn has(mechanism: &str) -> bool {
 }
 
 /// Whether the test can go on; else says why not, which is a failure where the mechanism has to be there.
-pub fn needs(mechanism: &str) -> bool {
+pub(crate) fn needs(mechanism: &str) -> bool {
     if has(mechanism) {
         return true;
     }
@@ -124,7 +124,7 @@ pub fn needs(mechanism: &str) -> bool {
 }
 
 /// Whether [`PYTHON`] is here; else says so, which is a failure where every test has to run.
-pub fn needs_python() -> bool {
+pub(crate) fn needs_python() -> bool {
     let there = Path::new(PYTHON).exists();
     assert!(there || std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{PYTHON} is missing");
     if !there {
@@ -134,7 +134,7 @@ pub fn needs_python() -> bool {
 }
 
 /// Whether bubblewrap is here; else says so, which is a failure where every test has to run.
-pub fn needs_bubblewrap() -> bool {
+pub(crate) fn needs_bubblewrap() -> bool {
     let there = Path::new("/usr/bin/bwrap").exists();
     let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
     assert!(there || !must, "bwrap is missing; apt-get install bubblewrap");
@@ -145,13 +145,13 @@ pub fn needs_bubblewrap() -> bool {
 }
 
 /// A text that no other process carries.
-pub fn marker() -> String {
+pub(crate) fn marker() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("cofferdam-mark-{}-{}-end", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Processes other than our own children of the command line that have the marker in their arguments or variables.
-pub fn carrying(marker: &str) -> Vec<i32> {
+pub(crate) fn carrying(marker: &str) -> Vec<i32> {
     let has = |path: &Path| {
         std::fs::read(path).is_ok_and(|text| text.windows(marker.len()).any(|window| window == marker.as_bytes()))
     };
@@ -169,7 +169,7 @@ pub fn carrying(marker: &str) -> Vec<i32> {
 
 /// Waits until something holds.
 #[track_caller]
-pub fn eventually(what: &str, patience: Duration, holds: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, patience: Duration, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
@@ -190,7 +190,7 @@ fn started() -> SystemTime {
 
 /// The cgroup directories whose owner is this process, a child of ours, in every hierarchy. An older one is of an earlier
 /// process of that number.
-pub fn cgroups_of(pid: u32) -> Vec<String> {
+pub(crate) fn cgroups_of(pid: u32) -> Vec<String> {
     fn walk(dir: &Path, part: &str, depth: usize, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if !entry.file_type().is_ok_and(|t| t.is_dir()) {
@@ -212,13 +212,13 @@ pub fn cgroups_of(pid: u32) -> Vec<String> {
 }
 
 /// Mounts of this process's namespace with this text in their line.
-pub fn mounts_with(text: &str) -> Vec<String> {
+pub(crate) fn mounts_with(text: &str) -> Vec<String> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     table.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
 }
 
 /// A pseudo-terminal: our side and the command's.
-pub fn pty() -> (OwnedFd, OwnedFd) {
+pub(crate) fn pty() -> (OwnedFd, OwnedFd) {
     use rustix::fs::{Mode, OFlags};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -231,7 +231,7 @@ pub fn pty() -> (OwnedFd, OwnedFd) {
 }
 
 /// The evaluator beside the command; `None` where only the command was built.
-pub fn evaluator() -> Option<PathBuf> {
+pub(crate) fn evaluator() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
     if path.exists() {
         return Some(path);

@@ -5,7 +5,7 @@ use cofferdam_test_containers::engine::uid;
 use crate::Test;
 use crate::world::{World, carrying, marker, open};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("confinement::the_root_is_read_only", the_root_is_read_only),
     ("confinement::no_capability_and_no_new_privileges", no_capability_and_no_new_privileges),
     ("confinement::it_is_not_the_hosts_root", it_is_not_the_hosts_root),

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::Test;
 use crate::world::{Run, World, open};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
     ("images::an_images_annotations_do_nothing", an_images_annotations_do_nothing),
     ("images::a_device_in_an_image_opens_nothing_of_the_host", a_device_in_an_image),

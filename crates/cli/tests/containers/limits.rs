@@ -4,7 +4,7 @@
 use crate::Test;
 use crate::world::{WITH_CGROUPS, World};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("limits::memory", memory),
     ("limits::cpu_share", cpu_share),
     ("limits::cpu_time", cpu_time),

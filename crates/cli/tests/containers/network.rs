@@ -7,7 +7,7 @@ use std::thread;
 use crate::Test;
 use crate::world::World;
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("network::none_reaches_no_address", none_reaches_no_address),
     ("network::an_allowed_address_is_reached_and_no_other", an_allowed_address),
     ("network::an_api_is_passed_through", an_api),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::Test;
 use crate::world::{World, carrying, eventually, marker};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("outcomes::exit_code_output_and_figures", exit_code_output_and_figures),
     ("outcomes::a_signal", a_signal),
     ("outcomes::streams_pass_through_as_they_come", streams_pass_through_as_they_come),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Test;
 use crate::world::{World, carrying, eventually, marker};
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("owners::killed_owner_leaves_nothing_that_runs", a_killed_owner),
     ("owners::a_living_owners_container_is_left_alone", a_living_owner),
     ("owners::a_finished_run_leaves_nothing", a_finished_run),

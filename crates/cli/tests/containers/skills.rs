@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Test;
 use crate::world::World;
 
-pub const TESTS: &[Test] = &[
+pub(crate) const TESTS: &[Test] = &[
     ("skills::one_runs_without_best_effort", one_runs),
     ("skills::image_selects_its_backend_and_runs_its_command", an_image_without_a_backend),
     ("skills::scratch_space_is_as_large_as_in_a_jail", scratch_space),

@@ -22,7 +22,7 @@ pub struct Runtime {
 }
 
 /// All of them.
-pub const RUNTIMES: &[Runtime] = &[
+pub(crate) const RUNTIMES: &[Runtime] = &[
     Runtime { backend: "docker", kind: Some(Kind::Docker), program: "dockerd", package: "docker.io" },
     Runtime { backend: "podman", kind: Some(Kind::Podman), program: "podman", package: "podman" },
     Runtime { backend: "oci:crun", kind: None, program: "crun", package: "crun" },
@@ -225,11 +225,11 @@ impl World {
 }
 
 /// Every engine and runtime that root has cgroups with.
-pub const WITH_CGROUPS: &[&str] = &["docker", "podman", "oci:crun", "oci:runc", "oci:runsc"];
+pub(crate) const WITH_CGROUPS: &[&str] = &["docker", "podman", "oci:crun", "oci:runc", "oci:runsc"];
 
 /// Whether anything with this text in its arguments runs, besides the command itself: in gVisor it is the host's process
 /// no longer, so its sandbox is looked for by the command that owns it.
-pub fn carrying(mark: &str) -> Vec<i32> {
+pub(crate) fn carrying(mark: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
@@ -244,7 +244,7 @@ pub fn carrying(mark: &str) -> Vec<i32> {
 }
 
 /// A text that no other process carries.
-pub fn marker() -> String {
+pub(crate) fn marker() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("cofferdam-mark-{}-{}-end", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -252,7 +252,7 @@ pub fn marker() -> String {
 
 /// Waits until something holds.
 #[track_caller]
-pub fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
@@ -261,6 +261,6 @@ pub fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> boo
 }
 
 /// Sets the mode of a file or directory.
-pub fn open(path: &Path, mode: u32) {
+pub(crate) fn open(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
 }

@@ -1,7 +1,7 @@
 //! The attacks: what a run plants in repositories, and which command outside would execute it.
 
 /// One attack on version control outside.
-pub struct Attack {
+pub(crate) struct Attack {
     pub name: &'static str,
     /// Makes the victim in an empty directory `repo`.
     pub victim: &'static str,
@@ -13,13 +13,14 @@ pub struct Attack {
     pub outside: (&'static str, &'static str),
 }
 
-pub const REPOSITORY: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a";
-pub const WORKTREE: &str =
+pub(crate) const REPOSITORY: &str =
+    "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a";
+pub(crate) const WORKTREE: &str =
     "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q ../wt";
-pub const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HEAD && printf '[core]\\nrepositoryformatversion=0\\n\
+pub(crate) const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HEAD && printf '[core]\\nrepositoryformatversion=0\\n\
                     bare=false\\nworktree=\".\"\\nfsmonitor=\"PAYLOAD\"\\n' >config";
 
-pub const GIT: &[Attack] = &[
+pub(crate) const GIT: &[Attack] = &[
     Attack {
         name: "the repository of a linked work tree that the run adds, through a working directory",
         victim: REPOSITORY,
@@ -390,11 +391,11 @@ pub const GIT: &[Attack] = &[
 ];
 
 /// `x` as a repository that runs the payload, and its entry in the index of the repository around it.
-pub const EMBED: &str = "git config --global --add safe.directory '*'; git init -q x; \
+pub(crate) const EMBED: &str = "git config --global --add safe.directory '*'; git init -q x; \
                      (cd x; git commit -q --allow-empty -m x; git config core.fsmonitor 'PAYLOAD'); git add x";
 
 /// What the index leads to: no name is known before the run, so these are found when it is over.
-pub const INDEX: &[Attack] = &[
+pub(crate) const INDEX: &[Attack] = &[
     Attack {
         name: "a repository that names the .git of another by the name that it would get",
         victim: REPOSITORY,
@@ -517,17 +518,17 @@ pub const INDEX: &[Attack] = &[
 ];
 
 /// A repository whose pushes go on to its submodules.
-pub const PUSHED: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+pub(crate) const PUSHED: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                       git clone -q --bare . ../up.git && git remote add origin ../up.git && git push -q -u origin main && \
                       git config push.recurseSubmodules on-demand";
 /// `x` as a plain repository with something to push, and `e.git` with a hook.
-pub const TO_PUSH: &str = "git config --global --add safe.directory '*'; git init -q -b main x; \
+pub(crate) const TO_PUSH: &str = "git config --global --add safe.directory '*'; git init -q -b main x; \
                        (cd x; git commit -q --allow-empty -m x; git update-ref refs/remotes/origin/main HEAD; \
                        git commit -q --allow-empty -m y); git init -q --bare e.git; \
                        printf '#!/bin/sh\nPAYLOAD\n' >e.git/hooks/pre-receive; chmod +x e.git/hooks/pre-receive";
 
 /// Where a push goes that goes on to submodules.
-pub const PUSH: &[Attack] = &[
+pub(crate) const PUSH: &[Attack] = &[
     Attack {
         name: "a remote of the older form in a plain repository",
         victim: PUSHED,
@@ -614,19 +615,19 @@ pub const PUSH: &[Attack] = &[
     },
 ];
 
-pub const COMMITTED: &str = "hg init repo && cd repo && echo a >a && hg commit -q -A -m a";
+pub(crate) const COMMITTED: &str = "hg init repo && cd repo && echo a >a && hg commit -q -A -m a";
 
-pub const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
+pub(crate) const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
                              (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a";
 
 /// A commit in the store that names `new` as a subrepository, and that repository, whose extension is the payload.
-pub const NAMED: &str = "export HOME=/tmp; W=$(mktemp -d); hg clone -q . $W/c; hg init new; hg init $W/c/new; \
+pub(crate) const NAMED: &str = "export HOME=/tmp; W=$(mktemp -d); hg clone -q . $W/c; hg init new; hg init $W/c/new; \
                      (cd $W/c/new; echo s >s; hg commit -q -A -m s); (cd $W/c; echo 'new = new' >.hgsub; hg add .hgsub; hg commit -q -m n); \
                      (cd new; hg pull -q $W/c/new; hg update -q); hg pull -q $W/c; \
                      printf '[extensions]\nx=%s/x.py\n' \"$PWD\" >new/.hg/hgrc; echo 'import os; os.system(\"PAYLOAD\")' >x.py";
 
 /// git writes these through a link, wherever that leads. `$p` is what must not come to be.
-pub const LINKS: &[Attack] = &[
+pub(crate) const LINKS: &[Attack] = &[
     Attack {
         name: "a linked work tree that is said to be elsewhere",
         victim: "mkdir out && git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a",
@@ -750,7 +751,7 @@ pub const LINKS: &[Attack] = &[
     },
 ];
 
-pub const HG: &[Attack] = &[
+pub(crate) const HG: &[Attack] = &[
     Attack {
         name: "the configuration of a subrepository, in a volume that is a part of the repository",
         victim: "hg init repo && mkdir repo/src && hg init repo/src/sub && cd repo && echo 'src/sub = src/sub' >.hgsub && \

@@ -40,7 +40,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &{
 };
 
 /// The option that sets what a JSON path of a policy error points at, such as `$.limits.memory_mb`.
-pub fn option_of_path(path: &str) -> Option<&'static PolicyOption> {
+pub(crate) fn option_of_path(path: &str) -> Option<&'static PolicyOption> {
     let path = path.strip_prefix("$.")?;
     POLICY_OPTIONS.iter().find(|o| {
         o.leaves.iter().any(|l| path.strip_prefix(l).is_some_and(|r| r.is_empty() || r.starts_with(['.', '['])))

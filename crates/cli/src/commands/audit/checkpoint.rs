@@ -9,13 +9,13 @@ use crate::output::stdout::{print, print_json};
 use crate::refusal::Refusal;
 
 /// Writes a new key into a file and prints its public part.
-pub fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
+pub(super) fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
     let key = Key::make(file).map_err(|e| refused(&e))?.public().text();
     if json { print_json(&serde_json::json!({ "key": key })) } else { print(&format!("{key}\n")) }.map(|()| 0)
 }
 
 /// Signs the trail with a key, and reports the checkpoint to the anchor.
-pub fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, Refusal> {
+pub(super) fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, Refusal> {
     let file = key.ok_or_else(|| {
         Refusal::new("arguments", "a checkpoint needs a key").hint("cofferdam audit checkpoint --key audit.key")
     })?;

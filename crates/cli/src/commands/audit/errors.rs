@@ -7,12 +7,12 @@ use cofferdam_engine::audit::AuditError;
 use crate::refusal::Refusal;
 
 /// An error of the trail or of a key.
-pub fn refused(error: &AuditError) -> Refusal {
+pub(super) fn refused(error: &AuditError) -> Refusal {
     Refusal::new("audit", error.to_string()).split_hint()
 }
 
 /// A trail that cannot be read.
-pub fn unreadable(dir: &Path, error: &std::io::Error) -> Refusal {
+pub(super) fn unreadable(dir: &Path, error: &std::io::Error) -> Refusal {
     let refusal = Refusal::new("audit", format!("cannot read the trail in {}: {error}", dir.display()));
     match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -23,7 +23,7 @@ pub fn unreadable(dir: &Path, error: &std::io::Error) -> Refusal {
 }
 
 /// A file of anchored checkpoints that cannot be read.
-pub fn unreadable_anchor(file: &str, error: &std::io::Error) -> Refusal {
+pub(super) fn unreadable_anchor(file: &str, error: &std::io::Error) -> Refusal {
     Refusal::new("audit", format!("cannot read the anchor's file {file}: {error}")).hint(
         "`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one, and `verify --anchor PATH` reads it",
     )

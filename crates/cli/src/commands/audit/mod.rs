@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 const ACTIONS: &[&str] = &["verify", "show", "tail", "checkpoint", "keygen"];
 
 /// The arguments of `audit`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -81,13 +81,13 @@ pub fn command(command: Command) -> Command {
 }
 
 /// Whether the call only reads a trail.
-pub fn only_reads(matches: &ArgMatches) -> bool {
+pub(super) fn only_reads(matches: &ArgMatches) -> bool {
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     matches!(action, "verify" | "show" | "tail")
 }
 
 /// Performs the action and returns the exit code.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let result = Caller::observe().and_then(|caller| perform(matches, &caller));
     result.or_else(|refusal| refusal_report::refused_with_faults(refusal, matches))
 }

@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LAST: usize = 10;
 
 /// Prints the records of the filter, and notes the runs without an end.
-pub fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
+pub(super) fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
     let unended = each_line(dir, filter, |found| print_line(&found, json))?;
     for run in unended.iter().take(MOST_UNENDED) {
         print_note(&description(run), None);
@@ -35,7 +35,7 @@ pub fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
 }
 
 /// Prints the last records of the filter, and with `follow` new ones as they are written.
-pub fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Refusal> {
+pub(super) fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Refusal> {
     let mut last = VecDeque::new();
     let mut all = Follow::new(dir);
     let mut next = || all.next_line().map_err(|e| unreadable(dir, &e));

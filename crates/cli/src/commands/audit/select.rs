@@ -15,7 +15,7 @@ const SHORTEST_PREFIX: usize = 8;
 ///
 /// # Errors
 /// A time has the wrong form.
-pub fn filter(matches: &ArgMatches) -> Result<Filter, Refusal> {
+pub(super) fn filter(matches: &ArgMatches) -> Result<Filter, Refusal> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let time = |name: &'static str| text(name).map(|given| instant(name, &given)).transpose();
     Ok(Filter {
@@ -31,7 +31,7 @@ pub fn filter(matches: &ArgMatches) -> Result<Filter, Refusal> {
 ///
 /// # Errors
 /// Several runs begin with it.
-pub fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
+pub(super) fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
     let mut found = BTreeSet::new();
     let mut all = Follow::new(dir);
     // A trail that cannot be read has no runs; the error is reported when the trail is shown.
@@ -59,7 +59,7 @@ pub fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
 ///
 /// # Errors
 /// There is no such kind.
-pub fn require_known_kinds(dir: &Path, kinds: &[String]) -> Result<(), Refusal> {
+pub(super) fn require_known_kinds(dir: &Path, kinds: &[String]) -> Result<(), Refusal> {
     let mut unknown: Vec<&String> = kinds.iter().filter(|kind| !audit::KINDS.contains(&kind.as_str())).collect();
     let mut all = Follow::new(dir);
     // A trail that cannot be read contains none of them.

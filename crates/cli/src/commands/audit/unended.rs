@@ -3,10 +3,10 @@
 use cofferdam_engine::audit::{Life, Owner, Unended};
 
 /// Most runs without an end that are described one by one.
-pub const MOST_UNENDED: usize = 20;
+pub(super) const MOST_UNENDED: usize = 20;
 
 /// A run without an end, as JSON.
-pub fn to_json(run: &Unended) -> serde_json::Value {
+pub(super) fn to_json(run: &Unended) -> serde_json::Value {
     serde_json::json!({
         "run": run.run, "skill": run.skill, "record": run.seq, "time": run.time,
         "owner": run.owner.as_ref().map(Owner::data), "state": life(run).name(),
@@ -18,7 +18,7 @@ fn life(run: &Unended) -> Life {
 }
 
 /// A run without an end, as a sentence.
-pub fn description(run: &Unended) -> String {
+pub(super) fn description(run: &Unended) -> String {
     let state = match (life(run), &run.owner) {
         (Life::Running, Some(owner)) => format!("it is under way, in process {}", owner.pid),
         (Life::Gone, Some(owner)) => {

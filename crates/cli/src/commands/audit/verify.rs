@@ -98,7 +98,7 @@ fn inconsistent<'a>(p: &Problem, warnings: &'a [String]) -> Report<'a> {
 }
 
 /// Verifies a trail and prints the result. The exit code is 1 where the trail is not consistent.
-pub fn verify(
+pub(super) fn verify(
     dir: &Path,
     key: Option<&str>,
     anchor: Option<String>,

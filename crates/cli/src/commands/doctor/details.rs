@@ -9,7 +9,7 @@ use cofferdam_engine::{Applied, Mechanism, Strength, Support};
 use crate::failure::is_root;
 
 /// All of it.
-pub fn text(mechanisms: &[Mechanism], found: &[Found], support: &[(&str, Vec<Support>)]) -> String {
+pub(super) fn text(mechanisms: &[Mechanism], found: &[Found], support: &[(&str, Vec<Support>)]) -> String {
     let mut text = table(mechanisms);
     text.push_str(&runtimes(found));
     let mut seen = Seen::new();
@@ -39,7 +39,7 @@ fn table(mechanisms: &[Mechanism]) -> String {
 
 /// A reason with the evidence of a mechanism, and the command that enables it, replaced by the mechanism's name: the table
 /// of mechanisms has both.
-pub fn shortened(reason: &str, mechanisms: &[Mechanism]) -> String {
+pub(super) fn shortened(reason: &str, mechanisms: &[Mechanism]) -> String {
     let mut text = reason.to_owned();
     for mechanism in mechanisms {
         let Some(enable) = &mechanism.enable else { continue };
@@ -75,7 +75,7 @@ fn once(seen: &mut Seen, reason: &str, of: &str) -> String {
 }
 
 /// The fields of one strength, in their order; those with the same reason together.
-pub fn by_reason(support: &Support, strength: Strength) -> Vec<(&str, Vec<String>)> {
+pub(super) fn by_reason(support: &Support, strength: Strength) -> Vec<(&str, Vec<String>)> {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
     for (field, Applied { reason, .. }) in support.fields.iter().filter(|(_, applied)| applied.strength == strength) {
         match groups.iter_mut().find(|(why, _)| why == reason) {
@@ -87,7 +87,7 @@ pub fn by_reason(support: &Support, strength: Strength) -> Vec<(&str, Vec<String
 }
 
 /// How many fields it holds in full.
-pub fn in_full(support: &Support) -> usize {
+pub(super) fn in_full(support: &Support) -> usize {
     support.fields.values().filter(|applied| applied.strength == Strength::Full).count()
 }
 

@@ -10,7 +10,7 @@ use crate::output::stdout::print_json;
 use crate::refusal::Refusal;
 
 /// Builds the flake reference of an environment, also if it was built before.
-pub fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
     if !matches!(found.kind, Kind::Reference(_) | Kind::Flake { .. }) {
         if let Some(reason) = found.unavailable() {

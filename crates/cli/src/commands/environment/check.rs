@@ -15,7 +15,7 @@ use crate::output::stdout::{print, print_json};
 use crate::refusal::Refusal;
 
 /// Checks all definitions that are in force, and whether each could be used here.
-pub fn check_defined(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let mut problems = mistakes(all);
     let (builder, around) = (builder(caller), surroundings(caller));
     for one in all.all().iter().filter(|one| matches!(one.kind, Kind::Reference(_))) {
@@ -42,7 +42,7 @@ pub fn check_defined(all: &Environments, caller: &Caller, json: bool) -> Result<
 }
 
 /// Checks files and directories by themselves, without the other definitions.
-pub fn check_places(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refusal> {
+pub(super) fn check_places(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refusal> {
     let (mut problems, mut count) = (Vec::new(), 0);
     for place in places {
         let path = Path::new(&around.cwd).join(place);

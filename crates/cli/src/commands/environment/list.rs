@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 const LONGEST: usize = 200;
 
 /// Prints the definitions, with `hidden` also those that a stronger one hides.
-pub fn list(
+pub(super) fn list(
     all: &Environments,
     configuration: Option<&str>,
     caller: &Caller,

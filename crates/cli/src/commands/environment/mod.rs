@@ -23,7 +23,7 @@ use crate::refusal::Refusal;
 const ACTIONS: &[&str] = &["list", "show", "check", "build", "reload"];
 
 /// The arguments of `environment`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     args::profile::options(command, None)
         .about("List, show, check, build or reload the environments that eval and mcp know")
         .override_usage("cofferdam environment [OPTIONS] <list | show NAME | check [FILE | DIR]... | build NAME | reload>")
@@ -50,13 +50,13 @@ pub fn command(command: Command) -> Command {
 }
 
 /// Whether the call only reads definitions.
-pub fn only_reads(matches: &ArgMatches) -> bool {
+pub(super) fn only_reads(matches: &ArgMatches) -> bool {
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     matches!(action, "list" | "show" | "check")
 }
 
 /// Performs the action and returns the exit code.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let caller = &Caller::observe()?;
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     let what: Vec<&str> = matches.get_many::<String>("what").into_iter().flatten().map(String::as_str).collect();

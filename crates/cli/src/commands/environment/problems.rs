@@ -6,7 +6,7 @@ use crate::output::stderr::{self, print_note};
 use crate::output::text::paragraph;
 
 /// All mistakes: of the definitions as a whole, and of single ones.
-pub fn mistakes(all: &Environments) -> Vec<Problem> {
+pub(super) fn mistakes(all: &Environments) -> Vec<Problem> {
     let broken = all.all().iter().filter_map(|one| match &one.kind {
         Kind::Broken(problems) => Some(problems.as_slice()),
         _ => None,
@@ -15,14 +15,14 @@ pub fn mistakes(all: &Environments) -> Vec<Problem> {
 }
 
 /// Prints the warnings.
-pub fn print_warnings(all: &Environments) {
+pub(super) fn print_warnings(all: &Environments) {
     for warning in &all.warnings {
         print_note(&format!("warning: {warning}"), None);
     }
 }
 
 /// Prints the mistakes.
-pub fn print_problems(problems: &[Problem]) {
+pub(super) fn print_problems(problems: &[Problem]) {
     let text: String = problems.iter().map(|problem| paragraph(&problem.to_string()) + "\n").collect();
     stderr::write(&text);
 }

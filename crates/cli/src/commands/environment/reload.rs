@@ -19,7 +19,7 @@ struct Row {
 }
 
 /// Asks all servers, and prints the answer of each.
-pub fn run(caller: &Caller, json: bool) -> Result<i32, Refusal> {
+pub(super) fn run(caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let around = surroundings(caller);
     let asked = ask(&around, RELOAD).map_err(|error| {
         Refusal::new("server", format!("cannot ask the servers in {}: {error}", directory(&around).display()))

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 
 /// One definition, as `--json` prints it.
 #[derive(Serialize)]
-pub struct Row<'e> {
+pub(super) struct Row<'e> {
     pub name: &'e str,
     pub kind: &'e str,
     pub source: &'e str,
@@ -35,7 +35,7 @@ pub struct Row<'e> {
 }
 
 /// The host on which a call of the environment would run.
-pub struct Host<'h> {
+pub(super) struct Host<'h> {
     pub caller: &'h Caller,
     pub engine: &'h Engine,
     pub project: Option<&'h Project>,
@@ -45,7 +45,7 @@ pub struct Host<'h> {
 
 impl<'e> Row<'e> {
     /// The row of a definition. `all` are the definitions among which a stronger one may hide it.
-    pub fn of(one: &'e Environment, all: Option<&'e Environments>, host: &Host<'_>) -> Row<'e> {
+    pub(super) fn of(one: &'e Environment, all: Option<&'e Environments>, host: &Host<'_>) -> Row<'e> {
         let caller = host.caller;
         let built = match &one.kind {
             Kind::Reference(reference) | Kind::Flake { reference, .. } => {
@@ -77,14 +77,14 @@ impl<'e> Row<'e> {
     }
 
     /// Marks it as unavailable because the definitions have mistakes: `eval` and the server refuse every name then.
-    pub fn refuse(&mut self, configuration: Option<&str>) {
+    pub(super) fn refuse(&mut self, configuration: Option<&str>) {
         self.available = false;
         self.reason =
             Some(self.reason.take().filter(|_| self.broken).unwrap_or_else(|| reason_for_mistakes(configuration)));
     }
 
     /// Its state in one word.
-    pub fn state(&self) -> &'static str {
+    pub(super) fn state(&self) -> &'static str {
         match (self.broken, self.available, self.built) {
             (true, ..) => "broken",
             (_, false, _) => "unavailable",

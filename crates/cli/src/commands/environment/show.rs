@@ -30,7 +30,7 @@ struct Shown<'e> {
 }
 
 /// Prints an environment, and the policy of its calls.
-pub fn show(
+pub(super) fn show(
     name: &str,
     configuration: Option<&str>,
     matches: &ArgMatches,

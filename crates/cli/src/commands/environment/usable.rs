@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 ///
 /// # Errors
 /// It cannot be used here.
-pub fn require_usable(
+pub(super) fn require_usable(
     environment: &Environment,
     project: Option<&Project>,
     caller: &Caller,

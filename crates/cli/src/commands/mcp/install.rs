@@ -26,7 +26,7 @@ use crate::refusal::Refusal;
 const LONGEST: u64 = 64 << 20;
 
 /// The arguments of `mcp install`.
-pub fn command() -> Command {
+pub(super) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
     Command::new("install")
         .about("Put the server into a client's configuration")
@@ -57,7 +57,7 @@ pub fn command() -> Command {
 }
 
 /// Installs or removes the server, and returns the exit code.
-pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     let word = matches.get_one::<String>("client").map_or("", String::as_str);
     let Some(client) = Client::from_name(word) else {
         return Err(Refusal::new("arguments", format!("no client is called '{word}'")));

@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::refusal::Refusal;
 
 /// The arguments of `mcp`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     let arg = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
     let count = || RangedU64ValueParser::<usize>::new().range(1..=4096);
     command
@@ -126,7 +126,7 @@ fn settings(matches: &ArgMatches, caller: &Caller) -> Serve {
 }
 
 /// Becomes the server, or performs `mcp install`.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let caller = Caller::observe()?;
     if let Some(("install", matches)) = matches.subcommand() {
         return install::run(matches, &caller);

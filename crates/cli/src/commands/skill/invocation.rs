@@ -11,10 +11,10 @@ use crate::caller::Caller;
 use crate::refusal::Refusal;
 
 /// Exit code when a skill is refused.
-pub const SKILL_REFUSED: i32 = 1;
+pub(super) const SKILL_REFUSED: i32 = 1;
 
 /// A call of `skill`, as all actions need it.
-pub struct Invocation<'m> {
+pub(super) struct Invocation<'m> {
     pub matches: &'m ArgMatches,
     pub caller: &'m Caller,
     pub registry: Registry,
@@ -25,24 +25,24 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// No registry is named, and there is no home directory.
-    pub fn of<'m>(matches: &'m ArgMatches, caller: &'m Caller) -> Result<Invocation<'m>, Refusal> {
+    pub(super) fn of<'m>(matches: &'m ArgMatches, caller: &'m Caller) -> Result<Invocation<'m>, Refusal> {
         let named = matches.get_one::<String>("registry").map(|given| PathBuf::from(caller.absolute(given)));
         let registry = Registry::at(named.map_or_else(|| default_registry(caller), Ok)?);
         Ok(Invocation { matches, caller, registry })
     }
 
     /// The value of an option or argument.
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.matches.get_one::<String>(name).map(String::as_str)
     }
 
     /// Whether a flag is given.
-    pub fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         self.matches.get_flag(name)
     }
 
     /// The value of an option as an absolute path.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.text(name).map(|given| self.caller.absolute(given).into())
     }
 
@@ -50,7 +50,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It is missing.
-    pub fn what(&self, form: &str) -> Result<&str, Refusal> {
+    pub(super) fn what(&self, form: &str) -> Result<&str, Refusal> {
         let action = self.text("action").unwrap_or_default();
         self.text("what").ok_or_else(|| {
             Refusal::new("arguments", format!("{action} takes a {form}"))
@@ -64,13 +64,13 @@ impl Invocation<'_> {
     }
 
     /// Whether the skill's name stands behind `--`: a registered one may begin with `-`, like an option.
-    pub fn named_behind(&self) -> bool {
+    pub(super) fn named_behind(&self) -> bool {
         let named = matches!(self.text("action"), Some("show" | "run" | "revoke"));
         named && self.text("what").is_none() && self.behind().next().is_some()
     }
 
     /// The arguments for the skill: behind `--`, or where its name stands there, behind the name and another `--`.
-    pub fn arguments(&self) -> Vec<String> {
+    pub(super) fn arguments(&self) -> Vec<String> {
         let mut words = self.behind().skip(usize::from(self.named_behind())).map(str::to_owned).peekable();
         if self.named_behind() {
             words.next_if(|word| word == "--");
@@ -82,7 +82,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It is missing or has the wrong form.
-    pub fn spec(&self) -> Result<Spec, Refusal> {
+    pub(super) fn spec(&self) -> Result<Spec, Refusal> {
         let named = if self.named_behind() { self.behind().next() } else { None };
         named
             .map_or_else(|| self.what("NAME"), Ok)?
@@ -94,7 +94,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// None is named, and there is no home directory.
-    pub fn trail_directory(&self) -> Result<PathBuf, Refusal> {
+    pub(super) fn trail_directory(&self) -> Result<PathBuf, Refusal> {
         self.path("audit-trail").map_or_else(|| audit_trail::directory(self.caller), Ok)
     }
 
@@ -102,7 +102,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn trail(&self) -> Result<Trail, Refusal> {
+    pub(super) fn trail(&self) -> Result<Trail, Refusal> {
         let directory = self.trail_directory()?;
         Trail::open(&directory, Options::default())
             .map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
@@ -122,7 +122,7 @@ fn default_registry(caller: &Caller) -> Result<PathBuf, Refusal> {
 }
 
 /// The faults of a skill as a refusal. `code` is its exit code where the skill is refused.
-pub fn refused(error: &SkillError, code: i32) -> Refusal {
+pub(super) fn refused(error: &SkillError, code: i32) -> Refusal {
     let mut refusal = Refusal::new("skill", error.to_string());
     refusal.hint = error.hint();
     match error {

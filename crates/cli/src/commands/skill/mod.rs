@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 const ACTIONS: &[&str] = &["keygen", "sign", "verify", "register", "list", "show", "run", "revoke"];
 
 /// The arguments of `skill`.
-pub fn command(command: Command) -> Command {
+pub(super) fn command(command: Command) -> Command {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -95,13 +95,13 @@ pub fn command(command: Command) -> Command {
 }
 
 /// Whether the call only reads the registry, or only plans a run.
-pub fn only_reads(matches: &ArgMatches) -> bool {
+pub(super) fn only_reads(matches: &ArgMatches) -> bool {
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     matches!(action, "verify" | "list" | "show") || (action == "run" && matches.get_flag("dry-run"))
 }
 
 /// Performs the action and returns the exit code.
-pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     perform(matches).or_else(|refusal| refusal_report::refused_with_faults(refusal, matches))
 }
 

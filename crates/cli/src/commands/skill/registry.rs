@@ -28,7 +28,7 @@ fn key_refusal(error: KeyError) -> Refusal {
 }
 
 /// Makes a publisher's key.
-pub fn keygen(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn keygen(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let file = invocation.caller.absolute(invocation.what("FILE")?);
     let key = Key::make(Path::new(&file)).map_err(key_refusal)?;
     match invocation.flag("json") {
@@ -39,7 +39,7 @@ pub fn keygen(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Signs the manifest of a directory.
-pub fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let directory = invocation.caller.absolute(invocation.what("DIR")?);
     let directory = Path::new(&directory);
     let key = invocation.path("key").ok_or_else(|| {
@@ -68,7 +68,7 @@ pub fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Reports every reason for which a directory would not be registered.
-pub fn verify(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn verify(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let directory = invocation.caller.absolute(invocation.what("DIR")?);
     match invocation.registry.verify(Path::new(&directory)) {
         Ok(taken) if invocation.flag("json") => {
@@ -98,7 +98,7 @@ fn report_faults(invocation: &Invocation<'_>, error: &SkillError) -> Result<i32,
 }
 
 /// Registers a directory.
-pub fn register(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn register(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let directory = invocation.caller.absolute(invocation.what("DIR")?);
     let directory = Path::new(&directory);
     let trail = invocation.trail()?;
@@ -158,7 +158,7 @@ fn to_json(what: &Registered) -> Value {
 }
 
 /// Revokes a skill, or one version of it.
-pub fn revoke(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn revoke(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let spec = invocation.spec()?;
     let revoked = match invocation.registry.revoke(&spec) {
         Ok(revoked) => revoked,
@@ -189,7 +189,7 @@ fn state_name(state: State) -> &'static str {
 }
 
 /// Lists the registered skills.
-pub fn list(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn list(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     // The first registration creates the default registry; a missing one that the call names is a typing error.
     if invocation.text("registry").is_some() && !invocation.registry.directory().exists() {
         let place = invocation.registry.directory().display();
@@ -222,7 +222,7 @@ pub fn list(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Shows a registered skill.
-pub fn show(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn show(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let spec = invocation.spec()?;
     let refusal = |error: SkillError| refused(&error, SKILL_REFUSED);
     let found = invocation.registry.find(&spec.name).and_then(|skill| Ok((skill, invocation.registry.version(&spec)?)));

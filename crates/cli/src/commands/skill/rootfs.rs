@@ -21,7 +21,7 @@ const SYSTEM: &[&str] = &["/proc", "/sys", "/dev", "/run"];
 ///
 /// # Errors
 /// It does.
-pub fn require_no_secrets(image: &str, homes: &[String], kept: &[(&str, PathBuf)]) -> Result<(), Refusal> {
+pub(super) fn require_no_secrets(image: &str, homes: &[String], kept: &[(&str, PathBuf)]) -> Result<(), Refusal> {
     let directory = Directory::of(Path::new(image));
     let refused = |what: &str, path: &Path| {
         let path = path.display();

@@ -28,7 +28,7 @@ use crate::outcome::refusal_report::print_as_outcome;
 use crate::refusal::{REFUSED, Refusal};
 
 /// Runs a skill and returns the exit code. A call that asks for one JSON value gets one, whatever is refused.
-pub fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, Refusal> {
+pub(super) fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, Refusal> {
     let presentation = Presentation::of_skill(invocation.matches);
     match execute(invocation, engine, presentation) {
         Err(refusal) if (presentation.json || presentation.result) && !refusal.is_unwritten() => {
