@@ -33,7 +33,7 @@ impl Drop for Inside {
 }
 
 /// Does this with Python's lock. `None` once the interpreter ends.
-pub fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     let inside = {
         let mut threads = threads();
         if threads.closed {
@@ -49,7 +49,7 @@ pub fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
 
 /// Python calls this when it begins to end: waits for the threads that are inside, and lets no more in.
 #[pyfunction]
-pub fn at_exit(py: Python<'_>) {
+pub(crate) fn at_exit(py: Python<'_>) {
     py.detach(|| {
         let mut threads = threads();
         threads.closed = true;
@@ -60,16 +60,16 @@ pub fn at_exit(py: Python<'_>) {
 }
 
 /// A fork(2) that is about to happen on this thread.
-pub struct Fork(MutexGuard<'static, Threads>);
+pub(crate) struct Fork(MutexGuard<'static, Threads>);
 
 impl Fork {
     /// Holds the count as it is.
-    pub fn begin() -> Fork {
+    pub(crate) fn begin() -> Fork {
         Fork(threads())
     }
 
     /// A forked process has none of its parent's other threads.
-    pub fn in_child(mut self) {
+    pub(crate) fn in_child(mut self) {
         self.0.inside = 0;
     }
 }

@@ -21,7 +21,7 @@ static OPEN: Mutex<Vec<(u32, PathBuf, Trail)>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn trail(named: Option<&Path>) -> PyResult<Option<Trail>> {
+pub(crate) fn trail(named: Option<&Path>) -> PyResult<Option<Trail>> {
     let variable = || std::env::var_os("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     named.map(Path::to_owned).or_else(variable).map(|dir| opened(&dir)).transpose()
 }
@@ -50,7 +50,7 @@ fn warn(message: &str) -> PyResult<()> {
 }
 
 /// Runs it, with records if there is a trail. A run that cannot be recorded does not start, or does not count as a success.
-pub fn run(prepared: &Prepared, policy: &Policy, trail: Option<&Trail>, io: Io) -> Outcome {
+pub(crate) fn run(prepared: &Prepared, policy: &Policy, trail: Option<&Trail>, io: Io) -> Outcome {
     match trail {
         Some(trail) => {
             prepared.run_recorded(io, policy, trail, About::default()).unwrap_or_else(Unrecorded::into_outcome)

@@ -27,18 +27,18 @@ fn hinted(message: impl std::fmt::Display, hint: Option<&str>) -> String {
 }
 
 /// The exception for a run that does not start.
-pub fn of_failure(failure: &Failure) -> PyErr {
+pub(crate) fn of_failure(failure: &Failure) -> PyErr {
     CofferdamError::new_err(hinted(&failure.message, failure.hint.as_deref()))
 }
 
 /// The exception for an invalid profile.
-pub fn of_compiler(error: &CompileError) -> PyErr {
+pub(crate) fn of_compiler(error: &CompileError) -> PyErr {
     // If several sources are refused, the message has a hint for each.
     ProfileError::new_err(hinted(message_in_python(&error.message), error.hint.as_deref()))
 }
 
 /// Errors of the profile store, as the exceptions that Python raises for files.
-pub fn of_store(error: &StoreError) -> PyErr {
+pub(crate) fn of_store(error: &StoreError) -> PyErr {
     let text = hinted(error, error.hint().as_deref());
     match error {
         StoreError::Id(_) => PyValueError::new_err(error.to_string()),

@@ -14,19 +14,19 @@ thread_local! {
 
 /// Holds the lifelines of all runs as they are.
 #[pyfunction]
-pub fn before_fork() {
+pub(crate) fn before_fork() {
     BEGUN.set(Some((Fork::begin(), attach::Fork::begin())));
 }
 
 /// Lets them go.
 #[pyfunction]
-pub fn after_fork_in_parent() {
+pub(crate) fn after_fork_in_parent() {
     BEGUN.take();
 }
 
 /// Closes the copies that the child has.
 #[pyfunction]
-pub fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child() {
     if let Some((lifelines, threads)) = BEGUN.take() {
         lifelines.in_child();
         threads.in_child();

@@ -3,7 +3,7 @@
 //! Text only. Options of other programs, such as container engines, are unchanged.
 
 /// Phrases of hints for the command line, and their equivalents in Python. Longer ones first.
-pub const WORDS: &[(&str, &str)] = &[
+pub(crate) const WORDS: &[(&str, &str)] = &[
     (
         "--root minimal for the system's programs, --image for those of an image, -v for directories",
         "filesystem.root = \"minimal\" for the system's programs, {\"image\": …} for those of an image, filesystem.mounts for \
@@ -74,7 +74,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// The hint without options of the command.
-pub fn in_python(hint: &str) -> String {
+pub(crate) fn in_python(hint: &str) -> String {
     let mut said = match hint.strip_prefix("--best-effort=").and_then(|rest| rest.split_once(' ')) {
         Some((fields, rest)) => {
             let fields = fields.replace(',', "\", \"");
@@ -93,7 +93,7 @@ pub fn in_python(hint: &str) -> String {
 }
 
 /// Rewrites the hints of a message, each of which has a line of its own.
-pub fn message_in_python(text: &str) -> String {
+pub(crate) fn message_in_python(text: &str) -> String {
     let lines = text.split('\n').map(|line| match line.split_once("hint: ") {
         Some((before, hint)) if before.trim().is_empty() => format!("{before}hint: {}", in_python(hint)),
         _ => line.to_owned(),

@@ -13,7 +13,7 @@ static ENGINES: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 /// The engine of this process with this nsjail. A forked process gets an engine of its own, since what the parent's has cached, such
 /// as its cgroup, does not apply to it.
-pub fn engine(nsjail: Option<&Path>) -> &'static Engine {
+pub(crate) fn engine(nsjail: Option<&Path>) -> &'static Engine {
     let me = std::process::id();
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
     engines.retain(|(pid, ..)| *pid == me); // engines of the parent process are not used

@@ -277,7 +277,7 @@ impl ResourceUsage {
 }
 
 /// Any serialisable value, as Python data.
-pub fn python(py: Python<'_>, value: &impl Serialize) -> PyResult<Py<PyAny>> {
+pub(crate) fn python(py: Python<'_>, value: &impl Serialize) -> PyResult<Py<PyAny>> {
     let value = serde_json::to_value(value).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     data(py, &value)
 }

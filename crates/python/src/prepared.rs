@@ -61,7 +61,7 @@ impl Owned {
 
 /// Settings of the caller in addition to a policy.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// A command that replaces the policy's.
     pub command: Option<Vec<String>>,
     /// A wall time limit that replaces the policy's, milliseconds.

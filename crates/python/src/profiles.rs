@@ -34,7 +34,7 @@ fn encoding(name: &str) -> PyResult<Encoding> {
 #[pyfunction]
 #[pyo3(signature = (helper, file, formats, *, encoding="json", overrides=vec![], imports=vec![], cache=None, trusted=false))]
 #[expect(clippy::too_many_arguments, reason = "called by name, from one place")]
-pub fn compile_profile(
+pub(crate) fn compile_profile(
     py: Python<'_>,
     helper: PathBuf,
     file: PathBuf,

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use crate::tools::schema::object;
 
 /// The variable that offers them.
-pub const VARIABLE: &str = "COFFERDAM_CONFORMANCE_FIXTURES";
+pub(crate) const VARIABLE: &str = "COFFERDAM_CONFORMANCE_FIXTURES";
 
 /// The tool that notifies clients of a changed list of tools.
-pub const CHANGES: &str = "test_trigger_tool_change";
+pub(crate) const CHANGES: &str = "test_trigger_tool_change";
 
 /// An image of one pixel.
 const PICTURE: &str =
@@ -29,7 +29,7 @@ const PICTURE: &str =
 const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA=";
 
 /// The tools.
-pub fn tools() -> Vec<Tool> {
+pub(crate) fn tools() -> Vec<Tool> {
     let plain = json!({ "type": "object", "properties": {} });
     let header = json!({
         "type": "object",
@@ -76,7 +76,7 @@ fn embedded(uri: &str, mime: &str, text: &str) -> ContentBlock {
 }
 
 /// The answer of one of the tools; `None` for any other.
-pub async fn call(
+pub(crate) async fn call(
     name: &str,
     arguments: &Value,
     context: &RequestContext<RoleServer>,
@@ -141,7 +141,7 @@ pub async fn call(
 }
 
 /// The resources.
-pub fn resources() -> Vec<Resource> {
+pub(crate) fn resources() -> Vec<Resource> {
     vec![
         Resource::new("test://static-text", "Static text").with_mime_type("text/plain"),
         Resource::new("test://static-binary", "Static binary").with_mime_type("image/png"),
@@ -149,12 +149,12 @@ pub fn resources() -> Vec<Resource> {
 }
 
 /// The resource templates.
-pub fn templates() -> Vec<ResourceTemplate> {
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
     vec![ResourceTemplate::new("test://template/{id}/data", "Data of an id").with_mime_type("application/json")]
 }
 
 /// The resource at an address.
-pub fn read(uri: &str) -> Option<ReadResourceResult> {
+pub(crate) fn read(uri: &str) -> Option<ReadResourceResult> {
     let contents = match uri {
         "test://static-text" => {
             ResourceContents::text("This is the content of the static text resource.", uri).with_mime_type("text/plain")

@@ -22,11 +22,11 @@ use crate::results::blobs::BlobStore;
 
 /// How long an HTTP transport waits for an answer before it opens a stream of events for it. Clients wait some minutes for
 /// the head of a response, and proxies one minute.
-pub const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(55);
+pub(crate) const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// The state that all connections share.
 #[derive(Debug)]
-pub struct ServerState {
+pub(crate) struct ServerState {
     /// The tools offered besides `run`, by the operator's names.
     pub tools: Vec<String>,
     /// Whether the tools and resources of the conformance suite are offered.
@@ -49,7 +49,7 @@ pub struct ServerState {
 
 /// One client's connection. When it is dropped, with its last request, its sessions end.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// What all connections share.
     pub state: Arc<ServerState>,
     /// The owner of its sessions.
@@ -83,14 +83,14 @@ const STATELESS_OWNER: &str = "stateless";
 
 impl Connection {
     /// A new connection. `is_multi_client` is true for HTTP.
-    pub fn new(state: &Arc<ServerState>, is_multi_client: bool) -> Connection {
+    pub(crate) fn new(state: &Arc<ServerState>, is_multi_client: bool) -> Connection {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let owner = format!("connection {}", COUNT.fetch_add(1, Ordering::Relaxed));
         Connection { state: Arc::clone(state), owner, is_multi_client, used_sessions: AtomicBool::new(false) }
     }
 
     /// The session that a call refers to by `name`.
-    pub fn session_ref(&self, name: String, context: &RequestContext<RoleServer>) -> SessionRef {
+    pub(crate) fn session_ref(&self, name: String, context: &RequestContext<RoleServer>) -> SessionRef {
         if self.is_multi_client && is_stateless_protocol(context) {
             return SessionRef { owner: STATELESS_OWNER.into(), name, server_named: true };
         }
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Completes when the client no longer waits for the answer.
-    pub async fn cancelled(&self, context: &RequestContext<RoleServer>) {
+    pub(crate) async fn cancelled(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
             () = self.state.shutdown.cancelled() => {}
@@ -111,7 +111,7 @@ impl Connection {
     ///
     /// # Errors
     /// It is unknown or unavailable; the error lists the available environments.
-    pub async fn environment(&self, name: &str) -> Result<Arc<ServedEnvironment>, ErrorData> {
+    pub(crate) async fn environment(&self, name: &str) -> Result<Arc<ServedEnvironment>, ErrorData> {
         let find = |name: &str| self.state.environments.current().find(name).cloned();
         let mut environment = find(name);
         if environment.as_ref().is_none_or(|environment| environment.unavailable().is_some()) {
@@ -140,6 +140,6 @@ impl Connection {
 }
 
 /// Whether the request is of the stateless protocol, which has no `initialize`.
-pub fn is_stateless_protocol(context: &RequestContext<RoleServer>) -> bool {
+pub(crate) fn is_stateless_protocol(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }

@@ -34,13 +34,13 @@ const SESSIONS: &str = "sessions";
 
 /// The service of one connection.
 #[derive(Debug, Clone)]
-pub struct Service {
+pub(crate) struct Service {
     connection: Arc<Connection>,
 }
 
 impl Service {
     /// The service of a new connection. `is_multi_client` is true for HTTP.
-    pub fn new(state: &Arc<ServerState>, is_multi_client: bool) -> Service {
+    pub(crate) fn new(state: &Arc<ServerState>, is_multi_client: bool) -> Service {
         Service { connection: Arc::new(Connection::new(state, is_multi_client)) }
     }
 
@@ -76,7 +76,7 @@ impl Service {
 }
 
 /// Notifies every client each time that the list of tools has changed, for as long as the server runs.
-pub async fn notify_tool_changes(state: Arc<ServerState>) {
+pub(crate) async fn notify_tool_changes(state: Arc<ServerState>) {
     let mut changes = state.environments.changes();
     while changes.changed().await.is_ok() {
         let peers = std::mem::take(&mut *state.legacy_peers.lock().unwrap_or_else(PoisonError::into_inner));

@@ -31,14 +31,14 @@ use super::fixed_places::{ABSENT, FixedPlaces, identity};
 use super::warm_pool::WarmPool;
 
 /// The directory of [`WORKSPACE`] whose files are returned to the client.
-pub const OUTPUT: &str = "output";
+pub(crate) const OUTPUT: &str = "output";
 
 /// Staged sandboxes that the engine keeps for each environment in use.
 const STAGED: usize = 1;
 
 /// What environments are prepared with: the host's side of each.
 #[derive(Debug)]
-pub struct Host {
+pub(crate) struct Host {
     /// The process's variables, directories and user.
     pub around: Surroundings,
     /// The engine.
@@ -57,7 +57,7 @@ impl Host {
     }
 
     /// The builder of flake references.
-    pub fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> Builder {
         Builder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
     }
 
@@ -82,7 +82,7 @@ impl Host {
 }
 
 /// A failure of a step. In `text`, the hint follows `hint:`.
-pub fn failure(step: Step, text: &str) -> Failure {
+pub(crate) fn failure(step: Step, text: &str) -> Failure {
     let (message, hint) = match text.split_once("\nhint: ") {
         Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
         None => (text.to_owned(), None),
@@ -97,7 +97,7 @@ fn in_words(failure: Failure) -> String {
 
 /// An environment prepared to run code.
 #[derive(Debug)]
-pub struct PreparedEnvironment {
+pub(crate) struct PreparedEnvironment {
     /// The policy, without the code.
     pub policy: Policy,
     /// That policy, prepared by the engine.
@@ -110,7 +110,7 @@ pub struct PreparedEnvironment {
 
 impl PreparedEnvironment {
     /// Whether files of the output directory are returned.
-    pub fn hands_back(&self) -> bool {
+    pub(crate) fn hands_back(&self) -> bool {
         self.prepared.can_hand_back() && works_in_workspace(&self.policy)
     }
 }
@@ -229,7 +229,7 @@ fn agent(
 
 /// An environment that the server offers, and what is prepared of it.
 #[derive(Debug)]
-pub struct ServedEnvironment {
+pub(crate) struct ServedEnvironment {
     environment: Environment,
     project: Option<Project>,
     /// For code of usual length, and for code that is too long for an argument.
@@ -240,50 +240,50 @@ pub struct ServedEnvironment {
 
 impl ServedEnvironment {
     /// An environment of which nothing is prepared yet.
-    pub fn new(environment: Environment, project: Option<Project>) -> ServedEnvironment {
+    pub(crate) fn new(environment: Environment, project: Option<Project>) -> ServedEnvironment {
         ServedEnvironment { environment, project, prepared: Default::default(), session: Mutex::default() }
     }
 
     /// Whether this is the environment of that definition.
-    pub fn is_defined_as(&self, environment: &Environment, project: Option<&Project>) -> bool {
+    pub(crate) fn is_defined_as(&self, environment: &Environment, project: Option<&Project>) -> bool {
         self.environment == *environment && self.project.as_ref() == project
     }
 
     /// Its name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.environment.name
     }
 
     /// The facts that audit records of its runs have.
-    pub fn about(&self) -> About {
+    pub(crate) fn about(&self) -> About {
         let mut about = About::default();
         about.facts.insert("environment".into(), self.name().into());
         about
     }
 
     /// Its description, if the definition has one.
-    pub fn description(&self) -> Option<&str> {
+    pub(crate) fn description(&self) -> Option<&str> {
         self.environment.description()
     }
 
     /// The kind of its definition.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         self.environment.kind.word()
     }
 
     /// Whether its definition alone rules out sessions and returned files, because it runs in an image or a container.
-    pub fn is_stateless(&self) -> bool {
+    pub(crate) fn is_stateless(&self) -> bool {
         let contained = matches!(self.environment.overrides.backend, Some(BackendWord::Ours(b)) if b.is_container());
         contained || matches!(self.environment.kind, Kind::Image { .. })
     }
 
     /// Why it is unavailable by its definition; `None` if it is available.
-    pub fn unavailable(&self) -> Option<String> {
+    pub(crate) fn unavailable(&self) -> Option<String> {
         self.environment.unavailable()
     }
 
     /// Why a call would be refused now, as far as that is known without building or evaluating anything.
-    pub fn refusal(&self, host: &Host) -> Option<String> {
+    pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
         if let Some(reason) = self.unavailable() {
             return Some(reason);
         }
@@ -306,7 +306,7 @@ impl ServedEnvironment {
     }
 
     /// Rewrites the failure's hint in terms of the definition, since clients of the server have no command-line options.
-    pub fn with_definition_hint(&self, mut failure: Failure) -> Failure {
+    pub(crate) fn with_definition_hint(&self, mut failure: Failure) -> Failure {
         failure.hint =
             failure.hint.map(|hint| environments::in_definition(&self.environment, failure.step.as_str(), &hint));
         failure
@@ -317,7 +317,7 @@ impl ServedEnvironment {
     ///
     /// # Errors
     /// It cannot be used. The next call tries again.
-    pub fn prepared(
+    pub(crate) fn prepared(
         &self,
         host: &Host,
         bytes: usize,
@@ -351,7 +351,12 @@ impl ServedEnvironment {
     ///
     /// # Errors
     /// The environment cannot be used, or has no sessions.
-    pub fn session(&self, host: &Host, cancel: &Cancel, on_step: &dyn Fn(&str)) -> Result<Option<Arc<Start>>, Failure> {
+    pub(crate) fn session(
+        &self,
+        host: &Host,
+        cancel: &Cancel,
+        on_step: &dyn Fn(&str),
+    ) -> Result<Option<Arc<Start>>, Failure> {
         host.places.check(&self.environment, self.project.as_ref())?;
         get_or_build(&self.session, cancel, || {
             let shell = shell_of(self.project.as_ref());

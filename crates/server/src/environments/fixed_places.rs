@@ -18,10 +18,10 @@ use super::environment::failure;
 const PUT_BACK: &str = "put the directory back, or start the server again";
 
 /// What is pinned where nothing is. No file has inode 0.
-pub const ABSENT: FileIdentity = FileIdentity { device: 0, inode: 0 };
+pub(crate) const ABSENT: FileIdentity = FileIdentity { device: 0, inode: 0 };
 
 /// The file at a canonical path; `None` if the path is not canonical or does not exist.
-pub fn identity(path: &str) -> Option<FileIdentity> {
+pub(crate) fn identity(path: &str) -> Option<FileIdentity> {
     let about = std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
     Some(FileIdentity { device: about.dev(), inode: about.ino() })
 }
@@ -34,7 +34,7 @@ fn leads_to(path: &str) -> Option<FileIdentity> {
 
 /// The directories and sources that definitions named so far, by the text that names them.
 #[derive(Debug, Default)]
-pub struct FixedPlaces(Mutex<Places>);
+pub(crate) struct FixedPlaces(Mutex<Places>);
 
 #[derive(Debug, Default)]
 struct Places {
@@ -52,7 +52,7 @@ impl FixedPlaces {
 
     /// Has definitions that were read again name the directory that the same text led to before. A text that was not there
     /// before must not lead through a link: code may have made it since the server was started.
-    pub fn keep(&self, all: &mut Environments) {
+    pub(crate) fn keep(&self, all: &mut Environments) {
         let Some(project) = &mut all.project else { return };
         if let Some((path, identity)) = self.places().projects.get(&project.written) {
             (project.path, project.identity) = (path.clone(), *identity);
@@ -69,7 +69,7 @@ impl FixedPlaces {
     }
 
     /// Fixes what definitions that are in force from now on lead to.
-    pub fn fix(&self, all: &Environments) {
+    pub(crate) fn fix(&self, all: &Environments) {
         let mut places = self.places();
         if let Some(Project { written, path, identity, .. }) = &all.project {
             places.projects.entry(written.clone()).or_insert_with(|| (path.clone(), *identity));
@@ -85,7 +85,7 @@ impl FixedPlaces {
     ///
     /// # Errors
     /// It is gone or was replaced.
-    pub fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
+    pub(crate) fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
         if let Some(project) = project.filter(|project| identity(&project.path) != Some(project.identity)) {
             let message = format!(
                 "the project {} is gone or was replaced, or a link leads elsewhere from it now",
@@ -128,7 +128,7 @@ impl FixedPlaces {
     ///
     /// # Errors
     /// The source of a mount is reached by a link, and was not before.
-    pub fn pin(&self, policy: &mut Policy, project: Option<&Project>) -> Result<(), Failure> {
+    pub(crate) fn pin(&self, policy: &mut Policy, project: Option<&Project>) -> Result<(), Failure> {
         let mut places = self.places();
         let mut pins = BTreeMap::new();
         for (index, mount) in policy.filesystem.mounts.iter().enumerate() {

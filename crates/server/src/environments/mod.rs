@@ -1,11 +1,11 @@
 //! The environments in which code runs: their definitions, the policies and sandboxes prepared from them, and the reload
 //! when definitions change.
 
-pub mod environment;
-pub mod fixed_places;
-pub mod registry;
-pub mod warm_pool;
-pub mod watch;
+pub(crate) mod environment;
+pub(crate) mod fixed_places;
+pub(crate) mod registry;
+pub(crate) mod warm_pool;
+pub(crate) mod watch;
 
-pub use environment::{Host, OUTPUT, PreparedEnvironment, ServedEnvironment, failure};
-pub use registry::EnvironmentRegistry;
+pub(crate) use environment::{Host, OUTPUT, PreparedEnvironment, ServedEnvironment, failure};
+pub(crate) use registry::EnvironmentRegistry;

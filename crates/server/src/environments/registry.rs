@@ -17,7 +17,7 @@ use super::environment::{Host, ServedEnvironment};
 
 /// The environments defined at one moment.
 #[derive(Debug)]
-pub struct EnvironmentSet {
+pub(crate) struct EnvironmentSet {
     environments: BTreeMap<String, Arc<ServedEnvironment>>,
     /// The limits of sessions.
     pub sessions: Sessions,
@@ -47,12 +47,12 @@ impl EnvironmentSet {
     }
 
     /// The environment of this name, available or not.
-    pub fn find(&self, name: &str) -> Option<&Arc<ServedEnvironment>> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<ServedEnvironment>> {
         self.environments.get(name)
     }
 
     /// The limits of sessions, for the engine.
-    pub fn session_limits(&self) -> session::Limits {
+    pub(crate) fn session_limits(&self) -> session::Limits {
         let bounds = &self.sessions;
         let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
         session::Limits {
@@ -65,12 +65,12 @@ impl EnvironmentSet {
     }
 
     /// All environments, sorted by name.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<ServedEnvironment>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ServedEnvironment>> {
         self.environments.values()
     }
 
     /// The names of the available environments, sorted.
-    pub fn names(&self) -> Vec<&str> {
+    pub(crate) fn names(&self) -> Vec<&str> {
         self.all()
             .filter(|environment| environment.unavailable().is_none())
             .map(|environment| environment.name())
@@ -80,7 +80,7 @@ impl EnvironmentSet {
 
 /// The result of reading the definitions again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReloadResult {
+pub(crate) enum ReloadResult {
     /// The definitions are unchanged.
     Unchanged,
     /// New definitions are in force.
@@ -99,7 +99,7 @@ struct Loaded {
 
 /// Counts reloads, so that callers who wait for the next one share it.
 #[derive(Debug, Default)]
-pub struct Reloads {
+pub(crate) struct Reloads {
     begun: AtomicU64,
     /// The number and result of the last completed reload. Locked while one is in progress.
     pub last: tokio::sync::Mutex<Option<(u64, ReloadResult)>>,
@@ -107,19 +107,19 @@ pub struct Reloads {
 
 impl Reloads {
     /// How many reloads have begun.
-    pub fn begun(&self) -> u64 {
+    pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
 
     /// Begins a reload, and returns its number.
-    pub fn begin(&self) -> u64 {
+    pub(crate) fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::SeqCst) + 1
     }
 }
 
 /// The set of environments in force, and how it is replaced.
 #[derive(Debug)]
-pub struct EnvironmentRegistry {
+pub(crate) struct EnvironmentRegistry {
     host: Arc<Host>,
     configuration: Option<String>,
     current: RwLock<Arc<EnvironmentSet>>,
@@ -137,7 +137,7 @@ impl EnvironmentRegistry {
     ///
     /// # Errors
     /// All mistakes that are not about one environment alone.
-    pub fn load(host: Arc<Host>, configuration: Option<String>) -> Result<EnvironmentRegistry, Vec<Problem>> {
+    pub(crate) fn load(host: Arc<Host>, configuration: Option<String>) -> Result<EnvironmentRegistry, Vec<Problem>> {
         let all = Environments::load(&host.around, configuration.as_deref());
         if !all.problems.is_empty() {
             return Err(all.problems);
@@ -157,23 +157,23 @@ impl EnvironmentRegistry {
     }
 
     /// Applies changed session limits to `sessions` from the next change on.
-    pub fn set_sessions(&self, sessions: &Arc<session::Sessions>) {
+    pub(crate) fn set_sessions(&self, sessions: &Arc<session::Sessions>) {
         self.sessions.get_or_init(|| Arc::downgrade(sessions));
     }
 
     /// The set in force.
-    pub fn current(&self) -> Arc<EnvironmentSet> {
+    pub(crate) fn current(&self) -> Arc<EnvironmentSet> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The configuration files that are read, whether or not they exist.
-    pub fn configurations(&self) -> Vec<PathBuf> {
+    pub(crate) fn configurations(&self) -> Vec<PathBuf> {
         let named = self.configuration.as_ref().map(|file| vec![Path::new(&self.host.around.cwd).join(file)]);
         named.unwrap_or_else(|| self.host.around.configurations())
     }
 
     /// The directories of environment artifacts.
-    pub fn artifacts(&self) -> Vec<PathBuf> {
+    pub(crate) fn artifacts(&self) -> Vec<PathBuf> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = |one: &Environment| match &one.kind {
             Kind::Artifact(artifact) => artifact.directory.clone(),
@@ -183,17 +183,17 @@ impl EnvironmentRegistry {
     }
 
     /// A receiver whose value changes whenever a new set is in force.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.versions.subscribe()
     }
 
     /// Signals a change to all receivers of `changes`.
-    pub fn notify_changed(&self) {
+    pub(crate) fn notify_changed(&self) {
         self.versions.send_modify(|version| *version += 1);
     }
 
     /// Reads the definitions again. It blocks on files, so it must not run on the runtime's thread.
-    pub fn reload(&self) -> ReloadResult {
+    pub(crate) fn reload(&self) -> ReloadResult {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Environments::load(&self.host.around, self.configuration.as_deref());
         self.host.places.keep(&mut all);

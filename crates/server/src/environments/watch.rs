@@ -40,7 +40,7 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ONLYDIR);
 
 /// Reloads the definitions whenever they may have changed, for as long as the server runs.
-pub async fn watch(host: Arc<Host>, environments: Arc<EnvironmentRegistry>) {
+pub(crate) async fn watch(host: Arc<Host>, environments: Arc<EnvironmentRegistry>) {
     let mut hup = match signal(SignalKind::hangup()) {
         Ok(hup) => hup,
         Err(error) => return tracing::error!("cannot handle SIGHUP, and definitions are not reloaded: {error}"),
@@ -74,7 +74,7 @@ pub async fn watch(host: Arc<Host>, environments: Arc<EnvironmentRegistry>) {
 
 /// Reloads the definitions on a blocking thread. A caller during a reload waits for the next one, which all such callers share:
 /// however many calls name unknown environments, one reload runs at a time.
-pub async fn reload(environments: &Arc<EnvironmentRegistry>) -> ReloadResult {
+pub(crate) async fn reload(environments: &Arc<EnvironmentRegistry>) -> ReloadResult {
     let begun = environments.reloads.begun();
     let mut last = environments.reloads.last.lock().await;
     if let Some((number, result)) = &*last
@@ -178,7 +178,7 @@ fn directories(around: &Surroundings, environments: &EnvironmentRegistry) -> BTr
 }
 
 /// Listens on the control socket, through which `cofferdam environment reload` reaches the server. Without it, SIGHUP remains.
-pub fn listen(around: &Surroundings) -> Option<Listening> {
+pub(crate) fn listen(around: &Surroundings) -> Option<Listening> {
     match server_control::listen(around) {
         Ok(listening) => Some(listening),
         Err(error) => {
@@ -189,7 +189,7 @@ pub fn listen(around: &Surroundings) -> Option<Listening> {
 }
 
 /// Serves the control socket for as long as the server runs.
-pub async fn serve_control(listening: Option<Listening>, environments: Arc<EnvironmentRegistry>) {
+pub(crate) async fn serve_control(listening: Option<Listening>, environments: Arc<EnvironmentRegistry>) {
     let Some(listening) = listening else { return };
     let listener = listening
         .listener

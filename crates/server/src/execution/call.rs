@@ -9,11 +9,11 @@ use crate::environments::ServedEnvironment;
 use crate::workspace::output::OutputFiles;
 
 /// Longest code that is run, bytes.
-pub const LONGEST_CODE: usize = 16 << 20;
+pub(crate) const LONGEST_CODE: usize = 16 << 20;
 
 /// A request to run code.
 #[derive(Debug)]
-pub struct Call {
+pub(crate) struct Call {
     /// The environment to run it in.
     pub environment: Arc<ServedEnvironment>,
     /// The code.
@@ -26,7 +26,7 @@ pub struct Call {
 
 /// The outcome of a call.
 #[derive(Debug)]
-pub struct CallOutcome {
+pub(crate) struct CallOutcome {
     /// The engine's outcome.
     pub outcome: Outcome,
     /// The files of the output directory.
@@ -37,14 +37,14 @@ pub struct CallOutcome {
 
 impl CallOutcome {
     /// Nothing ran.
-    pub fn failed(failure: Failure) -> CallOutcome {
+    pub(crate) fn failed(failure: Failure) -> CallOutcome {
         CallOutcome { outcome: Outcome::unstarted(Some(failure)), files: OutputFiles::default(), session: None }
     }
 }
 
 /// The state of a session after a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionStatus {
+pub(crate) struct SessionStatus {
     /// Its name.
     pub name: String,
     /// Whether this call began it.

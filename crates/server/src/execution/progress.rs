@@ -9,7 +9,7 @@ const MAX_FRESH: usize = 8 << 10;
 
 /// What a call has to report while it runs.
 #[derive(Debug, Default)]
-pub struct Progress(Mutex<Unreported>);
+pub(crate) struct Progress(Mutex<Unreported>);
 
 #[derive(Debug, Default)]
 struct Unreported {
@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// Adds output.
-    pub fn output(&self, bytes: &[u8]) {
+    pub(crate) fn output(&self, bytes: &[u8]) {
         let mut state = self.lock();
         state.bytes += bytes.len() as u64;
         let room = MAX_FRESH - state.fresh.len().min(MAX_FRESH);
@@ -35,12 +35,12 @@ impl Progress {
     }
 
     /// Sets the slow step in progress.
-    pub fn step(&self, text: &str) {
+    pub(crate) fn step(&self, text: &str) {
         self.lock().step = Some(text.to_owned());
     }
 
     /// Takes what was not reported yet: the number of output bytes so far, and the text. `None` if there is nothing new.
-    pub fn take(&self) -> Option<(u64, String)> {
+    pub(crate) fn take(&self) -> Option<(u64, String)> {
         let mut state = self.lock();
         let step = state.step.take();
         // An incomplete character at the end waits for its rest.
@@ -62,11 +62,11 @@ impl Progress {
 
 /// Collects streamed output, and reports it as progress meanwhile.
 #[derive(Debug, Default)]
-pub struct StreamedOutput(Arc<Mutex<[Vec<u8>; 2]>>);
+pub(crate) struct StreamedOutput(Arc<Mutex<[Vec<u8>; 2]>>);
 
 impl StreamedOutput {
     /// The engine's output, which is collected here and reported to `progress`.
-    pub fn output(&self, progress: Arc<Progress>) -> Output {
+    pub(crate) fn output(&self, progress: Arc<Progress>) -> Output {
         let streams = Arc::clone(&self.0);
         Output::Stream(Box::new(move |stream, bytes| {
             let mut streams = streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ impl StreamedOutput {
     }
 
     /// Takes the text of standard output and standard error.
-    pub fn take(&self) -> (String, String) {
+    pub(crate) fn take(&self) -> (String, String) {
         let [out, err] = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         (String::from_utf8_lossy(&out).into_owned(), String::from_utf8_lossy(&err).into_owned())
     }

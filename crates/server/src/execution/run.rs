@@ -14,7 +14,7 @@ use crate::environments::{Host, OUTPUT, PreparedEnvironment, ServedEnvironment};
 use crate::workspace::output;
 
 /// Runs the code. If the call `is_only_run`, so that no other is held up, an interpreter is started for the next call.
-pub fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> CallOutcome {
+pub(crate) fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> CallOutcome {
     let on_step = |text: &str| {
         if let Some(progress) = &call.progress {
             progress.step(text);

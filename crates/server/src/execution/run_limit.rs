@@ -10,7 +10,7 @@ const DEFAULT_QUEUE: usize = 64;
 
 /// The limiter that every run needs a permit of.
 #[derive(Debug, Clone)]
-pub struct RunLimiter {
+pub(crate) struct RunLimiter {
     runs: Arc<Semaphore>,
     max_runs: usize,
     waiting: Arc<AtomicUsize>,
@@ -22,14 +22,14 @@ pub struct RunLimiter {
 #[error(
     "the server is busy: {runs} runs are under way and {waiting} calls wait\nhint: call again when one has ended; cofferdam mcp --max-runs and --max-queue allow more"
 )]
-pub struct Busy {
+pub(crate) struct Busy {
     runs: usize,
     waiting: usize,
 }
 
 /// The permit for one run, until it is dropped.
 #[derive(Debug)]
-pub struct RunPermit(#[allow(dead_code, reason = "released on drop")] OwnedSemaphorePermit);
+pub(crate) struct RunPermit(#[allow(dead_code, reason = "released on drop")] OwnedSemaphorePermit);
 
 /// Counts a waiting call until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
@@ -42,7 +42,7 @@ impl Drop for Waiting<'_> {
 
 impl RunLimiter {
     /// A limiter with these bounds; by default two runs for each processor, and 64 waiting limiter.
-    pub fn new(runs: Option<usize>, queue: Option<usize>) -> RunLimiter {
+    pub(crate) fn new(runs: Option<usize>, queue: Option<usize>) -> RunLimiter {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let max_runs = runs.unwrap_or(processors * 2);
         RunLimiter {
@@ -57,7 +57,7 @@ impl RunLimiter {
     ///
     /// # Errors
     /// Too many calls wait already.
-    pub async fn acquire(&self) -> Result<RunPermit, Busy> {
+    pub(crate) async fn acquire(&self) -> Result<RunPermit, Busy> {
         if let Ok(permit) = Arc::clone(&self.runs).try_acquire_owned() {
             return Ok(RunPermit(permit));
         }
@@ -72,12 +72,12 @@ impl RunLimiter {
     }
 
     /// Whether one run is under way, and no call waits.
-    pub fn is_only_run(&self) -> bool {
+    pub(crate) fn is_only_run(&self) -> bool {
         self.runs.available_permits() + 1 >= self.max_runs && self.waiting.load(Ordering::SeqCst) == 0
     }
 
     /// Waits until no run is under way.
-    pub async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         let all = u32::try_from(self.max_runs).unwrap_or(u32::MAX);
         drop(self.runs.acquire_many(all).await.expect("the semaphore is never closed"));
     }

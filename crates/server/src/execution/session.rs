@@ -18,11 +18,11 @@ use crate::environments::{Host, OUTPUT, ServedEnvironment, failure};
 use crate::workspace::output::{self, OutputFiles};
 
 /// The name by which a client asks for a session that the server names.
-pub const NEW: &str = "new";
+pub(crate) const NEW: &str = "new";
 
 /// The session that a call refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRef {
+pub(crate) struct SessionRef {
     /// The owner: a connection, or all clients of the stateless protocol.
     pub owner: String,
     /// The name in the call.
@@ -33,7 +33,7 @@ pub struct SessionRef {
 
 /// A session with an accessible workspace.
 #[derive(Debug)]
-pub struct SessionWorkspace {
+pub(crate) struct SessionWorkspace {
     /// The root of its workspace. Nothing in it is trusted.
     pub root: Arc<OwnedFd>,
     /// Its name.
@@ -43,7 +43,7 @@ pub struct SessionWorkspace {
 }
 
 /// Runs the code in its session, which is begun if it does not exist.
-pub fn run(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) -> CallOutcome {
+pub(crate) fn run(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) -> CallOutcome {
     let environment = Arc::clone(&call.environment);
     match attempt(host, sessions, session, call) {
         Ok(outcome) => outcome,
@@ -123,7 +123,7 @@ fn resolve(sessions: &Sessions, session: SessionRef) -> Result<Key, Failure> {
 ///
 /// # Errors
 /// The session cannot be begun, or has no workspace that is accessible from outside.
-pub fn open_or_begin(
+pub(crate) fn open_or_begin(
     host: &Host,
     sessions: &Sessions,
     session: SessionRef,
@@ -144,7 +144,7 @@ pub fn open_or_begin(
 ///
 /// # Errors
 /// The session does not exist, or has no workspace that is accessible from outside.
-pub fn open(sessions: &Sessions, session: SessionRef, cancel: &Cancel) -> Result<SessionWorkspace, Failure> {
+pub(crate) fn open(sessions: &Sessions, session: SessionRef, cancel: &Cancel) -> Result<SessionWorkspace, Failure> {
     let key = resolve(sessions, session)?;
     let workspace = sessions.find(&key, cancel);
     session_workspace(workspace.map_err(|error| session_failure(&error))?, key.name)

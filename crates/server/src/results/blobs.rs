@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a blob is stored.
-pub const LIFETIME: Duration = Duration::from_secs(600);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(600);
 /// Most blobs.
 const MAX_BLOBS: usize = 256;
 /// Most bytes of all blobs together.
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// A stored file or stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blob {
+pub(crate) struct Blob {
     /// Its address.
     pub uri: String,
     /// Its media type.
@@ -27,11 +27,11 @@ pub struct Blob {
 
 /// The stored blobs.
 #[derive(Debug, Default)]
-pub struct BlobStore(Mutex<VecDeque<(Instant, Blob)>>);
+pub(crate) struct BlobStore(Mutex<VecDeque<(Instant, Blob)>>);
 
 impl BlobStore {
     /// Stores a blob, and drops older ones beyond the bounds.
-    pub fn insert(&self, blob: Blob) {
+    pub(crate) fn insert(&self, blob: Blob) {
         self.insert_at(blob, Instant::now());
     }
 
@@ -46,7 +46,7 @@ impl BlobStore {
     }
 
     /// The blob at an address, if it is still stored.
-    pub fn get(&self, uri: &str) -> Option<Blob> {
+    pub(crate) fn get(&self, uri: &str) -> Option<Blob> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = all.iter().find(|(at, blob)| blob.uri == uri && at.elapsed() <= LIFETIME);
         found.map(|(_, blob)| blob.clone())
@@ -54,17 +54,17 @@ impl BlobStore {
 }
 
 /// The address of an output file of a run.
-pub fn output_uri(run: &str, name: &str) -> String {
+pub(crate) fn output_uri(run: &str, name: &str) -> String {
     append_escaped(format!("cofferdam://run/{run}/output/"), name)
 }
 
 /// The address of a run's standard output or standard error.
-pub fn stream_uri(run: &str, stream: &str) -> String {
+pub(crate) fn stream_uri(run: &str, stream: &str) -> String {
     append_escaped(format!("cofferdam://run/{run}/"), stream)
 }
 
 /// The address of a downloaded file. `random` must be unguessable.
-pub fn download_uri(random: &str, name: &str) -> String {
+pub(crate) fn download_uri(random: &str, name: &str) -> String {
     append_escaped(format!("cofferdam://download/{random}/"), name)
 }
 

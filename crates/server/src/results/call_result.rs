@@ -18,7 +18,7 @@ const SEPARATOR: &str = "\n--- stderr ---\n";
 
 /// How large a result may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SizeBudget {
+pub(crate) struct SizeBudget {
     /// Output, bytes of both streams together.
     output: usize,
     /// A file, bytes. Larger ones are linked to.
@@ -27,14 +27,14 @@ pub struct SizeBudget {
 
 impl SizeBudget {
     /// For a result that is a document of its own.
-    pub const DOCUMENT: SizeBudget = SizeBudget { output: truncate::MAX_OUTPUT_BYTES, file: usize::MAX };
+    pub(crate) const DOCUMENT: SizeBudget = SizeBudget { output: truncate::MAX_OUTPUT_BYTES, file: usize::MAX };
     /// For an event of a stream, which contains the output twice, as text and as data, with up to six bytes for each.
     const EVENT: SizeBudget = SizeBudget { output: 48 << 10, file: 0 };
     /// Most bytes of output and files in an event: clients accept 1 MiB, and the event contains more than these.
     const MAX_EVENT_BYTES: usize = 800 << 10;
 
     /// The budget of a call's result in an event of a stream.
-    pub fn for_event(call: &CallOutcome) -> SizeBudget {
+    pub(crate) fn for_event(call: &CallOutcome) -> SizeBudget {
         let escaped = |text: &str| -> usize {
             text.bytes().map(|byte| if byte < 0x20 { 6 } else { 1 + usize::from(matches!(byte, b'"' | b'\\')) }).sum()
         };
@@ -59,7 +59,7 @@ impl SizeBudget {
 }
 
 /// The result of a call. Files and output that it only links to are stored in `store`.
-pub fn call_result(call: CallOutcome, budget: SizeBudget, store: &BlobStore) -> CallToolResult {
+pub(crate) fn call_result(call: CallOutcome, budget: SizeBudget, store: &BlobStore) -> CallToolResult {
     let CallOutcome { mut outcome, files, session } = call;
     let truncation = truncate::truncate(&mut outcome, budget.output, store);
     let mut content = vec![ContentBlock::text(text(&outcome, truncation.note.as_deref(), session.as_ref()))];
@@ -173,7 +173,7 @@ fn session_note(outcome: &Outcome, status: &SessionStatus) -> Option<String> {
 }
 
 /// A file as the protocol's content block. A file that is only linked to is stored at its address.
-pub fn content_block(file: WorkspaceFile, uri: String, store: &BlobStore) -> ContentBlock {
+pub(crate) fn content_block(file: WorkspaceFile, uri: String, store: &BlobStore) -> ContentBlock {
     match file.media_type {
         MediaType::Image(mime) => ContentBlock::image(BASE64_STANDARD.encode(&file.bytes), mime),
         MediaType::Text(mime) => {
@@ -195,7 +195,7 @@ pub fn content_block(file: WorkspaceFile, uri: String, store: &BlobStore) -> Con
 }
 
 /// A blob as the protocol's resource contents.
-pub fn resource_contents(blob: Blob) -> ResourceContents {
+pub(crate) fn resource_contents(blob: Blob) -> ResourceContents {
     match String::from_utf8(blob.bytes) {
         Ok(text) if blob.mime.starts_with("text/") || blob.mime == "application/json" => {
             ResourceContents::text(text, blob.uri).with_mime_type(blob.mime)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::blobs::{self, Blob, BlobStore};
 
 /// Most output in a result, bytes of both streams together.
-pub const MAX_OUTPUT_BYTES: usize = 1 << 20;
+pub(crate) const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// Most bytes of JSON that list changes in a result.
 const MAX_CHANGES_BYTES: usize = 64 << 10;
@@ -19,7 +19,7 @@ const MAX_BLOB_BYTES: usize = 16 << 20;
 
 /// What was left out.
 #[derive(Debug, Default)]
-pub struct Truncation {
+pub(crate) struct Truncation {
     /// Links to the blobs with all of it.
     pub links: Vec<ContentBlock>,
     /// The same as text, a line for each stream.
@@ -29,7 +29,7 @@ pub struct Truncation {
 }
 
 /// Shortens both streams to `most` bytes together, where each may use what the other leaves, and the list of changes.
-pub fn truncate(outcome: &mut Outcome, most: usize, blobs: &BlobStore) -> Truncation {
+pub(crate) fn truncate(outcome: &mut Outcome, most: usize, blobs: &BlobStore) -> Truncation {
     let half = most / 2;
     let room = |other: &str| most - other.len().min(half);
     let rooms = [room(&outcome.stderr), room(&outcome.stdout)];
@@ -87,7 +87,7 @@ pub fn truncate(outcome: &mut Outcome, most: usize, blobs: &BlobStore) -> Trunca
 const PLAIN: &str = "text/plain";
 
 /// The outcome as data. Reasons are left out for fields that were enforced in full.
-pub fn structured(outcome: &Outcome, truncation: &Truncation) -> Option<Value> {
+pub(crate) fn structured(outcome: &Outcome, truncation: &Truncation) -> Option<Value> {
     let mut data = serde_json::to_value(outcome).ok()?;
     for (field, applied) in &outcome.enforcement {
         if applied.strength == Strength::Full

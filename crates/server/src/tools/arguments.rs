@@ -6,12 +6,12 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 /// An error of the caller's.
-pub fn invalid(message: impl Into<String>) -> ErrorData {
+pub(super) fn invalid(message: impl Into<String>) -> ErrorData {
     ErrorData::invalid_params(message.into(), None)
 }
 
 /// The text arguments of a call, each of which is taken at most once.
-pub struct TextArguments {
+pub(super) struct TextArguments {
     /// The tool's name, for messages.
     pub tool: &'static str,
     /// What the tool accepts, for messages.
@@ -22,7 +22,7 @@ pub struct TextArguments {
 
 impl TextArguments {
     /// Takes an argument that may be left out or null.
-    pub fn optional(&mut self, name: &str) -> Result<Option<String>, ErrorData> {
+    pub(super) fn optional(&mut self, name: &str) -> Result<Option<String>, ErrorData> {
         match self.arguments.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -31,7 +31,7 @@ impl TextArguments {
     }
 
     /// Takes an argument that must be there.
-    pub fn required(&mut self, name: &str) -> Result<String, ErrorData> {
+    pub(super) fn required(&mut self, name: &str) -> Result<String, ErrorData> {
         let missing = || invalid(format!("`{name}` is missing; `{}` takes {}", self.tool, self.accepts));
         match self.arguments.get(name) {
             None | Some(Value::Null) => Err(missing()),
@@ -40,7 +40,7 @@ impl TextArguments {
     }
 
     /// Refuses any argument that was not taken.
-    pub fn finish(self) -> Result<(), ErrorData> {
+    pub(super) fn finish(self) -> Result<(), ErrorData> {
         let Some(name) = self.arguments.keys().next() else { return Ok(()) };
         Err(invalid(format!("`{}` takes no {}; it takes {}", self.tool, text::name(name), self.accepts)))
     }

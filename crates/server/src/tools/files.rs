@@ -95,7 +95,7 @@ fn cancelled() -> ErrorData {
 ///
 /// # Errors
 /// The arguments are invalid, the environment cannot be used, or the client cancelled the call.
-pub async fn upload(
+pub(crate) async fn upload(
     connection: &Connection,
     arguments: JsonObject,
     context: RequestContext<RoleServer>,
@@ -144,7 +144,7 @@ pub async fn upload(
 ///
 /// # Errors
 /// The arguments are invalid, or the client cancelled the call.
-pub async fn download(
+pub(crate) async fn download(
     connection: &Connection,
     arguments: JsonObject,
     context: RequestContext<RoleServer>,

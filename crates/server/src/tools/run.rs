@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The arguments are invalid, the environment cannot be used, or the client cancelled the call while it waited.
-pub async fn call(
+pub(crate) async fn call(
     connection: &Connection,
     arguments: JsonObject,
     context: RequestContext<RoleServer>,
@@ -101,7 +101,7 @@ pub async fn call(
 }
 
 /// Cancels what it was made for when it is dropped.
-pub struct CancelOnDrop(pub Cancel);
+pub(crate) struct CancelOnDrop(pub Cancel);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {

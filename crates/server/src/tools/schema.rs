@@ -11,22 +11,22 @@ use crate::environments::Host;
 use crate::environments::registry::EnvironmentSet;
 
 /// The tool that runs code.
-pub const RUN: &str = "run";
+pub(crate) const RUN: &str = "run";
 
 /// The tool that lists environments, if the operator offers it.
-pub const LIST: &str = "list_environments";
+pub(crate) const LIST: &str = "list_environments";
 
 /// The tool that lists a client's sessions, if the operator offers it.
-pub const LIST_SESSIONS: &str = "list_sessions";
+pub(crate) const LIST_SESSIONS: &str = "list_sessions";
 
 /// The tool that ends a session, offered with `list_sessions`.
-pub const END_SESSION: &str = "end_session";
+pub(crate) const END_SESSION: &str = "end_session";
 
 /// The tool that writes a file into a session, if the operator offers it.
-pub const UPLOAD: &str = "upload";
+pub(crate) const UPLOAD: &str = "upload";
 
 /// The tool that reads a file out of a session, if the operator offers it.
-pub const DOWNLOAD: &str = "download";
+pub(crate) const DOWNLOAD: &str = "download";
 
 /// Most characters of an environment's description.
 const LONGEST_DESCRIPTION: usize = 500;
@@ -34,7 +34,7 @@ const LONGEST_DESCRIPTION: usize = 500;
 const LONGEST_REASON: usize = 1000;
 
 /// A schema in the type of the protocol's library.
-pub fn object(value: Value) -> Arc<JsonObject> {
+pub(crate) fn object(value: Value) -> Arc<JsonObject> {
     match value {
         Value::Object(object) => Arc::new(object),
         _ => Arc::default(),
@@ -42,7 +42,7 @@ pub fn object(value: Value) -> Arc<JsonObject> {
 }
 
 /// The tool `run` with these environments.
-pub fn run(environments: &EnvironmentSet) -> Tool {
+pub(crate) fn run(environments: &EnvironmentSet) -> Tool {
     let names = environments.names();
     let listed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     // The description has what a model would otherwise learn from failures. Not every client shows it the server's instructions.
@@ -101,7 +101,7 @@ fn environment_argument(names: &[&str], description: &str) -> Value {
 }
 
 /// The tool `upload`.
-pub fn upload(environments: &EnvironmentSet) -> Tool {
+pub(crate) fn upload(environments: &EnvironmentSet) -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -151,7 +151,7 @@ pub fn upload(environments: &EnvironmentSet) -> Tool {
 }
 
 /// The tool `download`.
-pub fn download() -> Tool {
+pub(crate) fn download() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -180,7 +180,7 @@ pub fn download() -> Tool {
 }
 
 /// The tool `list_sessions`.
-pub fn list_sessions() -> Tool {
+pub(crate) fn list_sessions() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
@@ -214,7 +214,7 @@ pub fn list_sessions() -> Tool {
 }
 
 /// The tool `end_session`.
-pub fn end_session() -> Tool {
+pub(crate) fn end_session() -> Tool {
     let input = json!({
         "type": "object",
         "properties": { "session": { "type": "string", "description": "The session, as `run` has it" } },
@@ -245,7 +245,7 @@ pub fn end_session() -> Tool {
 }
 
 /// The tool `list_environments`.
-pub fn list() -> Tool {
+pub(crate) fn list() -> Tool {
     let output = json!({
         "type": "object",
         "properties": { "environments": { "type": "array", "items": {
@@ -269,7 +269,7 @@ pub fn list() -> Tool {
 }
 
 /// The result of `list_environments`.
-pub fn environment_list(environments: &EnvironmentSet, host: &Host) -> Value {
+pub(crate) fn environment_list(environments: &EnvironmentSet, host: &Host) -> Value {
     let all: Vec<Value> = environments
         .all()
         .map(|environment| {

@@ -28,7 +28,7 @@ fn no_such_session(name: &str) -> CallToolResponse {
 ///
 /// # Errors
 /// The arguments are invalid.
-pub fn list(
+pub(crate) fn list(
     connection: &Connection,
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
@@ -71,7 +71,7 @@ pub fn list(
 ///
 /// # Errors
 /// The arguments are invalid.
-pub async fn end(
+pub(crate) async fn end(
     connection: &Connection,
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,

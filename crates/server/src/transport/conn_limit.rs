@@ -27,7 +27,7 @@ const AUTH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A listener that accepts a bounded number of connections.
 #[derive(Debug)]
-pub struct ConnLimiter {
+pub(super) struct ConnLimiter {
     listener: TcpListener,
     slots: Arc<Semaphore>,
     auth_timeout: Duration,
@@ -39,7 +39,7 @@ pub struct ConnLimiter {
 
 impl ConnLimiter {
     /// Limits the connections of `listener`.
-    pub fn new(listener: TcpListener) -> ConnLimiter {
+    pub(super) fn new(listener: TcpListener) -> ConnLimiter {
         ConnLimiter::with(listener, MAX_CONNECTIONS, AUTH_TIMEOUT)
     }
 
@@ -128,11 +128,11 @@ impl Conn {
 
 /// Marks a connection as admitted; handlers of its requests have it as their connect info.
 #[derive(Debug, Clone, Default)]
-pub struct Admission(Arc<Conn>);
+pub(super) struct Admission(Arc<Conn>);
 
 impl Admission {
     /// A request of the connection was authenticated: it has no timeout from now on, and is not evicted.
-    pub fn admit(&self) {
+    pub(super) fn admit(&self) {
         let mut state = self.0.lock();
         if state.0 == ConnState::Unauthenticated {
             *state = (ConnState::Admitted, None);
@@ -148,7 +148,7 @@ impl Connected<IncomingStream<'_, ConnLimiter>> for Admission {
 
 /// An accepted connection, with its slot.
 #[derive(Debug)]
-pub struct LimitedConn {
+pub(super) struct LimitedConn {
     stream: TcpStream,
     /// Until the connection is admitted.
     timeout: Option<Pin<Box<Sleep>>>,

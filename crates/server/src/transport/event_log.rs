@@ -17,14 +17,14 @@ use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 const MAX_EVENTS: usize = 64;
 
 /// When a client should reconnect after its stream broke.
-pub const RETRY: Duration = Duration::from_secs(3);
+pub(super) const RETRY: Duration = Duration::from_secs(3);
 
 /// Called when the latest reader of a stream disconnects.
 type OnDisconnect = Box<dyn FnOnce() + Send + Sync>;
 
 /// The events of one stream.
 #[derive(Debug)]
-pub struct EventLog {
+pub(super) struct EventLog {
     /// What follows the number in an event's id.
     suffix: String,
     /// Whether a superseded reader stays open, without receiving anything.
@@ -49,7 +49,7 @@ struct State {
 
 impl EventLog {
     /// The log of one request's stream, whose number each event's id contains.
-    pub fn for_request(number: u64) -> Arc<EventLog> {
+    pub(super) fn for_request(number: u64) -> Arc<EventLog> {
         let log = EventLog { suffix: format!("/{number}"), keeps_old_readers: false, state: Mutex::default() };
         // The first event gives the client an id to resume from.
         log.append(|id| ServerSseMessage::priming(id, RETRY));
@@ -57,12 +57,12 @@ impl EventLog {
     }
 
     /// The log of messages that belong to no request.
-    pub fn for_session() -> Arc<EventLog> {
+    pub(super) fn for_session() -> Arc<EventLog> {
         Arc::new(EventLog { suffix: String::new(), keeps_old_readers: true, state: Mutex::default() })
     }
 
     /// A log of a single message, which has ended.
-    pub fn single(message: ServerJsonRpcMessage) -> Arc<EventLog> {
+    pub(super) fn single(message: ServerJsonRpcMessage) -> Arc<EventLog> {
         let log = EventLog { suffix: String::new(), keeps_old_readers: false, state: Mutex::default() };
         log.append(|_| ServerSseMessage::from_message(message));
         log.end();
@@ -90,12 +90,12 @@ impl EventLog {
     }
 
     /// Appends a message.
-    pub fn push(&self, message: ServerJsonRpcMessage) {
+    pub(super) fn push(&self, message: ServerJsonRpcMessage) {
         self.append(|id| ServerSseMessage::new(id, message));
     }
 
     /// Ends the log: readers end after its last event.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
         if let Some(waker) = state.waker.take() {
@@ -104,40 +104,40 @@ impl EventLog {
     }
 
     /// Drops all retained events.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.lock().events.clear();
     }
 
     /// Whether it has ended.
-    pub fn is_ended(&self) -> bool {
+    pub(super) fn is_ended(&self) -> bool {
         self.lock().ended
     }
 
     /// Whether it has ended, and a reader has received all of it.
-    pub fn is_delivered(&self) -> bool {
+    pub(super) fn is_delivered(&self) -> bool {
         let state = self.lock();
         state.ended && state.received == state.last
     }
 
     /// Whether a reader is connected.
-    pub fn has_reader(&self) -> bool {
+    pub(super) fn has_reader(&self) -> bool {
         self.lock().reader.is_some()
     }
 
     /// How many readers there were so far.
-    pub fn readers(&self) -> u64 {
+    pub(super) fn readers(&self) -> u64 {
         self.lock().readers
     }
 
     /// The approximate size of the retained events, bytes.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let messages: Vec<_> = self.lock().events.iter().filter_map(|(_, event)| event.message.clone()).collect();
         messages.iter().map(|message| serde_json::to_string(message.as_ref()).map_or(0, |text| text.len())).sum()
     }
 
     /// Reads the events after `after`, or those that no reader has received yet. `on_disconnect` is called if the reader is
     /// still the latest when it disconnects.
-    pub fn read(self: &Arc<Self>, after: Option<u64>, on_disconnect: Option<OnDisconnect>) -> EventReader {
+    pub(super) fn read(self: &Arc<Self>, after: Option<u64>, on_disconnect: Option<OnDisconnect>) -> EventReader {
         let mut state = self.lock();
         state.readers += 1;
         state.reader = Some(state.readers);
@@ -151,7 +151,7 @@ impl EventLog {
 }
 
 /// A reader of a log, from an event on.
-pub struct EventReader {
+pub(super) struct EventReader {
     log: Arc<EventLog>,
     number: u64,
     after: u64,

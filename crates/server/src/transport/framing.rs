@@ -25,7 +25,7 @@ const REUSED_CAPACITY: usize = 1 << 20;
 
 /// A transport of lines to and from one client.
 #[derive(Debug)]
-pub struct LineTransport<R, W> {
+pub(super) struct LineTransport<R, W> {
     read: BufReader<R>,
     /// What was read of the present line.
     line: Vec<u8>,
@@ -57,7 +57,7 @@ struct Envelope {
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     /// A transport between `read` and `write`, with lines of at most `longest` bytes.
-    pub fn new(read: R, write: W, longest: usize) -> LineTransport<R, W> {
+    pub(super) fn new(read: R, write: W, longest: usize) -> LineTransport<R, W> {
         LineTransport {
             read: BufReader::with_capacity(64 << 10, read),
             line: Vec::new(),
@@ -71,7 +71,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 
     /// Notified when the client has closed its end.
-    pub fn eof(&self) -> Arc<Notify> {
+    pub(super) fn eof(&self) -> Arc<Notify> {
         Arc::clone(&self.eof)
     }
 
@@ -117,7 +117,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
 
 /// What is wrong with a message that has a key twice in one object: readers, such as a filter before this server, may take
 /// either value. `None` also for what is no JSON.
-pub fn duplicate_key(message: &[u8]) -> Option<Value> {
+pub(super) fn duplicate_key(message: &[u8]) -> Option<Value> {
     let error = cofferdam_config::json::parse(message, text::name).err().filter(serde_json::Error::is_data)?;
     let why = format!("{}\nhint: send each key once", reason(&error));
     let id = serde_json::from_slice::<Envelope>(message).ok().filter(|envelope| envelope.method.is_some());
@@ -125,7 +125,7 @@ pub fn duplicate_key(message: &[u8]) -> Option<Value> {
 }
 
 /// The error to answer a message with that is none of the protocol's. `None` for a notification, and for a valid message.
-pub fn fault(message: &[u8]) -> Option<Value> {
+pub(super) fn fault(message: &[u8]) -> Option<Value> {
     let mut error = read(message).err().flatten()?;
     if let Some(Value::String(text)) = error.pointer_mut("/error/message")
         && !text.contains("\nhint: ")

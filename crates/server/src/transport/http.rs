@@ -30,11 +30,11 @@ use crate::service::Service;
 const MIN_IDLE: Duration = Duration::from_secs(300);
 
 /// The path of the protocol's endpoint.
-pub const PATH: &str = "/mcp";
+pub(crate) const PATH: &str = "/mcp";
 
 /// Where the transport listens, and which requests it accepts.
 #[derive(Debug)]
-pub struct HttpConfig {
+pub(crate) struct HttpConfig {
     address: SocketAddr,
     token: Option<Token>,
     /// Whether the token was made now, and so has to be shown to the operator.
@@ -47,7 +47,7 @@ impl HttpConfig {
     ///
     /// # Errors
     /// The address is invalid, or would be reachable without a token or by no allowed host name.
-    pub fn new(serve: &Serve, address: &str, allow_no_token: bool) -> Result<HttpConfig, TransportError> {
+    pub(crate) fn new(serve: &Serve, address: &str, allow_no_token: bool) -> Result<HttpConfig, TransportError> {
         let address: SocketAddr = address.parse().map_err(|_| TransportError::Address(address.to_owned()))?;
         let variable = std::env::var(token::VARIABLE).ok().filter(|text| !text.is_empty());
         let (token, is_new_token) = match (&serve.token_file, variable) {
@@ -82,7 +82,7 @@ impl HttpConfig {
 }
 
 /// Serves until `shutdown`.
-pub async fn serve(
+pub(crate) async fn serve(
     state: Arc<ServerState>,
     http: HttpConfig,
     shutdown: CancellationToken,

@@ -35,7 +35,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::event_log::{EventLog, EventReader};
 
 /// How long a broken stream can be resumed, while its call continues.
-pub const RESUME_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const RESUME_TIMEOUT: Duration = Duration::from_secs(15);
 /// Most sessions at a time.
 const MAX_SESSIONS: usize = 1024;
 /// Longest `initialize`: what a client says of itself is kept for as long as its session.
@@ -45,7 +45,7 @@ const MAX_RETAINED_BYTES: usize = 64 << 20;
 
 /// Why a session cannot continue.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpSessionError {
+pub(super) enum HttpSessionError {
     /// It does not exist, or has ended.
     #[error("the session is over\nhint: send initialize again, without Mcp-Session-Id")]
     Ended,
@@ -64,7 +64,7 @@ pub enum HttpSessionError {
 
 /// All sessions over HTTP.
 #[derive(Debug)]
-pub struct HttpSessions {
+pub(super) struct HttpSessions {
     inner: Arc<Inner>,
 }
 
@@ -83,12 +83,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl HttpSessions {
     /// No sessions yet. A session ends after being idle for `idle`.
-    pub fn new(idle: Duration) -> HttpSessions {
+    pub(super) fn new(idle: Duration) -> HttpSessions {
         HttpSessions::with(idle, RESUME_TIMEOUT)
     }
 
     /// Changes the idle timeout, for existing sessions as well.
-    pub fn set_idle(&self, idle: Duration) {
+    pub(super) fn set_idle(&self, idle: Duration) {
         *lock(&self.inner.idle) = idle;
     }
 
@@ -487,7 +487,7 @@ impl HttpSession {
 
 /// The service's end of a session.
 #[derive(Debug)]
-pub struct SessionTransport {
+pub(super) struct SessionTransport {
     session: Arc<HttpSession>,
     messages: Receiver<ClientJsonRpcMessage>,
 }

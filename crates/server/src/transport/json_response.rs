@@ -29,7 +29,7 @@ use crate::connection::DOCUMENT_TIMEOUT;
 use crate::execution::call::LONGEST_CODE;
 
 /// Largest request, bytes: the longest code with two bytes for each, as in `\"`, and the message around it.
-pub const LARGEST_REQUEST: usize = LONGEST_CODE * 2 + (64 << 10);
+pub(super) const LARGEST_REQUEST: usize = LONGEST_CODE * 2 + (64 << 10);
 
 /// How long the end of a stream is awaited after its answer.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ fn allows_document(request: &[u8]) -> bool {
 }
 
 /// Serves one request, and makes its answer a document where possible.
-pub async fn prefer_document(request: Request, next: Next) -> Response {
+pub(super) async fn prefer_document(request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let too_long =
         length.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > LARGEST_REQUEST);

@@ -1,9 +1,9 @@
 //! How messages of the protocol reach the server: over standard input and output from one client, or over HTTP from many.
 //! Transports frame, bound, authenticate and correlate messages; what a message asks for is the service's.
 
-pub mod error;
-pub mod http;
-pub mod stdio;
+pub(crate) mod error;
+pub(crate) mod http;
+pub(crate) mod stdio;
 
 mod conn_limit;
 mod event_log;

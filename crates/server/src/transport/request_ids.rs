@@ -16,18 +16,18 @@ use rmcp::transport::Transport;
 const MAX_CANCELLED: usize = 4096;
 
 /// The error for a request whose id is in use.
-pub const ID_IN_USE: &str = "a request with this id is under way, and their answers could not be told apart";
+pub(super) const ID_IN_USE: &str = "a request with this id is under way, and their answers could not be told apart";
 
 /// A transport that gives each request an id of its own.
 #[derive(Debug)]
-pub struct UniqueIds<T> {
+pub(super) struct UniqueIds<T> {
     inner: T,
     ids: Arc<Mutex<IdMap>>,
 }
 
 impl<T> UniqueIds<T> {
     /// Wraps a transport.
-    pub fn new(inner: T) -> UniqueIds<T> {
+    pub(super) fn new(inner: T) -> UniqueIds<T> {
         UniqueIds { inner, ids: Arc::default() }
     }
 

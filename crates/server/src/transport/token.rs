@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// The environment variable with the token.
-pub const VARIABLE: &str = "COFFERDAM_MCP_TOKEN";
+pub(super) const VARIABLE: &str = "COFFERDAM_MCP_TOKEN";
 
 /// Shortest token that is accepted, bytes.
 const SHORTEST: usize = 16;
@@ -40,7 +40,7 @@ pub enum TokenError {
 
 /// A bearer token. Its `Debug` output does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
+pub(super) struct Token(String);
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -62,7 +62,7 @@ impl Token {
     ///
     /// # Errors
     /// It is too short, or has other characters than those of a bearer token.
-    pub fn from_variable(text: &str) -> Result<Token, TokenError> {
+    pub(super) fn from_variable(text: &str) -> Result<Token, TokenError> {
         Token::checked(text, VARIABLE)
     }
 
@@ -70,7 +70,7 @@ impl Token {
     ///
     /// # Errors
     /// The system provides no random numbers.
-    pub fn random() -> Result<Token, TokenError> {
+    pub(super) fn random() -> Result<Token, TokenError> {
         let mut bytes = [0u8; 32];
         let mut done = 0;
         while done < bytes.len() {
@@ -84,7 +84,7 @@ impl Token {
     ///
     /// # Errors
     /// The file cannot be read or created, or other users could read it.
-    pub fn from_file(path: &Path) -> Result<Token, TokenError> {
+    pub(super) fn from_file(path: &Path) -> Result<Token, TokenError> {
         let shown = path.display().to_string();
         let failed = |source| TokenError::File { path: shown.clone(), source };
         let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -113,12 +113,12 @@ impl Token {
     }
 
     /// The token itself, to show it to the operator.
-    pub fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         &self.0
     }
 
     /// Whether an `Authorization` header has this token. The comparison takes constant time for tokens of its length.
-    pub fn matches_header(&self, header: Option<&[u8]>) -> bool {
+    pub(super) fn matches_header(&self, header: Option<&[u8]>) -> bool {
         let Some((scheme, sent)) = header.and_then(|header| header.split_at_checked(7)) else { return false };
         if !scheme.eq_ignore_ascii_case(b"bearer ") || sent.len() != self.0.len() {
             return false;

@@ -5,7 +5,7 @@ const LARGEST_TEXT: usize = 256 << 10;
 
 /// The media type of a file, and how a result returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MediaType {
+pub(crate) enum MediaType {
     /// An image, which is embedded.
     Image(&'static str),
     /// A text, which is embedded.
@@ -16,19 +16,19 @@ pub enum MediaType {
 
 impl MediaType {
     /// The type's name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         let (MediaType::Image(name) | MediaType::Text(name) | MediaType::Other(name)) = self;
         name
     }
 
     /// The same type, returned as a link.
-    pub fn linked(self) -> MediaType {
+    pub(crate) fn linked(self) -> MediaType {
         MediaType::Other(self.name())
     }
 }
 
 /// The media type of a file, by its first bytes. `name` only tells kinds of text apart.
-pub fn media_type(name: &str, bytes: &[u8]) -> MediaType {
+pub(crate) fn media_type(name: &str, bytes: &[u8]) -> MediaType {
     const MAGIC: &[(&[u8], MediaType)] = &[
         (b"\x89PNG\r\n\x1a\n", MediaType::Image("image/png")),
         (b"\xff\xd8\xff", MediaType::Image("image/jpeg")),

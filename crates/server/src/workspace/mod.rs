@@ -1,5 +1,5 @@
 //! Files of a sandbox's workspace, accessed by descriptor from outside. Nothing in a workspace is trusted.
 
-pub mod media_type;
-pub mod output;
-pub mod transfer;
+pub(crate) mod media_type;
+pub(crate) mod output;
+pub(crate) mod transfer;

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Most files that are collected.
 const MAX_FILES: usize = 32;
 /// Largest file that is returned, bytes.
-pub const MAX_FILE_BYTES: u64 = 8 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 8 << 20;
 /// Most bytes of all files together.
 const MAX_TOTAL_BYTES: u64 = 16 << 20;
 /// Depth of the deepest directory that is entered, below the output directory.
@@ -31,7 +31,7 @@ const MAX_REPORTED: usize = 16;
 const TICK: Duration = Duration::from_millis(10);
 
 /// The present time of the clock of file timestamps, since 1970: no later change has an earlier one.
-pub fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default().min(999_999_999))
@@ -39,7 +39,7 @@ pub fn now() -> Duration {
 
 /// A file of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkspaceFile {
+pub(crate) struct WorkspaceFile {
     /// Its path below the directory that was read.
     pub name: String,
     /// Its media type.
@@ -50,7 +50,7 @@ pub struct WorkspaceFile {
 
 /// The collected files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OutputFiles {
+pub(crate) struct OutputFiles {
     /// The files, by name.
     pub files: Vec<WorkspaceFile>,
     /// The skipped files, each with the reason.
@@ -70,13 +70,13 @@ pub struct OutputFiles {
 }
 
 /// Collects the directory `name` below `root`, whose process tree is dead.
-pub fn collect(root: &OwnedFd, name: &str) -> OutputFiles {
+pub(crate) fn collect(root: &OwnedFd, name: &str) -> OutputFiles {
     collected(root, name, OutputFiles { dead: true, ..OutputFiles::default() })
 }
 
 /// Collects it while the program lives: only files changed since `since`, a time of [`now`]. Returns once that clock has passed
 /// the newest of these changes, so that no later call takes them for its own.
-pub fn collect_since(root: &OwnedFd, name: &str, since: Duration) -> OutputFiles {
+pub(crate) fn collect_since(root: &OwnedFd, name: &str, since: Duration) -> OutputFiles {
     let found = collected(root, name, OutputFiles { since: Some(since), ..OutputFiles::default() });
     let begun = Instant::now();
     // The program cannot choose this time of a file, but the clock can be set back.
@@ -102,7 +102,7 @@ fn collected(root: &OwnedFd, name: &str, mut found: OutputFiles) -> OutputFiles 
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// How paths are resolved whose names untrusted code may have created: without links, and never out of the directory.
-pub const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_XDEV)
     .union(ResolveFlags::NO_MAGICLINKS);

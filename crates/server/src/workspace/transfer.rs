@@ -20,7 +20,7 @@ use super::media_type::media_type;
 use super::output::{BENEATH, MAX_FILE_BYTES, WorkspaceFile};
 
 /// Largest file that is written, bytes.
-pub const MAX_UPLOAD_BYTES: usize = 16 << 20;
+pub(crate) const MAX_UPLOAD_BYTES: usize = 16 << 20;
 /// Longest path, bytes.
 const MAX_PATH_BYTES: usize = 1024;
 /// Longest name in a path, bytes: the limit of tmpfs.
@@ -29,7 +29,7 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_DEPTH: usize = 32;
 
 /// The path of the workspace inside the sandbox.
-pub const WORKSPACE: &str = "/workspace";
+pub(crate) const WORKSPACE: &str = "/workspace";
 
 const ANY_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const NEW_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -40,14 +40,14 @@ const NEW_FILE: OFlags =
 
 /// The path of a file below the workspace: at least one name, none of them `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkspacePath(Vec<String>);
+pub(crate) struct WorkspacePath(Vec<String>);
 
 impl WorkspacePath {
     /// Parses a path that is relative to the workspace, or absolute and below it.
     ///
     /// # Errors
     /// Why it is not such a path.
-    pub fn parse(path: &str) -> Result<WorkspacePath, String> {
+    pub(crate) fn parse(path: &str) -> Result<WorkspacePath, String> {
         let shown = || cofferdam_policy::text::short(path, 120);
         let accepted = format!("hint: a path relative to {WORKSPACE}, or one below it, such as data/table.csv");
         if path.len() > MAX_PATH_BYTES {
@@ -82,12 +82,12 @@ impl WorkspacePath {
     }
 
     /// The path relative to the workspace.
-    pub fn relative(&self) -> String {
+    pub(crate) fn relative(&self) -> String {
         self.0.join("/")
     }
 
     /// The path inside the sandbox.
-    pub fn absolute(&self) -> String {
+    pub(crate) fn absolute(&self) -> String {
         format!("{WORKSPACE}/{}", self.relative())
     }
 
@@ -101,7 +101,7 @@ impl WorkspacePath {
 ///
 /// # Errors
 /// Why it was not written. The previous file is unchanged.
-pub fn write_file(root: &OwnedFd, path: &WorkspacePath, bytes: &[u8], random: &str) -> Result<bool, String> {
+pub(crate) fn write_file(root: &OwnedFd, path: &WorkspacePath, bytes: &[u8], random: &str) -> Result<bool, String> {
     as_owner(root, || write(root.as_fd(), path, bytes, random))
 }
 
@@ -109,7 +109,7 @@ pub fn write_file(root: &OwnedFd, path: &WorkspacePath, bytes: &[u8], random: &s
 ///
 /// # Errors
 /// Why it was not read.
-pub fn read_file(root: &OwnedFd, path: &WorkspacePath) -> Result<WorkspaceFile, String> {
+pub(crate) fn read_file(root: &OwnedFd, path: &WorkspacePath) -> Result<WorkspaceFile, String> {
     as_owner(root, || read(root.as_fd(), path))
 }
 

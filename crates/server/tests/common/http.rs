@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{Home, LONG, meta, until};
 
 /// The token of a test.
-pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A server on a port of its own.
-pub struct Served {
+pub(crate) struct Served {
     pub child: Child,
     pub port: u16,
     pub said: std::sync::Arc<std::sync::Mutex<String>>,
@@ -20,12 +20,12 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn start(serve: Value, token: Option<&str>) -> Served {
+    pub(crate) fn start(serve: Value, token: Option<&str>) -> Served {
         let home = Home::new();
         Served::begin(home.program(&serve), home, token)
     }
 
-    pub fn begin(mut command: std::process::Command, home: Home, token: Option<&str>) -> Served {
+    pub(crate) fn begin(mut command: std::process::Command, home: Home, token: Option<&str>) -> Served {
         if let Some(token) = token {
             command.env("COFFERDAM_MCP_TOKEN", token);
         }
@@ -44,7 +44,7 @@ impl Served {
     }
 
     /// Posts one request, and returns its status, headers and body.
-    pub fn send(&self, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
+    pub(crate) fn send(&self, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let mut text = format!("POST /mcp HTTP/1.1\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
@@ -71,7 +71,7 @@ impl Served {
     }
 
     /// One stateless request with the token.
-    pub fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
         params["_meta"] = meta();
         let bearer = format!("Bearer {TOKEN}");
         let mut headers =
@@ -91,13 +91,13 @@ impl Drop for Served {
 }
 
 /// The last JSON object of an answer, which is a body or an event.
-pub fn last(body: &str) -> Value {
+pub(crate) fn last(body: &str) -> Value {
     let objects = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
     objects.filter_map(|text| serde_json::from_str(text).ok()).rfind(Value::is_object).unwrap_or(Value::Null)
 }
 
 /// The `initialize` request.
-pub fn initialize() -> String {
+pub(crate) fn initialize() -> String {
     let client = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
@@ -107,17 +107,17 @@ pub fn initialize() -> String {
 const PASSED_OVER: &str = "passed over";
 
 /// A client of the protocol with `initialize`, with its session.
-pub struct HttpSession<'a> {
+pub(crate) struct HttpSession<'a> {
     served: &'a Served,
     pub id: String,
 }
 
 /// The stream of one request, as it arrives.
-pub struct Events(BufReader<TcpStream>);
+pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Served {
     /// Begins a session.
-    pub fn session(&self) -> HttpSession<'_> {
+    pub(crate) fn session(&self) -> HttpSession<'_> {
         let bearer = format!("Bearer {TOKEN}");
         let (status, head, body) = self.send(&[("Authorization", &bearer)], &initialize());
         assert_eq!(status, 200, "{head} {body}");
@@ -130,7 +130,7 @@ impl Served {
 
 impl HttpSession<'_> {
     /// Sends one request with the session's headers. Returns the response's head, and its stream.
-    pub fn open(&self, method: &str, headers: &str, body: &str) -> (String, Events) {
+    pub(crate) fn open(&self, method: &str, headers: &str, body: &str) -> (String, Events) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.served.port)).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let text = format!(
@@ -150,20 +150,20 @@ impl HttpSession<'_> {
     }
 
     /// Sends a request, and returns the stream of its answer.
-    pub fn ask(&self, id: impl Into<Value>, method: &str, params: Value) -> Events {
+    pub(crate) fn ask(&self, id: impl Into<Value>, method: &str, params: Value) -> Events {
         let body = json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params });
         self.open("POST", "", &body.to_string()).1
     }
 
     /// Calls `run` with a progress token, so that the answer is a stream. Progress is skipped.
-    pub fn run(&self, id: impl Into<Value>, code: &str) -> Events {
+    pub(crate) fn run(&self, id: impl Into<Value>, code: &str) -> Events {
         let arguments = json!({ "env": "shell", "code": code });
         let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": PASSED_OVER } });
         self.ask(id, "tools/call", params)
     }
 
     /// Calls a tool without a progress token: the answer is one document.
-    pub fn call(&self, id: u64, name: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&self, id: u64, name: &str, arguments: Value) -> Value {
         let params = json!({ "name": name, "arguments": arguments });
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
         let (head, mut rest) = self.open("POST", "", &body);
@@ -173,7 +173,7 @@ impl HttpSession<'_> {
         last(&text)
     }
 
-    pub fn notify(&self, method: &str, params: Value) {
+    pub(crate) fn notify(&self, method: &str, params: Value) {
         let body = json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string();
         assert!(self.open("POST", "", &body).0.starts_with("HTTP/1.1 202"));
     }
@@ -181,7 +181,7 @@ impl HttpSession<'_> {
 
 impl Events {
     /// The next event's id and message; `None` at the end of the stream.
-    pub fn next(&mut self) -> Option<(String, Value)> {
+    pub(crate) fn next(&mut self) -> Option<(String, Value)> {
         let (mut id, mut message) = (String::new(), None);
         loop {
             let mut line = String::new();
@@ -201,7 +201,7 @@ impl Events {
     }
 
     /// The next message, without the stream's own events.
-    pub fn message(&mut self) -> Option<Value> {
+    pub(crate) fn message(&mut self) -> Option<Value> {
         loop {
             let (_, message) = self.next()?;
             if !message.is_null() && message["params"]["progressToken"] != PASSED_OVER {

@@ -1,7 +1,7 @@
 //! A hand-written client, which writes and reads the protocol's lines without a library.
 #![allow(dead_code, reason = "each test uses its part")]
 
-pub mod http;
+pub(crate) mod http;
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// A timeout longer than any step takes.
-pub const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// An empty home directory of the test's own.
-pub struct Home(pub tempfile::TempDir);
+pub(crate) struct Home(pub tempfile::TempDir);
 
 impl Home {
-    pub fn new() -> Home {
+    pub(crate) fn new() -> Home {
         Home(tempfile::tempdir().unwrap())
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// The registry of artifacts that the server scans.
-    pub fn registry(&self) -> PathBuf {
+    pub(crate) fn registry(&self) -> PathBuf {
         let registry = self.path().join(".config/cofferdam/environments");
         std::fs::create_dir_all(&registry).unwrap();
         registry
     }
 
     /// Writes the configuration.
-    pub fn configure(&self, text: &str) {
+    pub(crate) fn configure(&self, text: &str) {
         let directory = self.path().join(".config/cofferdam");
         std::fs::create_dir_all(&directory).unwrap();
         // Atomically, so that the server reads either the previous or the new configuration.
@@ -46,7 +46,7 @@ impl Home {
     }
 
     /// The server's program, with this home and an otherwise minimal set of variables.
-    pub fn program(&self, serve: &Value) -> Command {
+    pub(crate) fn program(&self, serve: &Value) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam-serve"));
         let kept = ["PATH", "PYENV_ROOT", "PYENV_VERSION", "TMPDIR", "COFFERDAM_LIBEXEC"];
         command.env_clear().envs(kept.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
@@ -56,12 +56,12 @@ impl Home {
     }
 
     /// A client over standard input and output that has not sent `initialize`.
-    pub fn silent(&self, serve: Value) -> Client {
+    pub(crate) fn silent(&self, serve: Value) -> Client {
         Client::start(self.program(&serve))
     }
 
     /// A client that has sent `initialize`.
-    pub fn client(&self, serve: Value) -> Client {
+    pub(crate) fn client(&self, serve: Value) -> Client {
         let mut client = self.silent(serve);
         client.introduce("2025-11-25");
         client
@@ -69,7 +69,7 @@ impl Home {
 }
 
 /// An artifact: a directory whose program passes code to an interpreter.
-pub fn artifact(registry: &Path, name: &str, program: &str) -> PathBuf {
+pub(crate) fn artifact(registry: &Path, name: &str, program: &str) -> PathBuf {
     let directory = registry.join(name);
     std::fs::create_dir_all(directory.join("bin")).unwrap();
     let run = directory.join("bin/run");
@@ -80,7 +80,7 @@ pub fn artifact(registry: &Path, name: &str, program: &str) -> PathBuf {
 }
 
 /// A client and its server process.
-pub struct Client {
+pub(crate) struct Client {
     pub child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -92,7 +92,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn start(mut command: Command) -> Client {
+    pub(crate) fn start(mut command: Command) -> Client {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let (sender, lines) = channel();
@@ -120,11 +120,11 @@ impl Client {
     }
 
     /// The server's standard error so far.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    pub fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("the client has not gone");
         let mut line = message.to_string();
         line.push('\n');
@@ -132,25 +132,25 @@ impl Client {
     }
 
     /// Sends a line of arbitrary bytes.
-    pub fn line(&mut self, bytes: &[u8]) {
+    pub(crate) fn line(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().expect("the client has not gone");
         input.write_all(bytes).and_then(|()| input.write_all(b"\n")).and_then(|()| input.flush()).unwrap();
     }
 
     /// Sends a request, and returns its number.
-    pub fn ask(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         let id = self.last;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
-    pub fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
     /// The next message that satisfies the predicate; others stay queued.
-    pub fn find(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn find(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&wanted) {
             return self.early.remove(at).unwrap();
         }
@@ -170,16 +170,16 @@ impl Client {
     }
 
     /// The answer of a request.
-    pub fn answer(&mut self, id: u64) -> Value {
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
         self.find(&format!("the answer of {id}"), |message| message["id"] == id && message.get("method").is_none())
     }
 
-    pub fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params);
         self.answer(id)
     }
 
-    pub fn introduce(&mut self, version: &str) -> Value {
+    pub(crate) fn introduce(&mut self, version: &str) -> Value {
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
         let answer = self.call("initialize", params);
@@ -188,12 +188,12 @@ impl Client {
     }
 
     /// Sends a call of `run`, and returns the request's number.
-    pub fn begin(&mut self, env: &str, code: &str) -> u64 {
+    pub(crate) fn begin(&mut self, env: &str, code: &str) -> u64 {
         self.ask("tools/call", json!({ "name": "run", "arguments": { "env": env, "code": code } }))
     }
 
     /// Runs code, and returns the result.
-    pub fn run(&mut self, env: &str, code: &str) -> Value {
+    pub(crate) fn run(&mut self, env: &str, code: &str) -> Value {
         let id = self.begin(env, code);
         let answer = self.answer(id);
         assert!(answer.get("error").is_none(), "{answer}");
@@ -201,7 +201,7 @@ impl Client {
     }
 
     /// Closes the client. Returns the server's exit code and its standard error.
-    pub fn leave(mut self) -> (Option<i32>, String) {
+    pub(crate) fn leave(mut self) -> (Option<i32>, String) {
         drop(self.input.take());
         let deadline = Instant::now() + LONG;
         let status = loop {
@@ -226,12 +226,12 @@ impl Drop for Client {
 }
 
 /// The text of a result.
-pub fn text(result: &Value) -> &str {
+pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
 }
 
 /// The `_meta` object of a request of the stateless protocol.
-pub fn meta() -> Value {
+pub(crate) fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -240,7 +240,7 @@ pub fn meta() -> Value {
 }
 
 /// Waits until the condition is true.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !holds() {
         assert!(Instant::now() < deadline, "{what} never held");
@@ -249,7 +249,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The number of processes with this word in their command line.
-pub fn running(word: &str) -> usize {
+pub(crate) fn running(word: &str) -> usize {
     let found = std::fs::read_dir("/proc").unwrap().flatten();
     found
         .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())

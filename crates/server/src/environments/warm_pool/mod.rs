@@ -49,14 +49,19 @@ impl Language {
 
 /// Starts the interpreter of an environment before its calls.
 #[derive(Debug)]
-pub struct WarmPool {
+pub(crate) struct WarmPool {
     early: Early,
     language: Language,
 }
 
 impl WarmPool {
     /// A pool for calls of this policy; `None` if its interpreter cannot be started before its calls.
-    pub fn new(engine: &Engine, policy: &Policy, entry: &CodeSlot, hands_back: (&str, &str)) -> Option<WarmPool> {
+    pub(crate) fn new(
+        engine: &Engine,
+        policy: &Policy,
+        entry: &CodeSlot,
+        hands_back: (&str, &str),
+    ) -> Option<WarmPool> {
         let (policy, language) = waiting_policy(policy, entry)?;
         match engine.prepare(&policy) {
             Ok(prepared) => {
@@ -71,12 +76,12 @@ impl WarmPool {
     }
 
     /// Starts an interpreter for the next call.
-    pub fn start(&self) {
+    pub(crate) fn start(&self) {
         self.early.start();
     }
 
     /// Runs code in a waiting interpreter. `None` if none waits, or it cannot run this code: then nothing was run.
-    pub fn run(&self, code: &str, io: &mut Io) -> Option<Outcome> {
+    pub(crate) fn run(&self, code: &str, io: &mut Io) -> Option<Outcome> {
         if !self.language.takes(code) {
             return None;
         }
