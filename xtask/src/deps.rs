@@ -18,7 +18,7 @@ use crate::workspace::Workspace;
 
 /// Which of the workspace's crates a crate may depend on, directly. A crate that is not named may not exist: adding one
 /// means saying here where it stands. Dev-dependencies count as well.
-pub const LAYERS: &[(&str, &[&str])] = &[
+pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-policy", &[]),
     ("cofferdam-audit", &["cofferdam-policy"]),
     ("cofferdam-confine", &[]),
@@ -62,7 +62,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// The levels of the engine's files and folders, the highest first. Each imports from its own level and from those below.
-pub const ENGINE_LEVELS: &[&[&str]] = &[
+pub(crate) const ENGINE_LEVELS: &[&[&str]] = &[
     &["lib", "doctor", "session"],
     &["audited_run", "engine"],
     &["prepared"],
@@ -75,7 +75,7 @@ pub const ENGINE_LEVELS: &[&[&str]] = &[
 ];
 
 /// The entry of the task table.
-pub fn run(arguments: &[String]) -> Result {
+pub(crate) fn run(arguments: &[String]) -> Result {
     if !arguments.is_empty() {
         return Err(format!("unknown arguments {arguments:?}; none is accepted"));
     }

@@ -29,7 +29,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// The entry of the task table.
-pub fn run_from(arguments: &[String]) -> Result {
+pub(crate) fn run_from(arguments: &[String]) -> Result {
     if !arguments.is_empty() {
         return Err(format!("unknown arguments {arguments:?}; none is accepted"));
     }
@@ -71,7 +71,7 @@ fn mdbook(target: &Path) -> Result<PathBuf> {
 
 /// The pages of the book, with links as they are in the book.
 #[derive(Debug)]
-pub struct Book {
+pub(crate) struct Book {
     /// Texts by their names in the book.
     pages: BTreeMap<String, String>,
     /// Files that pages link to, by their paths in the repository, which they keep below `files/`.
@@ -87,7 +87,7 @@ impl Book {
     ///
     /// # Errors
     /// A link leads nowhere, or a page is in no table of contents, or twice; all of them, each on a line.
-    pub fn read(root: &Path) -> Result<Book> {
+    pub(crate) fn read(root: &Path) -> Result<Book> {
         let read = |path: &str| {
             std::fs::read_to_string(root.join(path)).map_err(|error| format!("cannot read {path}: {error}"))
         };
@@ -193,7 +193,7 @@ impl Book {
 }
 
 /// Where the targets of a text's links stand: those within the repository, and outside of code.
-pub fn links(text: &str) -> Vec<std::ops::Range<usize>> {
+pub(crate) fn links(text: &str) -> Vec<std::ops::Range<usize>> {
     let (mut found, mut line, mut fenced) = (Vec::new(), 0, false);
     for whole in text.split_inclusive('\n') {
         fenced ^= whole.starts_with("```");

@@ -18,7 +18,7 @@ use crate::Result;
 const WHOLE: &[&str] = &["docs/man", "completions"];
 
 /// Writes the generated files, or with `check` demands that they are there as they would be written.
-pub fn generate(root: &Path, check: bool) -> Result {
+pub(crate) fn generate(root: &Path, check: bool) -> Result {
     let files = files()?;
     let mut stale = Vec::new();
     for (name, text) in &files {

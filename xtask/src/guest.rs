@@ -9,15 +9,15 @@
 
 mod initramfs;
 mod kernel;
-pub mod systemd;
+pub(crate) mod systemd;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub use initramfs::with_libraries;
-pub use kernel::{Kernel, provide};
+pub(crate) use initramfs::with_libraries;
+pub(crate) use kernel::{Kernel, provide};
 
 use crate::Result;
 
@@ -29,7 +29,7 @@ const INIT: &str = include_str!("../../tests/guest/init.sh");
 
 /// One run in a guest.
 #[derive(Debug, Clone)]
-pub struct GuestSpec {
+pub(crate) struct GuestSpec {
     /// The kernel image to boot.
     pub kernel: PathBuf,
     /// What the guest has besides busybox: files or whole directories of the host, and their absolute paths inside.
@@ -50,7 +50,7 @@ pub struct GuestSpec {
 
 impl GuestSpec {
     /// A run of `command` with 1 GiB of memory and a minute, without further files or modules.
-    pub fn new(kernel: impl Into<PathBuf>, command: &[&str]) -> Self {
+    pub(crate) fn new(kernel: impl Into<PathBuf>, command: &[&str]) -> Self {
         Self {
             kernel: kernel.into(),
             files: Vec::new(),
@@ -63,13 +63,13 @@ impl GuestSpec {
     }
 
     /// Adds a program of the host at a path inside, with the shared libraries that it loads at start.
-    pub fn program(mut self, host: &Path, guest: impl Into<PathBuf>) -> Result<Self> {
+    pub(crate) fn program(mut self, host: &Path, guest: impl Into<PathBuf>) -> Result<Self> {
         self.files.extend(with_libraries(host, guest.into())?);
         Ok(self)
     }
 
     /// Adds a file or directory.
-    pub fn file(mut self, host: impl Into<PathBuf>, guest: impl Into<PathBuf>) -> Self {
+    pub(crate) fn file(mut self, host: impl Into<PathBuf>, guest: impl Into<PathBuf>) -> Self {
         self.files.push((host.into(), guest.into()));
         self
     }
@@ -80,7 +80,7 @@ impl GuestSpec {
 /// # Errors
 /// When QEMU or busybox is missing, a file cannot be packed, or the guest ended without a result (a kernel panic,
 /// the timeout): the console's text is part of the error then.
-pub fn run(spec: &GuestSpec) -> Result<(i32, String)> {
+pub(crate) fn run(spec: &GuestSpec) -> Result<(i32, String)> {
     let once = || -> Result<(Console, String)> {
         let nonce = nonce()?;
         let directory = std::env::temp_dir().join(format!("cofferdam-guest-{nonce}"));

@@ -15,7 +15,7 @@ use crate::shell::{self, cargo, step, uid, which};
 use crate::workspace::{Workspace, executables};
 
 /// The entry of the task table.
-pub fn run(arguments: &[String]) -> Result {
+pub(crate) fn run(arguments: &[String]) -> Result {
     let alone = match arguments {
         [] => None,
         [only, name] if only == "--only" && ["walls", "guard", "command"].contains(&name.as_str()) => {
@@ -40,7 +40,7 @@ pub fn run(arguments: &[String]) -> Result {
 
 /// Boots every guest, whatever one of them says. Where they cannot be booted, the reason is shown, or is an error under
 /// `COFFERDAM_MUST_WORK=1`.
-pub fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
+pub(crate) fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
     let kernel = match ready(workspace) {
         Ok(kernel) => kernel,
         Err(reason) if must_work() => return Err(reason),

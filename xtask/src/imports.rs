@@ -15,7 +15,7 @@ use syn::visit::{self, Visit};
 use crate::Result;
 
 /// Files that import each other are one thing in pieces. More than these are too many to read at once.
-pub const LARGEST_CIRCLE: usize = 3;
+pub(crate) const LARGEST_CIRCLE: usize = 3;
 
 /// Where an alias leads, in how many steps at most.
 const LONGEST_CHAIN: usize = 8;
@@ -25,7 +25,7 @@ type Module = Vec<String>;
 
 /// The files of one program or library, by their paths below the directory of its root, and what they import.
 #[derive(Debug, Default)]
-pub struct Graph {
+pub(crate) struct Graph {
     files: BTreeMap<Module, File>,
     imports: BTreeMap<String, BTreeSet<String>>,
 }
@@ -51,7 +51,7 @@ impl Graph {
     ///
     /// # Errors
     /// One cannot be read, or is not Rust.
-    pub fn read(directory: &Path) -> Result<Graph> {
+    pub(crate) fn read(directory: &Path) -> Result<Graph> {
         let mut texts = Vec::new();
         let mut open = vec![directory.to_owned()];
         while let Some(at) = open.pop() {
@@ -136,7 +136,7 @@ impl Graph {
     }
 
     /// Sets of files each of which reaches every other, of more than [`LARGEST_CIRCLE`] files.
-    pub fn circles(&self) -> Vec<Vec<&str>> {
+    pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> =
             self.imports.keys().map(|file| (file.as_str(), self.reached(file))).collect();
         let mut circles = BTreeSet::new();
@@ -151,7 +151,7 @@ impl Graph {
 
     /// Imports from a lower level to a higher one. Levels come with the highest first, and each is a list of modules or
     /// files of the crate; a file of which no level speaks is a complaint as well.
-    pub fn upward(&self, levels: &[&[&str]]) -> Vec<String> {
+    pub(crate) fn upward(&self, levels: &[&[&str]]) -> Vec<String> {
         let level = |file: &str| {
             let first = file.split('/').next().unwrap_or(file);
             let name = first.strip_suffix(".rs").unwrap_or(first);

@@ -51,7 +51,7 @@ fn lint(workspace: &Workspace) -> Result {
 }
 
 /// The entry of the task table.
-pub fn run_from(arguments: &[String]) -> Result {
+pub(crate) fn run_from(arguments: &[String]) -> Result {
     if !arguments.is_empty() {
         return Err(format!("unknown arguments {arguments:?}; none is accepted"));
     }

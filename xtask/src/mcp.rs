@@ -28,7 +28,7 @@ const REVISIONS: &[&str] = &["2026-07-28", "2025-11-25"];
 ///
 /// # Errors
 /// One of them fails, or nothing can be installed where everything must work.
-pub fn clients(workspace: &Workspace, server: &Path, counts: &mut Counts) -> Result {
+pub(crate) fn clients(workspace: &Workspace, server: &Path, counts: &mut Counts) -> Result {
     let conformance = conformance(workspace, server, counts);
     let directory = workspace.target.join("python/mcp");
     let Some(python) = python::environment(&directory, SDK)? else { return conformance };

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::shell::{run, step, uid, which};
 
 /// One thing that must be on the machine.
-pub struct Need {
+pub(crate) struct Need {
     /// A program on the PATH, or an absolute path of a file.
     pub what: &'static str,
     /// The Debian package that brings it.
@@ -23,7 +23,7 @@ pub struct Need {
 }
 
 /// What `cargo xtask test` needs.
-pub const TEST: &[Need] = &[
+pub(crate) const TEST: &[Need] = &[
     Need { what: "gcc", package: "gcc", why: "compiles attacks and a program inside the jail" },
     Need { what: "/usr/include/stdio.h", package: "libc6-dev", why: "headers for gcc" },
     Need { what: "setpriv", package: "util-linux", why: "runs tests as an unprivileged user" },
@@ -71,7 +71,7 @@ pub const TEST: &[Need] = &[
 ];
 
 /// What the guests need besides.
-pub const GUESTS: &[Need] = &[
+pub(crate) const GUESTS: &[Need] = &[
     Need { what: "qemu-system-x86_64", package: "qemu-system-x86", why: "boots other kernels" },
     Need { what: "busybox", package: "busybox-static", why: "the guests' programs" },
     Need { what: "/lib/systemd/systemd", package: "systemd", why: "first process of a guest" },
@@ -84,7 +84,7 @@ pub const GUESTS: &[Need] = &[
 ];
 
 /// What `cargo xtask bench` needs; peers that Debian lacks are measured where they are found.
-pub const BENCH: &[Need] = &[
+pub(crate) const BENCH: &[Need] = &[
     Need { what: "gcc", package: "gcc", why: "compiles the measured programs" },
     Need { what: "/usr/include/stdio.h", package: "libc6-dev", why: "headers for gcc" },
     Need { what: "bwrap", package: "bubblewrap", why: "the peer that ratios refer to" },
@@ -95,7 +95,7 @@ pub const BENCH: &[Need] = &[
 
 /// Installs what is missing. Not as root, or where there is no apt-get, it says what is missing and how to get it;
 /// that is an error only under `COFFERDAM_MUST_WORK=1`, for tests skip what they lack.
-pub fn ensure(needs: &[Need]) -> Result {
+pub(crate) fn ensure(needs: &[Need]) -> Result {
     let missing: Vec<&Need> = needs.iter().filter(|need| !is_there(need.what)).collect();
     if missing.is_empty() {
         return Ok(());
@@ -162,7 +162,7 @@ impl Drop for NoServices {
 }
 
 /// Whether a skip is a failure.
-pub fn must_work() -> bool {
+pub(crate) fn must_work() -> bool {
     std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|value| value == "1")
 }
 

@@ -20,7 +20,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// How many tests had which result.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Tests that ran and passed.
     pub passed: u64,
     /// Tests that ran and failed, errors and timeouts included.
@@ -35,7 +35,7 @@ pub struct Counts {
 
 impl Counts {
     /// Adds what a line says, if it is a test runner's summary.
-    pub fn read(&mut self, line: &str) {
+    pub(crate) fn read(&mut self, line: &str) {
         let whole = plain(line.trim_end());
         if self.last.len() == LAST_LINES {
             self.last.pop_front();
@@ -126,7 +126,7 @@ fn plain(line: &str) -> String {
 
 /// The parts that have run.
 #[derive(Default)]
-pub struct Parts(Vec<Part>);
+pub(crate) struct Parts(Vec<Part>);
 
 struct Part {
     name: String,
@@ -137,7 +137,7 @@ struct Part {
 
 impl Parts {
     /// Runs one part under a heading. Its failure is noted, and the next part runs.
-    pub fn run(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result) {
+    pub(crate) fn run(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result) {
         step(name);
         let mut counts = Counts::default();
         let begun = Instant::now();
@@ -153,7 +153,7 @@ impl Parts {
     ///
     /// # Errors
     /// A part failed.
-    pub fn close(self) -> Result {
+    pub(crate) fn close(self) -> Result {
         let mut sum = Counts::default();
         for part in self.0.iter().filter(|part| part.failure.is_some()) {
             println!("\nthe end of: {}", part.name);
@@ -183,7 +183,7 @@ impl Parts {
 ///
 /// # Errors
 /// It cannot be started, or its exit code is not 0.
-pub fn counted(command: &mut Command, counts: &mut Counts) -> Result {
+pub(crate) fn counted(command: &mut Command, counts: &mut Counts) -> Result {
     eprintln!("+ {}", words(command));
     let cannot = |error: std::io::Error| cannot_run(command, &error);
     let (reader, writer) = std::io::pipe().map_err(cannot)?;

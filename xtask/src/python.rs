@@ -43,7 +43,7 @@ fn base() -> Option<PathBuf> {
 ///
 /// # Errors
 /// Packages cannot be installed.
-pub fn environment(directory: &Path, packages: &[&str]) -> Result<Option<PathBuf>> {
+pub(crate) fn environment(directory: &Path, packages: &[&str]) -> Result<Option<PathBuf>> {
     let python = directory.join("bin/python");
     let mark = directory.join("complete");
     let wanted = packages.join("\n");
@@ -73,7 +73,7 @@ fn pip(python: &Path) -> Command {
 ///
 /// # Errors
 /// Packages cannot be installed.
-pub fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
+pub(crate) fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
     environment(&workspace.target.join("python/tools"), TOOLS)
 }
 
@@ -81,7 +81,7 @@ pub fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// Packages cannot be installed.
-pub fn signing(workspace: &Workspace) -> Result<Option<PathBuf>> {
+pub(crate) fn signing(workspace: &Workspace) -> Result<Option<PathBuf>> {
     environment(&workspace.target.join("python/signing"), SIGNING)
 }
 
@@ -132,7 +132,7 @@ fn ending(directory: &Path, end: &str) -> Result<PathBuf> {
 ///
 /// # Errors
 /// It cannot be built or installed.
-pub fn released(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result<Option<PathBuf>> {
+pub(crate) fn released(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result<Option<PathBuf>> {
     let wheel = built(workspace, tools, evaluator, "release")?;
     let Some(python) = environment(&workspace.target.join("python/bench"), &["pip"])? else { return Ok(None) };
     run(pip(&python).args(["--force-reinstall", "--no-deps"]).arg(&wheel))?;
@@ -143,7 +143,7 @@ pub fn released(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result
 ///
 /// # Errors
 /// One of these fails.
-pub fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path, counts: &mut Counts) -> Result {
+pub(crate) fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path, counts: &mut Counts) -> Result {
     let wheel = built(workspace, tools, evaluator, "dev")?;
     let directory = workspace.target.join("python");
     step("the Python package: tests against the installed wheel");

@@ -7,19 +7,19 @@ use std::process::{Command, Stdio};
 use crate::Result;
 
 /// Writes a heading for the step that follows.
-pub fn step(text: &str) {
+pub(crate) fn step(text: &str) {
     eprintln!("\n== {text}");
 }
 
 /// Shows and runs a command with the caller's streams; an exit code other than 0 is an error.
-pub fn run(command: &mut Command) -> Result {
+pub(crate) fn run(command: &mut Command) -> Result {
     eprintln!("+ {}", words(command));
     let status = command.status().map_err(|error| cannot_run(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", words(command))) }
 }
 
 /// Runs a command and gives its standard output; its standard error goes to the caller's.
-pub fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|error| cannot_run(command, &error))?;
     if !output.status.success() {
@@ -29,7 +29,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Whether a command can be started and exits with 0, whatever it prints.
-pub fn succeeds(command: &mut Command) -> bool {
+pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -39,7 +39,7 @@ pub fn succeeds(command: &mut Command) -> bool {
 }
 
 /// Where a program lies on the PATH, or in the directories of the system administrator's programs.
-pub fn which(program: &str) -> Option<PathBuf> {
+pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
@@ -48,18 +48,18 @@ pub fn which(program: &str) -> Option<PathBuf> {
 }
 
 /// The cargo that runs this task.
-pub fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The user id of this process, from /proc/self/status; `None` where that cannot be read.
-pub fn uid() -> Option<u32> {
+pub(crate) fn uid() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The command as a person would type it.
-pub fn words(command: &Command) -> String {
+pub(crate) fn words(command: &Command) -> String {
     std::iter::once(command.get_program()).chain(command.get_args()).map(quote).collect::<Vec<_>>().join(" ")
 }
 
@@ -75,6 +75,6 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// A command that could not be started, in words.
-pub fn cannot_run(command: &Command, error: &std::io::Error) -> String {
+pub(crate) fn cannot_run(command: &Command, error: &std::io::Error) -> String {
     format!("cannot run `{}`: {error}", words(command))
 }

@@ -22,7 +22,7 @@ struct Amount {
 }
 
 /// The entry of the task table.
-pub fn run_from(arguments: &[String]) -> Result {
+pub(crate) fn run_from(arguments: &[String]) -> Result {
     let amount = parse(arguments)?;
     packages::ensure(packages::TEST)?;
     let workspace = Workspace::read()?;

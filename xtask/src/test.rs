@@ -32,7 +32,7 @@ const NOBODY: u32 = 65534;
 const ENGINES: Duration = Duration::from_secs(60);
 
 /// Runs the task.
-pub fn run(arguments: &[String]) -> Result {
+pub(crate) fn run(arguments: &[String]) -> Result {
     let result = all(arguments);
     // Those of another call that is still running stay, with what they are in.
     if let Err(left) = cofferdam_test_containers::engine::clear(ENGINES) {

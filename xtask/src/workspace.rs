@@ -10,7 +10,7 @@ use crate::Result;
 use crate::shell::{cargo, output, words};
 
 /// The workspace as `cargo metadata` describes it, without dependencies.
-pub struct Workspace {
+pub(crate) struct Workspace {
     /// The directory of the root Cargo.toml.
     pub root: PathBuf,
     /// Where cargo builds to.
@@ -20,7 +20,7 @@ pub struct Workspace {
 }
 
 /// One member of the workspace.
-pub struct Package {
+pub(crate) struct Package {
     /// Its name.
     pub name: String,
     /// The directory of its Cargo.toml, relative to the root.
@@ -31,7 +31,7 @@ pub struct Package {
 
 impl Workspace {
     /// Asks cargo.
-    pub fn read() -> Result<Workspace> {
+    pub(crate) fn read() -> Result<Workspace> {
         let text = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
         let data: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
         let path = |value: &Value| value.as_str().map(PathBuf::from);
@@ -62,7 +62,7 @@ impl Workspace {
 
 /// Runs a build and says where its programs are, by name: cargo's own answer, whatever the target or profile. Integration tests
 /// are among them; a program's own unit tests are no program of that name.
-pub fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
+pub(crate) fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
     build.args(["--message-format", "json-render-diagnostics"]).stdin(Stdio::null()).stderr(Stdio::inherit());
     eprintln!("+ {}", words(build));
     let text = output(build)?;

@@ -33,7 +33,7 @@ fn fresh(context: &Context, name: &str) -> Result<PathBuf> {
 }
 
 /// One record, one run's two records, and a record of many writers at once.
-pub fn audit(context: &Context) -> Result<Section> {
+pub(super) fn audit(context: &Context) -> Result<Section> {
     let directory = fresh(context, "audit")?;
     let program = context.programs.engine.with_file_name("bench-audit");
     let bench = |words: &[&str], trail: &str| {
@@ -118,7 +118,7 @@ fn syncs(table: &str) -> u64 {
 }
 
 /// `skill run` of a skill of two hundred files, and `run` of its program under the policy that it gets.
-pub fn skill(context: &Context) -> Result<Section> {
+pub(super) fn skill(context: &Context) -> Result<Section> {
     const RUN: &str = "cofferdam run, the same program and policy";
     const RECORDED: &str = "cofferdam run --audit-trail, the same";
     const SKILL: &str = "cofferdam skill run, 200 files";

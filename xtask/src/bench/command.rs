@@ -28,7 +28,7 @@ struct Kind {
 }
 
 /// Measures all of them.
-pub fn command(context: &Context) -> Result<Section> {
+pub(super) fn command(context: &Context) -> Result<Section> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let mut kinds = vec![
         Kind {

@@ -21,7 +21,7 @@ const IMAGE: &str = "bench:noop";
 const DOCKER: &str = "docker run, the same flags";
 
 /// One command in a container: from before its start until the container is gone.
-pub fn containers(context: &Context) -> Result<Section> {
+pub(super) fn containers(context: &Context) -> Result<Section> {
     let engine = Engine::shared(Kind::Docker)?;
     let directory = context.programs.directory.join("containers");
     let failed = |error| format!("cannot make {}: {error}", directory.display());

@@ -49,7 +49,7 @@ fn srt_settings(directory: &Path) -> Result<PathBuf> {
 }
 
 /// The table.
-pub fn egress(context: &Context) -> Result<Section> {
+pub(super) fn egress(context: &Context) -> Result<Section> {
     let bench = context.programs.egress.display().to_string();
     let script = "ip link set lo up && ip address add 93.184.216.34/32 dev lo && ip address add 93.184.216.35/32 dev lo && exec \"$@\"";
     let mut command = Command::new("unshare");

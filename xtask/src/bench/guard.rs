@@ -10,7 +10,7 @@ use crate::Result;
 const US: f64 = 1e3;
 
 /// `is_allowed` and `path_allowed`.
-pub fn guard(context: &Context) -> Result<Section> {
+pub(super) fn guard(context: &Context) -> Result<Section> {
     let directory = context.programs.directory.join("guard");
     std::fs::create_dir_all(&directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
     let directory = directory.display().to_string();

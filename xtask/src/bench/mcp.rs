@@ -163,7 +163,7 @@ fn home(count: usize) -> Result<PathBuf> {
 }
 
 /// The table.
-pub fn mcp(context: &Context) -> Result<Section> {
+pub(super) fn mcp(context: &Context) -> Result<Section> {
     let server = context.programs.server.as_path();
     let (plain, full) = (home(0)?, home(MANY)?);
     let measured = measure(context, server, &plain, &full);

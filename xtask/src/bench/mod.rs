@@ -14,7 +14,7 @@ mod guard;
 mod mcp;
 mod peers;
 mod profiles;
-pub mod report;
+pub(crate) mod report;
 mod sections;
 mod stats;
 mod worker;
@@ -27,7 +27,7 @@ use crate::packages;
 use crate::workspace::Workspace;
 
 /// What every section gets.
-pub struct Context {
+pub(crate) struct Context {
     /// What is measured.
     programs: Programs,
     /// Few rounds: to see that it works, not to quote.
@@ -86,12 +86,12 @@ fn headlines(goals: &[Goal], machine: &str) -> Result<String> {
 
 /// The names of all measurements.
 #[cfg(test)]
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
 /// The entry of the task table.
-pub fn run(arguments: &[String]) -> Result {
+pub(crate) fn run(arguments: &[String]) -> Result {
     let mut quick = false;
     let mut tables = false;
     let mut only: Option<Vec<&str>> = None;

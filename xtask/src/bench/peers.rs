@@ -8,7 +8,7 @@ use crate::Result;
 use crate::shell::{run, succeeds, which};
 
 /// One way to run the no-op.
-pub struct Candidate {
+pub(super) struct Candidate {
     /// As the table calls it.
     pub name: &'static str,
     /// The whole command, or why there is none.
@@ -18,7 +18,7 @@ pub struct Candidate {
 }
 
 /// bubblewrap with everything unshared, as its own documentation puts a sandbox together.
-pub fn bubblewrap(programs: &Programs) -> Candidate {
+pub(super) fn bubblewrap(programs: &Programs) -> Candidate {
     let mut words = strings(&["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"]);
     words.extend(strings(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]));
     if hidden(programs) {
@@ -30,7 +30,7 @@ pub fn bubblewrap(programs: &Programs) -> Candidate {
 }
 
 /// The command, with no option but the program.
-pub fn cofferdam(programs: &Programs) -> Candidate {
+pub(super) fn cofferdam(programs: &Programs) -> Candidate {
     let mut words = vec![programs.cofferdam.display().to_string(), "run".to_owned()];
     words.extend(exposed(programs));
     words.extend(["--".to_owned(), programs.c("noop")]);
@@ -38,12 +38,12 @@ pub fn cofferdam(programs: &Programs) -> Candidate {
 }
 
 /// The program itself, without any wall.
-pub fn bare(programs: &Programs) -> Candidate {
+pub(super) fn bare(programs: &Programs) -> Candidate {
     Candidate { name: "bare", command: Ok(vec![programs.c("noop")]), every: 1 }
 }
 
 /// All candidates.
-pub fn all(programs: &Programs) -> Vec<Candidate> {
+pub(super) fn all(programs: &Programs) -> Vec<Candidate> {
     let noop = programs.c("noop");
     let mut nsjail = strings(&["nsjail", "-Mo", "-Q", "--chroot", "/", "--user", "65534", "--group", "65534", "--"]);
     nsjail.push(noop.clone());
@@ -62,7 +62,7 @@ pub fn all(programs: &Programs) -> Vec<Candidate> {
 }
 
 /// Options that show the measured programs to `cofferdam run` where the host view would hide them.
-pub fn exposed(programs: &Programs) -> Vec<String> {
+pub(super) fn exposed(programs: &Programs) -> Vec<String> {
     let directory = programs.directory.display();
     if hidden(programs) { vec!["-v".to_owned(), format!("{directory}:{directory}:ro")] } else { Vec::new() }
 }

@@ -89,7 +89,7 @@ fn take_turns(turns: &mut [Turn], rounds: usize, new: &Path) -> Result {
 }
 
 /// Cold, many at once, and known.
-pub fn profiles(context: &Context) -> Result<Section> {
+pub(super) fn profiles(context: &Context) -> Result<Section> {
     const NICKEL: &str = "nickel export, one profile";
     const RAW: &str = "cofferdam export --format raw, the same profile";
     const POLICY: &str = "cofferdam export, its policy";
@@ -178,7 +178,7 @@ pub fn profiles(context: &Context) -> Result<Section> {
 }
 
 /// Calls from Python, and the same from Rust.
-pub fn python(context: &Context) -> Result<Section> {
+pub(super) fn python(context: &Context) -> Result<Section> {
     const RUST: &str = "Rust: run, two kept ready, ms";
     let workspace = Workspace::read()?;
     let evaluator = evaluator(&context.programs)?;

@@ -7,7 +7,7 @@ use super::stats::{Samples, Summary};
 use crate::Result;
 
 /// One measurement.
-pub struct Section {
+pub(crate) struct Section {
     /// The unit of its rows.
     pub unit: &'static str,
     /// The name of the row that ratios refer to.
@@ -19,7 +19,7 @@ pub struct Section {
 }
 
 /// One candidate.
-pub struct Row {
+pub(crate) struct Row {
     /// As the table calls it.
     pub name: String,
     /// What was run.
@@ -31,7 +31,7 @@ pub struct Row {
 }
 
 /// A promise about a figure.
-pub struct Goal {
+pub(crate) struct Goal {
     /// What the figure is.
     pub text: String,
     /// What was reached; `None` when it could not be measured.
@@ -44,7 +44,7 @@ pub struct Goal {
 
 /// Which side of a number is good.
 #[derive(Clone, Copy)]
-pub enum Bound {
+pub(crate) enum Bound {
     /// No more than this.
     AtMost(f64),
     /// No less than this.
@@ -53,7 +53,7 @@ pub enum Bound {
 
 impl Row {
     /// A row of samples.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         command: impl Into<String>,
         samples: std::result::Result<Samples, String>,
@@ -63,14 +63,14 @@ impl Row {
     }
 
     /// The median, where there is one.
-    pub fn median(&self) -> Option<f64> {
+    pub(crate) fn median(&self) -> Option<f64> {
         self.result.as_ref().ok().map(|summary| summary.median)
     }
 }
 
 impl Section {
     /// Sets every row's ratio to the peer's median.
-    pub fn with_ratios(mut self) -> Section {
+    pub(crate) fn with_ratios(mut self) -> Section {
         let peer = self.rows.iter().find(|row| row.name == self.peer).and_then(Row::median);
         for row in &mut self.rows {
             row.ratio = row.median().zip(peer).map(|(median, peer)| median / peer);
@@ -79,12 +79,12 @@ impl Section {
     }
 
     /// The ratio of the row of that name.
-    pub fn ratio(&self, name: &str) -> Option<f64> {
+    pub(crate) fn ratio(&self, name: &str) -> Option<f64> {
         self.rows.iter().find(|row| row.name == name)?.ratio
     }
 
     /// The section as Markdown.
-    pub fn markdown(&self, machine: &str) -> String {
+    pub(crate) fn markdown(&self, machine: &str) -> String {
         let mut text = format!("{machine}\n\n| | median, {} | middle half | 99 % | ratio | n | command |\n", self.unit);
         text += "|---|--:|--:|--:|--:|--:|---|\n";
         for row in &self.rows {
@@ -111,7 +111,7 @@ impl Section {
 
 impl Goal {
     /// One line of a list.
-    pub fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let (bound, met) = match self.bound {
             Bound::AtMost(most) => (format!("at most {}", figure(most)), self.reached.map(|reached| reached <= most)),
             Bound::AtLeast(least) => {
@@ -130,7 +130,7 @@ impl Goal {
 
 /// Three significant digits.
 /// Three digits of a number.
-pub fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
@@ -140,7 +140,7 @@ pub fn figure(value: f64) -> String {
 }
 
 /// The machine and the day, in one line.
-pub fn machine() -> String {
+pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let after = |text: &str, key: &str| {
         text.lines()
@@ -182,7 +182,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// Replaces what stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->` of a file.
-pub fn replace_block(file: &Path, name: &str, text: &str) -> Result {
+pub(crate) fn replace_block(file: &Path, name: &str, text: &str) -> Result {
     let old = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let new = with_block(&old, name, text).ok_or_else(|| format!("{} has no block `{name}`", file.display()))?;
     std::fs::write(file, new).map_err(|error| format!("cannot write {}: {error}", file.display()))
@@ -190,7 +190,7 @@ pub fn replace_block(file: &Path, name: &str, text: &str) -> Result {
 
 /// What stands between the markers of that name.
 #[cfg(test)]
-pub fn block<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn block<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let after = text.split_once(&format!("<!-- {name}:begin -->"))?.1;
     Some(after.split_once(&format!("<!-- {name}:end -->"))?.0.trim())
 }

@@ -23,7 +23,7 @@ const NOOP: i32 = 7;
 const SETTLE: Duration = Duration::from_millis(400);
 
 /// One cold command: from before its start to after its end.
-pub fn cold(context: &Context) -> Result<Section> {
+pub(super) fn cold(context: &Context) -> Result<Section> {
     let candidates = peers::all(&context.programs);
     let rows = cold_rows(&candidates, context.pick(200, 20));
     let section = Section { unit: "ms", peer: BUBBLEWRAP, rows, goals: Vec::new() }.with_ratios();
@@ -93,12 +93,12 @@ fn batches(workers: &mut [Worker], rounds: usize, batch: usize, pause: Duration)
 
 /// The engine called in-process, one call after the other without a pause, against the least that the same namespaces
 /// cost. Here a sandbox kept ready has to be made as fast as they are used.
-pub fn call(context: &Context) -> Result<Section> {
+pub(super) fn call(context: &Context) -> Result<Section> {
     in_process(context, context.pick(40, 4), context.pick(25, 10), "in-process call", SETTLE / 4)
 }
 
 /// The same with a pause before each call, as an agent makes them.
-pub fn paced(context: &Context) -> Result<Section> {
+pub(super) fn paced(context: &Context) -> Result<Section> {
     const PAUSE: Duration = Duration::from_millis(10);
     in_process(context, context.pick(400, 40), 1, "in-process call after a pause of 10 ms", PAUSE)
 }
@@ -136,7 +136,7 @@ fn in_process(context: &Context, rounds: usize, batch: usize, text: &str, pause:
 }
 
 /// Sandboxes per second with four callers at once.
-pub fn throughput(context: &Context) -> Result<Section> {
+pub(super) fn throughput(context: &Context) -> Result<Section> {
     const CALLERS: usize = 4;
     const ENGINE: &str = "engine, 4 threads";
     let programs = &context.programs;
@@ -212,7 +212,7 @@ fn rate(command: &[String], callers: usize, span: Duration) -> Result<f64> {
 }
 
 /// Callers that hold much memory: starting a sandbox must not copy it.
-pub fn resident(context: &Context) -> Result<Section> {
+pub(super) fn resident(context: &Context) -> Result<Section> {
     const SMALL: &str = "small caller";
     let programs = &context.programs;
     let noop = programs.c("noop");
@@ -256,7 +256,7 @@ fn available_mib() -> usize {
 }
 
 /// Work that goes on for a while: what the walls cost once they stand. Timed from within.
-pub fn overhead(context: &Context) -> Result<Section> {
+pub(super) fn overhead(context: &Context) -> Result<Section> {
     let programs = &context.programs;
     let work = programs.c("work");
     let git = which("git").ok_or("git is not on this machine")?.display().to_string();
@@ -388,7 +388,7 @@ fn source(context: &Context) -> Result<String> {
 }
 
 /// Memory of ours per sandbox, with many at once.
-pub fn memory(context: &Context) -> Result<Section> {
+pub(super) fn memory(context: &Context) -> Result<Section> {
     let programs = &context.programs;
     let count = context.pick(500, 50);
     let pause = programs.directory.join("pause");
@@ -435,7 +435,7 @@ pub fn memory(context: &Context) -> Result<Section> {
 }
 
 /// Ten thousand denied and protected paths, half of which exist, against none.
-pub fn paths(context: &Context) -> Result<Section> {
+pub(super) fn paths(context: &Context) -> Result<Section> {
     const COUNT: usize = 10_000;
     const NONE: &str = "call, no paths of its own";
     const MANY: &str = "call, 10,000 paths";

@@ -2,11 +2,11 @@
 
 /// Samples of one thing, in one unit.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Samples(pub Vec<f64>);
+pub(crate) struct Samples(pub Vec<f64>);
 
 /// What is reported of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// How many.
     pub count: usize,
     /// Half lie below.
@@ -21,7 +21,7 @@ pub struct Summary {
 
 impl Samples {
     /// The summary; `None` of nothing.
-    pub fn summary(&self) -> Option<Summary> {
+    pub(crate) fn summary(&self) -> Option<Summary> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         Some(Summary {

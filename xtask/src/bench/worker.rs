@@ -11,7 +11,7 @@ use crate::shell::{self, cargo, words};
 use crate::workspace::{Workspace, executables};
 
 /// Everything that is measured, built.
-pub struct Programs {
+pub(super) struct Programs {
     /// Where the C programs lie, and what measurements write.
     pub directory: PathBuf,
     /// The `cofferdam` command, released.
@@ -28,7 +28,7 @@ pub struct Programs {
 
 impl Programs {
     /// Builds them: a release build of the command and the caller, and four small C programs.
-    pub fn build(workspace: &Workspace) -> Result<Programs> {
+    pub(super) fn build(workspace: &Workspace) -> Result<Programs> {
         shell::step("build what is measured");
         let mut build = cargo();
         let mut built = executables(build.args([
@@ -63,7 +63,7 @@ impl Programs {
     }
 
     /// Text without the places where this machine has the programs.
-    pub fn shorten(&self, text: &str) -> String {
+    pub(super) fn shorten(&self, text: &str) -> String {
         let places = [Some(self.directory.as_path()), self.cofferdam.parent()];
         places
             .into_iter()
@@ -72,19 +72,19 @@ impl Programs {
     }
 
     /// The path of a C program.
-    pub fn c(&self, name: &str) -> String {
+    pub(super) fn c(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 
     /// The caller with arguments.
-    pub fn engine(&self, arguments: &[&str]) -> Command {
+    pub(super) fn engine(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.engine);
         command.args(arguments);
         command
     }
 
     /// Who asks the guard, with arguments.
-    pub fn guard(&self, arguments: &[&str]) -> Command {
+    pub(super) fn guard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.asks);
         command.args(arguments);
         command
@@ -92,7 +92,7 @@ impl Programs {
 }
 
 /// A program that answers each line with a line. Killed when dropped.
-pub struct Worker {
+pub(super) struct Worker {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -101,7 +101,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts it.
-    pub fn start(mut command: Command) -> Result<Worker> {
+    pub(super) fn start(mut command: Command) -> Result<Worker> {
         let name = words(&command);
         let mut child = command
             .stdin(Stdio::piped())
@@ -115,12 +115,12 @@ impl Worker {
     }
 
     /// Its process id.
-    pub fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// The next line that it prints.
-    pub fn read(&mut self) -> Result<String> {
+    pub(super) fn read(&mut self) -> Result<String> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
             Ok(0) => Err(format!("`{}` ended early; its reason stands above", self.name)),
@@ -130,18 +130,18 @@ impl Worker {
     }
 
     /// Writes a line.
-    pub fn write(&mut self, line: &str) -> Result {
+    pub(super) fn write(&mut self, line: &str) -> Result {
         let input = self.input.as_mut().ok_or("the input is closed")?;
         writeln!(input, "{line}").map_err(|error| format!("`{}`: {error}", self.name))
     }
 
     /// Asks for `count` samples; nanoseconds.
-    pub fn samples(&mut self, count: usize) -> Result<Vec<f64>> {
+    pub(super) fn samples(&mut self, count: usize) -> Result<Vec<f64>> {
         self.asked(&count.to_string())
     }
 
     /// Asks, and reads the numbers of the answer.
-    pub fn asked(&mut self, request: &str) -> Result<Vec<f64>> {
+    pub(super) fn asked(&mut self, request: &str) -> Result<Vec<f64>> {
         self.write(request)?;
         let line = self.read()?;
         line.split_whitespace()
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     /// Closes its input and waits for it to end by itself.
-    pub fn finish(mut self) -> Result {
+    pub(super) fn finish(mut self) -> Result {
         self.input = None;
         let status = self.child.wait().map_err(|error| format!("`{}`: {error}", self.name))?;
         if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", self.name)) }
@@ -169,7 +169,7 @@ impl Drop for Worker {
 
 /// Runs a command once and times it, from before its start to after its end; nanoseconds. The exit code proves that the
 /// measured program ran.
-pub fn time(command: &[String], code: i32) -> Result<f64> {
+pub(super) fn time(command: &[String], code: i32) -> Result<f64> {
     let mut command = command_of(command);
     let start = Instant::now();
     let status = command.status().map_err(|error| format!("cannot run `{}`: {error}", words(&command)))?;
@@ -182,7 +182,7 @@ pub fn time(command: &[String], code: i32) -> Result<f64> {
 }
 
 /// Runs a command and gives what it printed.
-pub fn printed(command: &[String]) -> Result<String> {
+pub(super) fn printed(command: &[String]) -> Result<String> {
     let mut command = command_of(command);
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());
     shell::output(&mut command)
@@ -195,7 +195,7 @@ fn command_of(words: &[String]) -> Command {
 }
 
 /// Proportional set size of a process, KiB: its own memory, and its share of what it shares.
-pub fn pss_kib(pid: u32) -> Result<u64> {
+pub(super) fn pss_kib(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
     text.lines()
@@ -205,7 +205,7 @@ pub fn pss_kib(pid: u32) -> Result<u64> {
 }
 
 /// A process and all below it, the process first.
-pub fn tree(root: u32) -> Vec<u32> {
+pub(super) fn tree(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
         .into_iter()
         .flatten()
@@ -227,7 +227,7 @@ pub fn tree(root: u32) -> Vec<u32> {
 }
 
 /// Whether a process runs that file.
-pub fn runs(pid: u32, program: &Path) -> bool {
+pub(super) fn runs(pid: u32, program: &Path) -> bool {
     // A sandbox's own mount namespace can show another path; the name is enough to tell our C programs apart.
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.file_name() == program.file_name())
 }

@@ -21,7 +21,7 @@ const DEVICE: u32 = 0o020_000;
 
 /// A program and the shared libraries that `ldd` finds for it, each at its host path. Only for programs that are
 /// trusted: `ldd` may run them.
-pub fn with_libraries(host: &Path, guest: PathBuf) -> Result<Vec<(PathBuf, PathBuf)>> {
+pub(crate) fn with_libraries(host: &Path, guest: PathBuf) -> Result<Vec<(PathBuf, PathBuf)>> {
     let mut files = vec![(host.to_owned(), guest)];
     let Ok(listed) = Command::new("ldd").arg(host).output() else { return Err("cannot run ldd".into()) };
     // A static program makes ldd fail and has nothing to list.

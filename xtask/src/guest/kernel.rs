@@ -11,7 +11,7 @@ const META: &str = "linux-image-cloud-amd64";
 
 /// An unpacked kernel.
 #[derive(Debug, Clone)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// What QEMU boots.
     pub image: PathBuf,
     /// `lib/modules/VERSION/kernel`.
@@ -20,7 +20,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// A module's file, by its path below `kernel/`, such as `fs/overlayfs/overlay.ko`.
-    pub fn module(&self, path: &str) -> PathBuf {
+    pub(crate) fn module(&self, path: &str) -> PathBuf {
         self.modules.join(path)
     }
 }
@@ -29,7 +29,7 @@ impl Kernel {
 ///
 /// # Errors
 /// When apt cannot download it (`apt-get update` may be due) or it is not laid out as expected.
-pub fn provide(directory: &Path) -> Result<Kernel> {
+pub(crate) fn provide(directory: &Path) -> Result<Kernel> {
     if let Some(kernel) = find(directory) {
         return Ok(kernel);
     }

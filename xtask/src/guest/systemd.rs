@@ -12,7 +12,7 @@ const BUS: &str = "/usr/bin/dbus-daemon";
 
 /// The run in which `check` (the example `cgroup_guest_test`) goes through its checks in scopes, through the session bus
 /// and through the manager's own socket. `Err` says what this machine lacks for it; `root` is the checkout.
-pub fn scopes(kernel: &Path, root: &Path, check: &Path) -> Result<GuestSpec> {
+pub(crate) fn scopes(kernel: &Path, root: &Path, check: &Path) -> Result<GuestSpec> {
     for (file, package) in
         [(SYSTEMD, "systemd"), (BUS, "dbus-daemon"), ("/usr/lib/systemd/user/dbus.socket", "dbus-user-session")]
     {

@@ -5,7 +5,7 @@ use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 const CLASS: Class = Class::Dns;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "name-of-another-host",
         class: CLASS,

@@ -5,7 +5,7 @@ use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 const CLASS: Class = Class::Hosts;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "another-host",
         class: CLASS,

@@ -11,7 +11,7 @@ const METHODS: &str = r#"{"version": 1, "command": {"argv": ["x"]}, "filesystem"
 const PATHS: &str = r#"{"version": 1, "command": {"argv": ["x"]}, "filesystem": {"root": "host"}, "network": {"mode": "allowlist", "allow": [{"to": "allowed.test:80", "paths": ["/public/*"]}]}}"#;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "another-method",
         class: CLASS,

@@ -5,7 +5,7 @@ use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 const CLASS: Class = Class::Names;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "suffix-neighbour",
         class: CLASS,

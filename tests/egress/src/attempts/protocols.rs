@@ -5,7 +5,7 @@ use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 const CLASS: Class = Class::Protocols;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "quic",
         class: CLASS,

@@ -5,7 +5,7 @@ use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 const CLASS: Class = Class::Proxies;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "connect-another-host",
         class: CLASS,

@@ -11,7 +11,7 @@ const PLAIN: &str = r#"{"version": 1, "command": {"argv": ["x"]}, "filesystem": 
 const HIDDEN: &str = r#"{"version": 1, "command": {"argv": ["x"]}, "filesystem": {"root": "host"}, "network": {"mode": "allowlist", "allow": [{"to": "allowed.test", "encrypted_hello": true}]}}"#;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "another-name",
         class: CLASS,

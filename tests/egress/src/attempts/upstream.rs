@@ -5,7 +5,7 @@ use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 const CLASS: Class = Class::Upstream;
 
 /// The rows.
-pub const ATTEMPTS: &[Attempt] = &[
+pub(super) const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "to-private",
         class: CLASS,

@@ -9,7 +9,7 @@ use crate::run::Run;
 const ROW: Attack = Attack { class: Class::Arguments, fields: &[Field::Seccomp], ..ATTACK };
 
 /// Numbers and arguments.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "x32", why: "An x32 system call", args: &["x32"], held: &[End::Filter], ..ROW },
     Attack {
         name: "x32-unfiltered",

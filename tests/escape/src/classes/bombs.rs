@@ -9,7 +9,7 @@ use crate::run::Run;
 const ROW: Attack = Attack { class: Class::Bombs, held: &[End::Limit], ..ATTACK };
 
 /// Bombs.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "forks",
         why: "200 processes at once",

@@ -12,7 +12,7 @@ use crate::run::Run;
 const ROW: Attack = Attack { class: Class::CopyOnWrite, fields: &[Field::Mounts], ..ATTACK };
 
 /// Copy-on-write layers, and what --keep-changes carries out of them.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "write-through-layer",
         why: "A write must stay in the layer",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Setting, Twin};
 const ROW: Attack = Attack { class: Class::Cores, fields: &[Field::Isolation], ..ATTACK };
 
 /// Core dumps: a piped handler runs as root on the host.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "core-file",
         why: "Crashes with its core limit raised",

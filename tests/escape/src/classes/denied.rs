@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Denied, fields: &[Field::Deny], proof: Proof::Secret, ..ATTACK };
 
 /// Denied paths and the ways around a path.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "read-denied",
         why: "Reads a denied file",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Streams};
 const ROW: Attack = Attack { class: Class::Descriptors, fields: &[Field::Isolation], ..ATTACK };
 
 /// Descriptors of the caller's.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "inherited-files",
         why: "Reads what the caller left open",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Setting, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Devices, twin: Twin::AsRoot, ..ATTACK };
 
 /// Device nodes, its own and the host's.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "make-zero-node",
         why: "Makes a character device in a writable bind",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Setting, Twin};
 const ROW: Attack = Attack { class: Class::Execution, fields: &[Field::Spawn], ..ATTACK };
 
 /// Running what may not be run.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "fork",
         why: "fork under spawn: false",

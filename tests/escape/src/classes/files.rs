@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Files, ..ATTACK };
 
 /// Files of the host, seen through the host view or a bind.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "write-host-file",
         why: "Writes a world-writable file of the host",

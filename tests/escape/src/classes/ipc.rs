@@ -8,7 +8,7 @@ const ROW: Attack =
     Attack { class: Class::Ipc, fields: &[Field::Isolation], victims: &[Victim::Ipc], proof: Proof::Secret, ..ATTACK };
 
 /// Shared memory and message queues.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "shared-segment", why: "Reads a System V segment of the host", args: &["shm-read", "{key}"], ..ROW },
     Attack {
         name: "shared-segment-unfiltered",

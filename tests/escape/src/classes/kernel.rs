@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Setting, Twin};
 const ROW: Attack = Attack { class: Class::Kernel, fields: &[Field::Seccomp], twin: Twin::AsRoot, ..ATTACK };
 
 /// The kernel's own state. Arguments make each call harmless where it is allowed.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "reboot", why: "Switches Ctrl-Alt-Del, which is reboot(2)", args: &["reboot"], ..ROW },
     Attack { name: "swapon", why: "Switches swap on", args: &["swapon", "/nonexistent"], ..ROW },
     Attack { name: "settimeofday", why: "Sets the time zone", args: &["settimeofday"], ..ROW },

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Proof, Setting};
 const ROW: Attack = Attack { class: Class::Keyrings, fields: &[Field::Seccomp], ..ATTACK };
 
 /// Keyrings.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "session-key",
         why: "Reads a key of the caller's session keyring",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Proof, Twin};
 const ROW: Attack = Attack { class: Class::Leaks, fields: &[Field::Isolation], ..ATTACK };
 
 /// Variables, names and inherited state.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "caller-variables",
         why: "Finds a variable of the caller's",

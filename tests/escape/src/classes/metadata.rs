@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Proof, Setting};
 const ROW: Attack = Attack { class: Class::Metadata, fields: &[Field::Metadata], ..ATTACK };
 
 /// Metadata of files that cannot be written.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "chmod",
         why: "chmod of a file outside",

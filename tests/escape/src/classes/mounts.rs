@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin};
 const ROW: Attack = Attack { class: Class::Mounts, twin: Twin::PrivateMounts, ..ATTACK };
 
 /// Undoing the mounts.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "mount-tmpfs",
         why: "Mounts a tmpfs over a host directory",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Setting, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Namespaces, twin: Twin::AsRoot, ..ATTACK };
 
 /// Namespaces of its own and of others.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "unshare-user",
         why: "A user namespace by unshare",

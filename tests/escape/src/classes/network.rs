@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, End, Proof, Setting, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Network, fields: &[Field::Network], ..ATTACK };
 
 /// The network.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "tcp",
         why: "Connects to a listener of the host",

@@ -8,7 +8,7 @@ const ROW: Attack =
     Attack { class: Class::Outliving, fields: &[Field::TreeKill], proof: Proof::Left, held: &[End::Any], ..ATTACK };
 
 /// Processes that try to be there afterwards.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "daemon", why: "Double fork and setsid", args: &["daemon", "{attack}", "{token}", "plain"], ..ROW },
     Attack {
         name: "daemon-ignoring-signals",

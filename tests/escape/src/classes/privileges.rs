@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, End, Setting, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Privileges, fields: &[Field::Isolation], ..ATTACK };
 
 /// Setuid, capabilities, groups.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "setuid-program",
         why: "Runs a setuid root program",

@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Proof, Twin, Victim};
 const ROW: Attack = Attack { class: Class::Proc, twin: Twin::AsRoot, ..ATTACK };
 
 /// /proc, /sys and cgroups. Dangerous files are only opened, never written.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "core-pattern",
         why: "Opens the core handler for writing",

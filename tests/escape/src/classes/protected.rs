@@ -7,7 +7,7 @@ use crate::attack::{ATTACK, Attack, Class, Proof, Setting, Twin};
 const ROW: Attack = Attack { class: Class::Protected, fields: &[Field::Protected], settings: &[Setting::Rw], ..ATTACK };
 
 /// Protected paths inside a writable tree.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "write-git-config",
         why: "Writes .git/config",

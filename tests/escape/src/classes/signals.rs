@@ -8,7 +8,7 @@ const ROW: Attack =
     Attack { class: Class::Signals, fields: &[Field::Isolation], victims: &[Victim::Process], ..ATTACK };
 
 /// Signals to, and steering of, what runs outside.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "kill", why: "kill of a host process", args: &["kill", "{pid}"], proof: Proof::Dead, ..ROW },
     Attack { name: "tgkill", why: "tgkill of a host process", args: &["tgkill", "{pid}"], proof: Proof::Dead, ..ROW },
     Attack { name: "tkill", why: "tkill of a host process", args: &["tkill", "{pid}"], proof: Proof::Dead, ..ROW },

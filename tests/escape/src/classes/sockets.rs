@@ -8,7 +8,7 @@ use crate::run::Run;
 const ROW: Attack = Attack { class: Class::Sockets, fields: &[Field::UnixSockets], ..ATTACK };
 
 /// Sockets that need no network.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack {
         name: "path-socket",
         why: "Connects to a socket in the host's tree",

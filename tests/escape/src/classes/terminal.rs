@@ -8,7 +8,7 @@ use crate::run::Run;
 const ROW: Attack = Attack { class: Class::Terminal, fields: &[Field::Isolation], streams: Streams::Pty, ..ATTACK };
 
 /// The caller's terminal.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "push-input", why: "TIOCSTI on stdin", args: &["ioctl", "0", "0x5412"], ..ROW },
     Attack { name: "push-input-by-name", why: "TIOCSTI on /dev/tty", args: &["ioctl", "/dev/tty", "0x5412"], ..ROW },
     Attack {

@@ -8,7 +8,7 @@ const ROW: Attack =
     Attack { class: Class::Tracing, fields: &[Field::Isolation], victims: &[Victim::Process], ..ATTACK };
 
 /// Tracing, and the memory of others.
-pub const ROWS: &[Attack] = &[
+pub(super) const ROWS: &[Attack] = &[
     Attack { name: "ptrace-attach", why: "Attaches to a host process", args: &["ptrace-attach", "{pid}"], ..ROW },
     Attack {
         name: "ptrace-attach-unfiltered",
