@@ -86,7 +86,7 @@ impl Notes {
     ///
     /// # Errors
     /// It does not stand in the trail, so the code is not to run.
-    pub fn call(&self, id: &str, code: &str) -> Result<(), AuditError> {
+    pub(crate) fn call(&self, id: &str, code: &str) -> Result<(), AuditError> {
         let mut entry = self.entry("session_call").with("call", id);
         entry.data.extend(code_facts(code));
         self.trail.append(entry, Durability::Durable).map(drop)
@@ -96,7 +96,7 @@ impl Notes {
     ///
     /// # Errors
     /// It does not stand in the trail.
-    pub fn answer(&self, id: &str, data: Value) -> Result<(), AuditError> {
+    pub(crate) fn answer(&self, id: &str, data: Value) -> Result<(), AuditError> {
         let mut entry = self.entry("session_answer").with("call", id);
         entry.data.extend(object(data).into_iter().filter(|(_, value)| !value.is_null()));
         self.trail.append(entry, Durability::Written).map(drop)
@@ -114,7 +114,7 @@ impl Recording {
     ///
     /// # Errors
     /// It does not stand in the trail, so nothing is to start.
-    pub fn begin(policy: &Policy, backend: &str, trail: &Trail, about: About) -> Result<Recording, Unrecorded> {
+    pub(crate) fn begin(policy: &Policy, backend: &str, trail: &Trail, about: About) -> Result<Recording, Unrecorded> {
         let notes = Notes { trail: trail.clone(), run: cofferdam_audit::random::uuid(), skill: about.skill.clone() };
         let mut start = notes.entry("sandbox_started");
         start.data = started(policy, backend, &about);
@@ -123,7 +123,7 @@ impl Recording {
     }
 
     /// What records what happens until its end.
-    pub fn notes(&self) -> Notes {
+    pub(crate) fn notes(&self) -> Notes {
         self.notes.clone()
     }
 
@@ -131,7 +131,7 @@ impl Recording {
     ///
     /// # Errors
     /// The end does not stand in the trail.
-    pub fn end(self, mut outcome: Outcome) -> Result<Outcome, Unrecorded> {
+    pub(crate) fn end(self, mut outcome: Outcome) -> Result<Outcome, Unrecorded> {
         let Recording { notes, reservation } = self;
         outcome.run_id.clone_from(&notes.run);
         let mut lost = 0u64;

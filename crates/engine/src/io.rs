@@ -17,10 +17,10 @@ pub enum Stream {
 
 /// Takes output as it comes and says how much of it: the rest is offered again. With 0 it may wait a few milliseconds for
 /// its reader, but no longer, since limits are looked at in between.
-pub type Receive = Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<usize> + Send>;
+pub(crate) type Receive = Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<usize> + Send>;
 
 /// Tells a terminal's new size, rows and columns, when it has changed.
-pub type Resize = Box<dyn FnMut() -> Option<(u16, u16)> + Send>;
+pub(crate) type Resize = Box<dyn FnMut() -> Option<(u16, u16)> + Send>;
 
 /// What becomes of the output.
 pub enum Output {

@@ -34,7 +34,7 @@
 
 pub mod audited_run;
 pub mod backends;
-pub mod doctor;
+mod doctor;
 pub mod engine;
 pub mod failure;
 mod host;

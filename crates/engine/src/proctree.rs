@@ -5,7 +5,7 @@ use std::fs;
 
 /// One sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Memory of all processes that no file stands behind, shared pages counted once per process, bytes.
     pub memory_bytes: u64,
     /// User and system time of all processes and their reaped children, microseconds. A process that ended between two
@@ -19,13 +19,13 @@ pub struct Sample {
 const MOST: usize = 4096;
 
 /// Looks at every descendant of this process, once.
-pub fn sample(root: i32) -> Sample {
+pub(crate) fn sample(root: i32) -> Sample {
     Sampler::default().sample(root)
 }
 
 /// Looks at a tree again and again, and remembers the CPU time of processes that have ended meanwhile.
 #[derive(Debug, Default)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     /// CPU time of each process of the last sample, by its number and start, microseconds.
     alive: HashMap<(i32, u64), u64>,
     /// That of those that have ended since, as it was seen last.
@@ -34,7 +34,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Looks at every descendant of this process.
-    pub fn sample(&mut self, root: i32) -> Sample {
+    pub(crate) fn sample(&mut self, root: i32) -> Sample {
         let mut s = Sample::default();
         let mut alive = HashMap::new();
         let mut queue = vec![root];
@@ -75,7 +75,7 @@ impl Sampler {
 }
 
 /// The number that a process has in the innermost pid namespace it is in; 0 when it is gone.
-pub fn pid_inside(pid: u32) -> u32 {
+pub(crate) fn pid_inside(pid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     line.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()).unwrap_or(0)
@@ -83,7 +83,7 @@ pub fn pid_inside(pid: u32) -> u32 {
 
 /// The first process of a container, below the `runtime` that made it: the one of its nearest descendants that is in another
 /// network namespace than the runtime.
-pub fn container_init(runtime: i32) -> Option<i32> {
+pub(crate) fn container_init(runtime: i32) -> Option<i32> {
     let network = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let own = network(runtime)?;
     // A runtime without root has a process of its own in between.
@@ -99,7 +99,7 @@ pub fn container_init(runtime: i32) -> Option<i32> {
 }
 
 /// The children of all threads of a process.
-pub fn children(pid: i32) -> Vec<i32> {
+pub(crate) fn children(pid: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
     lists.flat_map(|list| list.split_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<_>>()).collect()
@@ -108,7 +108,7 @@ pub fn children(pid: i32) -> Vec<i32> {
 /// Kills every descendant of this process, which must be the one that orphans among them fall to.
 ///
 /// A pid that is below it both before and after its pidfd was opened is the one meant.
-pub fn kill(root: i32) {
+pub(crate) fn kill(root: i32) {
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
     for _ in 0..100 {
         let pids = descendants(root);
@@ -131,7 +131,7 @@ fn is_zombie(pid: i32) -> bool {
 }
 
 /// Every process below this one, at about this moment.
-pub fn descendants(root: i32) -> Vec<i32> {
+pub(crate) fn descendants(root: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut queue = vec![root];
     while let Some(pid) = queue.pop() {
@@ -148,7 +148,7 @@ fn text(path: &str) -> Option<String> {
 }
 
 /// Threads that a user runs here, as far as they can be seen. RLIMIT_NPROC counts them all (getrlimit(2)).
-pub fn threads_of(uid: u32) -> u64 {
+pub(crate) fn threads_of(uid: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     // A directory of /proc has a link for each directory in it, and two of its own.
@@ -194,7 +194,7 @@ fn of_a_living_thread(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
 
 /// Memory of every descendant with shared pages divided among those who share them, bytes: what a sample above a limit is
 /// held against, because it takes long. A process that cannot be asked counts as sampled.
-pub fn memory(root: i32) -> u64 {
+pub(crate) fn memory(root: i32) -> u64 {
     let of = |pid: i32| {
         let exact = of_a_living_thread(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]);
         exact.or_else(|| numbers(pid).map(|numbers| numbers.memory_bytes)).unwrap_or(0)

@@ -57,7 +57,7 @@ fn other_ids(point: Point) -> Option<&'static str> {
 }
 
 /// A failed step as the caller sees it.
-pub fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
+pub(crate) fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
     let index = point.index as usize;
     let make = |step: Step, message: String, hint: Option<String>| Failure { code: 125, step, message, hint };
     let e = errno(code);
@@ -176,7 +176,7 @@ fn source_hint(code: i32) -> Option<String> {
 }
 
 /// A directory as the root has no place for a mount.
-pub const ROOT_LACKS_PLACE: &str = "a directory as the root is not written to: make an empty directory there for each mount, /dev and /proc \
+pub(crate) const ROOT_LACKS_PLACE: &str = "a directory as the root is not written to: make an empty directory there for each mount, /dev and /proc \
      and the working directory included, or start elsewhere with -w";
 
 fn capture_hint(code: i32) -> Option<String> {

@@ -41,7 +41,7 @@ fn needs() -> Needs {
 
 /// The landlock backend.
 #[derive(Debug)]
-pub struct Landlock;
+pub(crate) struct Landlock;
 
 static NATIVE: Native = Native { name: BackendName::Landlock, namespaces: false, needs, plan };
 
@@ -76,7 +76,7 @@ fn needs_mounts(step: impl Into<Step>, message: &str, hint: &str) -> Refusal {
 ///
 /// # Errors
 /// It has not; says how to get it.
-pub fn available() -> Result<(), Failure> {
+pub(crate) fn available() -> Result<(), Failure> {
     if kernel::abi() > 0 {
         return Ok(());
     }
@@ -88,7 +88,7 @@ pub fn available() -> Result<(), Failure> {
 }
 
 /// The refusal of a caller that is user 0 and cannot become another user.
-pub fn as_root() -> Failure {
+pub(crate) fn as_root() -> Failure {
     let why = "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0";
     Failure::new(Step::Ids, why)
         .hint("run it as an ordinary user: setpriv --reuid=65534 --regid=65534 --clear-groups cofferdam ...")

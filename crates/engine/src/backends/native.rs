@@ -153,13 +153,13 @@ impl Staged {
     ///
     /// # Errors
     /// Its init is gone.
-    pub fn go(&mut self) -> Result<(), Failure> {
+    pub(crate) fn go(&mut self) -> Result<(), Failure> {
         let control = self.control.take().ok_or_else(|| Failure::new(Step::Spawn, "the program has its go"))?;
         control::release(control.as_fd()).map_err(|e| Failure::new(Step::Spawn, format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.started.as_ref().is_none_or(jail::Started::is_over)
     }
 }

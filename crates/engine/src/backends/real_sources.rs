@@ -41,7 +41,7 @@ struct Found<'a> {
 ///
 /// # Errors
 /// See [`acceptable`].
-pub fn pinned(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
+pub(crate) fn pinned(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
     let found = find(policy);
     judge(policy, &found)?;
     let mut pins = policy.filesystem.identities.clone();
@@ -61,7 +61,7 @@ pub fn pinned(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
 ///
 /// # Errors
 /// There is such a source; the first one is named. What cannot be looked at is left to the backend.
-pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
+pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
     judge(policy, &find(policy))
 }
 

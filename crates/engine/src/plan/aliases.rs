@@ -7,20 +7,20 @@ use crate::plan::bind_mounts::BindMounts;
 use crate::plan::overlays::Overlays;
 
 /// The mounts of this process: proc_pid_mountinfo(5).
-pub const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 /// The most names that one path is held at: mounts that contain each other show it under any number.
-pub const MOST: usize = 4096;
+pub(crate) const MOST: usize = 4096;
 
 /// The aliases that one mount table makes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Aliases {
+pub(crate) struct Aliases {
     binds: BindMounts,
     overlays: Overlays,
 }
 
 impl Aliases {
     /// Of this process's mounts; none when there is no /proc.
-    pub fn here() -> Aliases {
+    pub(crate) fn here() -> Aliases {
         std::fs::read(MOUNT_TABLE).map_or_else(|_| Aliases::default(), |bytes| Aliases::of_mounts(&bytes))
     }
 
@@ -29,12 +29,12 @@ impl Aliases {
     /// # Errors
     /// There is no /proc, or it cannot be read.
     #[cfg(feature = "containers")]
-    pub fn read() -> std::io::Result<Aliases> {
+    pub(crate) fn read() -> std::io::Result<Aliases> {
         std::fs::read(MOUNT_TABLE).map(|bytes| Aliases::of_mounts(&bytes))
     }
 
     /// Of this table of this process's mounts.
-    pub fn of_mounts(mountinfo: &[u8]) -> Aliases {
+    pub(crate) fn of_mounts(mountinfo: &[u8]) -> Aliases {
         Aliases { binds: BindMounts::of_table(mountinfo), overlays: Overlays::here(mountinfo) }
     }
 
@@ -44,47 +44,47 @@ impl Aliases {
     }
 
     /// Where proc file systems are mounted: what shows them shows the host's processes.
-    pub fn processes(&self) -> &[String] {
+    pub(crate) fn processes(&self) -> &[String] {
         self.binds.processes()
     }
 
     /// Whether something is mounted below this directory of the host.
-    pub fn mounted_below(&self, dir: &str) -> bool {
+    pub(crate) fn mounted_below(&self, dir: &str) -> bool {
         self.binds.mounted_below(dir)
     }
 
     /// What is mounted below this directory of the host, one of it.
     #[cfg(feature = "containers")]
-    pub fn first_below(&self, dir: &str) -> Option<&str> {
+    pub(crate) fn first_below(&self, dir: &str) -> Option<&str> {
         self.binds.first_below(dir)
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.binds.is_empty() && self.overlays.is_empty()
     }
 
     /// The overlay that a path lies in, where one of its layers is unknown, and so at which other names it shows.
-    pub fn undetermined(&self, path: &str) -> Option<&str> {
+    pub(crate) fn undetermined(&self, path: &str) -> Option<&str> {
         self.overlays.undetermined(path)
     }
 
     /// The other places at which this path itself shows, by one mount; all of an overlay's layer where a part of it does. The
     /// whole tree is none: no sandbox could see anything.
-    pub fn itself(&self, path: &str) -> Vec<String> {
+    pub(crate) fn itself(&self, path: &str) -> Vec<String> {
         let mut found = self.binds.itself(path);
         found.extend(self.overlays.of(path).into_iter().filter(|place| place != "/"));
         found
     }
 
     /// The other places at which this path, or something below it, shows by bind mounts. Where the path is, they are.
-    pub fn bound(&self, path: &str) -> Vec<String> {
+    pub(crate) fn bound(&self, path: &str) -> Vec<String> {
         self.binds.of(path)
     }
 
     /// The places that show this path, or something below it, by an overlay, on the way through any number of mounts. What is in
     /// one layer is not in each: they need not be there.
-    pub fn layered(&self, path: &str) -> Vec<String> {
+    pub(crate) fn layered(&self, path: &str) -> Vec<String> {
         let mut found = Vec::new();
         if self.overlays.is_empty() {
             return found;
@@ -107,7 +107,7 @@ impl Aliases {
     }
 
     /// Whether a path shows at any other place.
-    pub fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         !self.bound(path).is_empty() || !self.layered(path).is_empty()
     }
 }

@@ -16,7 +16,7 @@ struct Pair {
 
 /// All pairs of one mount table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BindMounts {
+pub(crate) struct BindMounts {
     pairs: Vec<Pair>,
     points: Vec<String>,
     processes: Vec<String>,
@@ -62,27 +62,27 @@ impl BindMounts {
     }
 
     /// Where proc file systems are mounted: what shows them shows the host's processes.
-    pub fn processes(&self) -> &[String] {
+    pub(crate) fn processes(&self) -> &[String] {
         &self.processes
     }
 
     /// Whether something is mounted below this directory of the host.
-    pub fn mounted_below(&self, dir: &str) -> bool {
+    pub(crate) fn mounted_below(&self, dir: &str) -> bool {
         self.first_below(dir).is_some()
     }
 
     /// What is mounted below this directory of the host, one of it.
-    pub fn first_below(&self, dir: &str) -> Option<&str> {
+    pub(crate) fn first_below(&self, dir: &str) -> Option<&str> {
         self.points.iter().find(|p| below(p, dir).is_some_and(|rest| !rest.is_empty())).map(String::as_str)
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
     /// The other places at which this path itself shows.
-    pub fn itself(&self, path: &str) -> Vec<String> {
+    pub(crate) fn itself(&self, path: &str) -> Vec<String> {
         // A mount that lies within what it shows is not there again: a bind mount of `/` at `/mnt` shows no `/mnt/mnt/etc`.
         let again = |pair: &&Pair| below(&pair.to, &pair.from).is_some() && below(path, &pair.to).is_some();
         let pairs = self.pairs.iter().filter(|pair| !again(pair));
@@ -92,7 +92,7 @@ impl BindMounts {
     }
 
     /// The other places at which this path, or something below it, shows.
-    pub fn of(&self, path: &str) -> Vec<String> {
+    pub(crate) fn of(&self, path: &str) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut add = |p: String| {
             if p != path && !found.contains(&p) {

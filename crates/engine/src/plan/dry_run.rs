@@ -9,7 +9,7 @@ use crate::outcome::Enforcement;
 use crate::plan::NativePlan;
 
 /// The plan's steps in order.
-pub fn plan(plan: &NativePlan, backend: &str, reason: &str, enforcement: &Enforcement) -> Value {
+pub(crate) fn plan(plan: &NativePlan, backend: &str, reason: &str, enforcement: &Enforcement) -> Value {
     let r = &plan.init_plan;
     let mounts: Vec<String> = r.mounts.iter().map(step).collect();
     // What is new for each run is told in words, so that the same call shows the same plan.

@@ -16,7 +16,7 @@ use crate::outcome::Applied;
 
 /// How the network of a policy with allowed hosts is captured and filtered.
 #[derive(Debug, Clone)]
-pub struct EgressPlan {
+pub(crate) struct EgressPlan {
     pub(crate) rules: Arc<Rules>,
     pub(crate) layout: Layout,
     versions: Versions,
@@ -27,7 +27,7 @@ impl EgressPlan {
     ///
     /// # Errors
     /// The rules name more ports than can be caught here.
-    pub fn of(policy: &Policy) -> Result<Option<EgressPlan>, Failure> {
+    pub(crate) fn of(policy: &Policy) -> Result<Option<EgressPlan>, Failure> {
         if policy.network.mode != NetworkMode::Allowlist {
             return Ok(None);
         }
@@ -54,7 +54,7 @@ impl EgressPlan {
     }
 
     /// What init makes of the namespace.
-    pub fn capture(&self) -> Capture {
+    pub(crate) fn capture(&self) -> Capture {
         let listeners: Vec<u16> = self.layout.sockets.iter().filter_map(port).collect();
         let mut capture = Capture::new(self.versions);
         for socket in &self.layout.sockets {
@@ -73,7 +73,7 @@ impl EgressPlan {
     }
 
     /// How strongly the mode holds, and by what.
-    pub fn applied(&self) -> Applied {
+    pub(crate) fn applied(&self) -> Applied {
         let version = match self.versions {
             Versions::Both => "",
             Versions::Four => "; there is no IPv6 here, and so none inside",
@@ -105,7 +105,7 @@ fn port(socket: &Socket) -> Option<u16> {
 }
 
 /// Whether ports can be redirected here; asked of the kernel once.
-pub fn redirects(versions: Versions) -> Result<(), String> {
+pub(crate) fn redirects(versions: Versions) -> Result<(), String> {
     static KNOWN: OnceLock<Result<(), String>> = OnceLock::new();
     let ask = || {
         let mut capture = Capture::new(versions);
@@ -117,7 +117,7 @@ pub fn redirects(versions: Versions) -> Result<(), String> {
 
 /// The variables that tell clients of the gateway's proxies, which nothing depends on. What the policy names in either
 /// case is the policy's.
-pub fn variables(policy: &Policy) -> Vec<(String, String)> {
+pub(crate) fn variables(policy: &Policy) -> Vec<(String, String)> {
     if policy.network.mode != NetworkMode::Allowlist {
         return Vec::new();
     }

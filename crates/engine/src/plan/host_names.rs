@@ -6,32 +6,32 @@ use std::fs;
 use cofferdam_policy::{NetworkMode, Policy};
 
 /// The files that say how names are looked up.
-pub const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
+pub(crate) const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 
 /// No resolver reads more than that of them (resolv.conf(5) knows three servers).
 const MOST: u64 = 64 << 10;
 
 /// Whether the sandbox looks names up as the host does.
-pub fn are_the_hosts(policy: &Policy) -> bool {
+pub(crate) fn are_the_hosts(policy: &Policy) -> bool {
     policy.network.mode == NetworkMode::Host
 }
 
 /// The text of the sandbox's `/etc/hosts`.
-pub fn hosts(policy: &Policy) -> String {
+pub(crate) fn hosts(policy: &Policy) -> String {
     the_hosts(policy, FILES[0]).unwrap_or_else(|| "127.0.0.1 localhost\n::1 localhost\n".to_owned())
 }
 
 /// The text of the sandbox's `/etc/resolv.conf`.
-pub fn resolver(policy: &Policy) -> String {
+pub(crate) fn resolver(policy: &Policy) -> String {
     the_hosts(policy, FILES[1]).unwrap_or_default()
 }
 
 /// How the libraries look names up: in files, then by the resolver.
-pub const ORDER: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
+pub(crate) const ORDER: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
 
 /// In a captured network the files are these in every root view: path, name in the scratch, text. Whoever reads none of
 /// them and asks a resolver by its address is answered all the same.
-pub fn captured(policy: &Policy) -> [(&'static str, &'static str, String); 3] {
+pub(crate) fn captured(policy: &Policy) -> [(&'static str, &'static str, String); 3] {
     let host = &policy.process.hostname;
     [
         (FILES[0], "hosts", format!("127.0.0.1 localhost {host}\n::1 localhost\n")),

@@ -22,7 +22,7 @@ const REPLACED: [&str; 6] = ["/run", "/var/run", "/tmp", "/var/tmp", "/dev", "/p
 ///
 /// # Errors
 /// Which there are is not known, or one has a name that a policy cannot have.
-pub fn denied(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
+pub(crate) fn denied(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
     let host = policy.filesystem.root == Root::Host && policy.process.unix_sockets;
     if !host {
         return Ok(Cow::Borrowed(policy));

@@ -24,7 +24,7 @@ enum Dir {
 
 /// What is known of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     /// Its directory is at `parent` (canonical) and holds it under `name`. `link` is where a symbolic link leads.
     There {
         /// Canonical directory.
@@ -53,7 +53,7 @@ pub enum Found {
 
 /// What is known of a directory, for who asks about many of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Looked {
+pub(crate) enum Looked {
     /// It exists, at this canonical path.
     There(String),
     /// It does not: `name` is the first component that is missing, in `parent` (canonical).
@@ -72,7 +72,7 @@ const LIST_AFTER: u32 = 32;
 
 /// The memory of one planning.
 #[derive(Debug, Default)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     dirs: HashMap<String, Dir>,
     /// Symbolic links that paths went through: `(canonical directory, name)`.
     pub links: BTreeSet<(String, String)>,
@@ -84,7 +84,7 @@ fn utf8(path: std::path::PathBuf) -> Option<String> {
 
 impl Lookup {
     /// Looks a normalized absolute path up.
-    pub fn find(&mut self, path: &str) -> Found {
+    pub(crate) fn find(&mut self, path: &str) -> Found {
         let (dir, name) = match path.rfind('/') {
             Some(0) => ("/", &path[1..]),
             Some(i) => (&path[..i], &path[i + 1..]),
@@ -115,7 +115,7 @@ impl Lookup {
     }
 
     /// Looks a normalized absolute directory up.
-    pub fn directory(&mut self, path: &str) -> Looked {
+    pub(crate) fn directory(&mut self, path: &str) -> Looked {
         self.dir(path);
         match self.dirs.get(path) {
             Some(Dir::There { canonical, .. }) => Looked::There(canonical.clone()),
@@ -150,7 +150,7 @@ impl Lookup {
 
 /// Which of these names a directory holds, in their order, and whether each is a symbolic link; `None` when the directory
 /// cannot be listed in full. One listing, and nothing kept of what was not asked for.
-pub fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
+pub(crate) fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
     use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
     let mut wanted: HashMap<&[u8], Option<bool>> = names.iter().map(|name| (name.as_bytes(), None)).collect();
     let at = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;

@@ -38,7 +38,7 @@ use mount_table::View;
 
 /// A source that a privileged owner prepares itself, before clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PreparedSource {
+pub(crate) struct PreparedSource {
     /// Canonical path on the host.
     pub path: String,
     /// `(device, inode)` when it was looked at.
@@ -53,7 +53,7 @@ pub struct PreparedSource {
 
 /// A copy-on-write mount.
 #[derive(Debug, Clone)]
-pub struct Layer {
+pub(crate) struct Layer {
     /// Index of its mount step.
     pub op: usize,
     /// Path inside.
@@ -64,7 +64,7 @@ pub struct Layer {
 
 /// What one run will be, in the jail or behind Landlock.
 #[derive(Debug, Clone)]
-pub struct NativePlan {
+pub(crate) struct NativePlan {
     /// For init.
     pub init_plan: InitPlan,
     /// Sources of a privileged owner.

@@ -33,7 +33,7 @@ pub struct View {
 }
 
 /// `base` and `rest` joined.
-pub fn join(base: &str, rest: &str) -> String {
+pub(crate) fn join(base: &str, rest: &str) -> String {
     match (base, rest) {
         (b, "") => b.to_owned(),
         ("/", r) => format!("/{r}"),
@@ -42,7 +42,7 @@ pub fn join(base: &str, rest: &str) -> String {
 }
 
 /// What remains of `path` below `base`; `None` when it is not below it.
-pub fn below<'p>(path: &'p str, base: &str) -> Option<&'p str> {
+pub(crate) fn below<'p>(path: &'p str, base: &str) -> Option<&'p str> {
     if base == "/" {
         return path.strip_prefix('/');
     }

@@ -10,12 +10,12 @@ use cofferdam_policy::text::escape;
 const NAMED: usize = 16;
 
 /// Whether nothing is at a source, links followed (`ENOENT`).
-pub fn is_missing(source: &str) -> bool {
+pub(crate) fn is_missing(source: &str) -> bool {
     std::fs::metadata(source).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// What holds `filesystem.mounts`, with the sources of the mounts that were left out.
-pub fn with_left_out(mut applied: Applied, left_out: &[String]) -> Applied {
+pub(crate) fn with_left_out(mut applied: Applied, left_out: &[String]) -> Applied {
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.iter().take(NAMED).map(|source| escape(source.as_bytes())).collect();
         let more = match left_out.len().saturating_sub(NAMED) {

@@ -21,11 +21,11 @@ struct Overlay {
 
 /// The overlays of one mount table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Overlays(Vec<Overlay>);
+pub(crate) struct Overlays(Vec<Overlay>);
 
 impl Overlays {
     /// Of this table of this process's mounts.
-    pub fn here(mountinfo: &[u8]) -> Overlays {
+    pub(crate) fn here(mountinfo: &[u8]) -> Overlays {
         let real = |path: &str| {
             let real = std::fs::canonicalize(path).ok().filter(|real| real.is_dir())?;
             real.into_os_string().into_string().ok()
@@ -40,12 +40,12 @@ impl Overlays {
     }
 
     /// Whether none is mounted.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The other places that show this path, a part of it, or what it shows.
-    pub fn of(&self, path: &str) -> Vec<String> {
+    pub(crate) fn of(&self, path: &str) -> Vec<String> {
         let mut found = Vec::new();
         for Overlay { point, layers, work, .. } in &self.0 {
             let before = found.len();
@@ -75,7 +75,7 @@ impl Overlays {
 
     /// The overlay that a path lies in, where one of its layers is unknown and so what it shows. Not for one that is `/`: the
     /// layers of a container's root lie outside of what is seen in it.
-    pub fn undetermined(&self, path: &str) -> Option<&str> {
+    pub(crate) fn undetermined(&self, path: &str) -> Option<&str> {
         let overlay = self.0.iter().find(|one| one.relative && one.point != "/" && is_within(path, &one.point))?;
         Some(&overlay.point)
     }

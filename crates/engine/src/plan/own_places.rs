@@ -44,7 +44,7 @@ pub fn hide(path: &Path) -> std::io::Result<()> {
 
 /// Everything of this user's, by the variables of this process, and where it is without them; also under the other names that
 /// the host's bind mounts and overlays give it.
-pub fn places() -> Vec<Place> {
+pub(crate) fn places() -> Vec<Place> {
     // Where it cannot be read, `acceptable` has refused the run.
     places_by(&Aliases::here())
 }
@@ -179,7 +179,7 @@ fn links_below(dir: &Path) -> Vec<PathBuf> {
 
 /// Makes the directories that are missing in a volume that the program may write, before it could. Where that is not
 /// possible, a backend guards the name or refuses.
-pub fn claim(policy: &Policy) {
+pub(crate) fn claim(policy: &Policy) {
     use std::os::unix::fs::DirBuilderExt as _;
     let writable = writable(policy);
     if writable.is_empty() {
@@ -197,7 +197,7 @@ pub fn claim(policy: &Policy) {
 }
 
 /// The sources of the volumes whose files the program may change.
-pub fn writable(policy: &Policy) -> Vec<String> {
+pub(crate) fn writable(policy: &Policy) -> Vec<String> {
     let source = |mount: &Mount| match mount {
         Mount::Bind { source, access: Access::ReadWrite, .. } => {
             fs::canonicalize(source).ok()?.to_str().map(str::to_owned)
@@ -211,7 +211,7 @@ pub fn writable(policy: &Policy) -> Vec<String> {
 ///
 /// # Errors
 /// There is such a volume, or it cannot be read which trails there are.
-pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
+pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
     if let Ok(state) = opened::state_directory() {
         trails::known(&state).map_err(|why| {
             Failure::new(Field::Deny, format!("cannot read which directories hold audit trails: {why}"))
@@ -299,7 +299,7 @@ fn real(path: &Path) -> String {
 }
 
 /// The refusal of a backend that cannot keep the program from one of these places.
-pub fn exposed(backend: &str, place: &Place) -> Failure {
+pub(crate) fn exposed(backend: &str, place: &Place) -> Failure {
     let (what, verb) =
         if place.trail { ("the audit trail of this run", "reach") } else { ("Cofferdam's own files", "write") };
     Failure::new(if place.hidden { Field::Deny } else { Field::Protected }, format!(

@@ -10,7 +10,7 @@ use crate::plan::seccomp_filter::Filter;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Fills them in.
-pub fn fill(init_plan: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
+pub(crate) fn fill(init_plan: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
     init_plan.flags = flags;
     if !policy.process.spawn {
         init_plan.flags |= flag::NO_SPAWN;
@@ -31,7 +31,7 @@ pub fn fill(init_plan: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filt
 }
 
 /// The paths inside at which the policy's program is looked for, in order.
-pub fn candidates_of(policy: &Policy) -> Vec<String> {
+pub(crate) fn candidates_of(policy: &Policy) -> Vec<String> {
     let path = policy.command.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
     candidates(policy.command.argv.first().map_or("", String::as_str), path)
 }

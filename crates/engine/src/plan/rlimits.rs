@@ -4,7 +4,7 @@ use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_policy::Policy;
 
 /// `(resource, soft, hard)`, never above this process's own hard limits. `extra` processes of ours count as well.
-pub fn rlimits(policy: &Policy, extra: u64) -> Vec<(u32, u64, u64)> {
+pub(crate) fn rlimits(policy: &Policy, extra: u64) -> Vec<(u32, u64, u64)> {
     let l = &policy.limits;
     let bounded = |r: u32, soft: u64, hard: u64| {
         let (_, most) = rlimit(r);
@@ -28,7 +28,7 @@ pub fn rlimits(policy: &Policy, extra: u64) -> Vec<(u32, u64, u64)> {
 }
 
 /// One process more by RLIMIT_NPROC than the cgroup allows, so that the cgroup is the one that refuses.
-pub fn leave_processes_to_the_cgroup(rlimits: &mut [(u32, u64, u64)]) {
+pub(crate) fn leave_processes_to_the_cgroup(rlimits: &mut [(u32, u64, u64)]) {
     let most = rlimit(resource::NPROC).1;
     for (_, soft, hard) in rlimits.iter_mut().filter(|(r, ..)| *r == resource::NPROC) {
         (*soft, *hard) = (soft.saturating_add(1).min(most), hard.saturating_add(1).min(most));
@@ -36,7 +36,7 @@ pub fn leave_processes_to_the_cgroup(rlimits: &mut [(u32, u64, u64)]) {
 }
 
 /// Whether a share of the CPUs, in thousandths of one, is all that this process may use.
-pub fn is_all(cpu_millis: u64) -> bool {
+pub(crate) fn is_all(cpu_millis: u64) -> bool {
     let of = |count: u64| cpu_millis >= count * 1000;
     // No more than these, which is one question. What is fewer by a quota stands in files, several for each answer.
     rustix::thread::sched_getaffinity(None).is_ok_and(|set| of(u64::from(set.count())))

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// A compiled filter and its classifier, as init takes them: 8 bytes per instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// For the kernel.
     pub filter: Vec<u64>,
     /// For init.
@@ -26,7 +26,7 @@ pub struct Filter {
 
 /// What differs between backends and runs; nothing does from a jail that guards no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// Names must be guarded: calls that make them go through init.
     pub guards: bool,
     /// Some of these names are symbolic links that exist: removing names goes through init as well.
@@ -48,7 +48,7 @@ pub struct Needs {
 }
 
 /// The policy's own rules, as the emitter takes them.
-pub fn rules(policy: &Policy) -> Vec<Rule> {
+pub(crate) fn rules(policy: &Policy) -> Vec<Rule> {
     let rule = |r: &cofferdam_policy::SyscallRule| Rule {
         syscalls: r.syscalls.clone(),
         action: match &r.action {
@@ -77,7 +77,7 @@ pub fn rules(policy: &Policy) -> Vec<Rule> {
 }
 
 /// What the filter of a policy has to hold.
-pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [Rule]) -> Request<'a> {
+pub(crate) fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [Rule]) -> Request<'a> {
     let gate = if needs.no_listener { ExecGate::Open } else { ExecGate::Notify };
     Request {
         level: match policy.process.seccomp.level {
@@ -141,7 +141,7 @@ fn exec_number() -> u32 {
 ///
 /// # Errors
 /// A rule that names no known call, or a filter that is too long.
-pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
+pub(crate) fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
     let Some(arch) = Arch::native() else {
         return Err(Failure::new(Field::Seccomp, "no filter exists for this architecture"));
     };
@@ -175,7 +175,7 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
 
 /// The filters of a policy, compiled when first needed.
 #[derive(Debug)]
-pub struct Filters {
+pub(crate) struct Filters {
     needs: Needs,
     plain: OnceLock<Result<Filter, Failure>>,
     guarded: OnceLock<Result<Filter, Failure>>,
@@ -191,7 +191,7 @@ impl Filters {
     ///
     /// # Errors
     /// The policy's rules cannot be compiled.
-    pub fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
+    pub(crate) fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
         let slot = match (guards, links) {
             (false, _) => &self.plain,
             (true, false) => &self.guarded,

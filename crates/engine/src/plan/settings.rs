@@ -8,7 +8,7 @@
 pub const ETC: [&str; 7] = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "localtime"];
 
 /// Whether a name of /etc is the settings of a Java runtime, to which links of its own tree lead: `java-17-openjdk`.
-pub fn is_java(name: &str) -> bool {
+pub(crate) fn is_java(name: &str) -> bool {
     name.strip_prefix("java-").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 

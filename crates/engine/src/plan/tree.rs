@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// What lies in a volume.
-pub trait Tree {
+pub(crate) trait Tree {
     /// The caller's home directory, canonical; `None` where nothing says which it is.
     fn home(&self) -> Option<String>;
     /// A variable of the caller's that is an absolute path, or several with colons between them.
@@ -24,7 +24,7 @@ pub trait Tree {
 
 /// The host's own files.
 #[derive(Debug, Clone, Copy)]
-pub struct Disk;
+pub(crate) struct Disk;
 
 impl Tree for Disk {
     fn home(&self) -> Option<String> {

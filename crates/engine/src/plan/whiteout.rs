@@ -20,12 +20,12 @@ fn fail(what: &str, path: &Path, e: &std::io::Error) -> Failure {
 }
 
 /// Where layers lie: in the runtime directory, which no root view shows, else in the cache.
-pub fn base() -> PathBuf {
+pub(crate) fn base() -> PathBuf {
     bases().swap_remove(0)
 }
 
 /// Everywhere that layers of this user's may lie, whatever the next run finds in its variables; this run's first.
-pub fn bases() -> Vec<PathBuf> {
+pub(crate) fn bases() -> Vec<PathBuf> {
     let me = rustix::process::geteuid();
     if me.is_root() {
         return vec![PathBuf::from("/var/cache/cofferdam/hidden")];
@@ -41,7 +41,7 @@ pub fn bases() -> Vec<PathBuf> {
 /// Makes this run's own place for layers where the program could make it, before it is looked at: what is there can be
 /// sealed, while a layer that comes into being after the look lies open to the program it is to hold. Of the other places
 /// only what leads to ours is made, whose name can be guarded without taking a cache from programs.
-pub fn claim(policy: &Policy) {
+pub(crate) fn claim(policy: &Policy) {
     let writable: Vec<PathBuf> = policy
         .filesystem
         .mounts
@@ -70,7 +70,7 @@ pub fn claim(policy: &Policy) {
 /// Listing a large directory takes longer than all else, so the answer is kept as long as nothing was made, removed or
 /// renamed in it, which its times tell: those of a directory that changed within the last seconds are not believed, since
 /// a change may share its tick with the one before.
-pub fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
+pub(crate) fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
     use std::os::unix::fs::MetadataExt;
     let look = || {
         let m = fs::symlink_metadata(dir).ok()?;
@@ -119,7 +119,7 @@ fn digest(content: &impl Hash) -> String {
 ///
 /// # Errors
 /// The cache cannot be written, or is not this user's alone.
-pub fn layer(names: &[String]) -> Result<String, Failure> {
+pub(crate) fn layer(names: &[String]) -> Result<String, Failure> {
     let base = base();
     make_way(&base)?;
     own(&base)?;

@@ -214,7 +214,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// A pool for this policy. Without a thread to spare it stays empty.
-    pub fn new(core: &Arc<Core>, level: Level) -> Pool {
+    pub(crate) fn new(core: &Arc<Core>, level: Level) -> Pool {
         let shared = Arc::new(Shared::default());
         if let Level::Staged { .. } = level {
             shared.lock().used = Some(Instant::now());
@@ -227,7 +227,7 @@ impl Pool {
 
     /// A staged sandbox that shows what this plan asks for, if there is one. The worker stages another, unless `running` runs have
     /// every processor: it would take from them what it gives to the next one, and its own besides.
-    pub fn take_staged(&self, plan: &NativePlan, running: usize) -> Option<Staged> {
+    pub(crate) fn take_staged(&self, plan: &NativePlan, running: usize) -> Option<Staged> {
         if std::process::id() != self.owner {
             return None;
         }

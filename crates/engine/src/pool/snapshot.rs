@@ -44,7 +44,10 @@ impl Snapshot {
     ///
     /// # Errors
     /// The plan cannot be made, or a sandbox of it could not be compared.
-    pub fn take(level: Level, plan: impl FnOnce() -> Option<NativePlan>) -> Result<(Snapshot, NativePlan), NoSnapshot> {
+    pub(super) fn take(
+        level: Level,
+        plan: impl FnOnce() -> Option<NativePlan>,
+    ) -> Result<(Snapshot, NativePlan), NoSnapshot> {
         let mounts = File::open("/proc/self/mountinfo").map_err(|_| NoSnapshot::Now)?;
         let plan = plan().ok_or(NoSnapshot::Now)?;
         let simple = plan.layers.is_empty() && plan.whiteouts.is_empty() && plan.init_plan.mounts.len() <= MOST_MOUNTS;
@@ -66,7 +69,7 @@ impl Snapshot {
     }
 
     /// Whether a sandbox that was created of this snapshot and the plan `of` is what `wanted` asks for.
-    pub fn shows(&self, level: Level, of: &NativePlan, wanted: &NativePlan) -> bool {
+    pub(super) fn shows(&self, level: Level, of: &NativePlan, wanted: &NativePlan) -> bool {
         let program = || match level {
             Level::Staged { .. } => true, // it comes with the run's own plan
             Level::Started { .. } => same_program(of, wanted) && named(wanted) == self.named,

@@ -25,7 +25,7 @@ type Obeyed = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
 
 /// What lies in this volume of what git's configurations name for a work tree. `git` are the repository's directories, where
 /// they are known.
-pub fn named_by_git(source: &str, top: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
+pub(crate) fn named_by_git(source: &str, top: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
     let own = [join(top, ".git")].into_iter().chain(git.iter().cloned());
     let mut files: Vec<String> =
         own.flat_map(|directory| [join(&directory, "config"), join(&directory, "config.worktree")]).collect();
@@ -73,7 +73,7 @@ fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
 
 /// The same for the work trees that are linked to these repositories, wherever they lie: git runs hooks in the one that it is
 /// used in, and each may have a configuration of its own.
-pub fn named_for_work_trees(source: &str, tree: &dyn Tree, repositories: &[String]) -> Vec<String> {
+pub(crate) fn named_for_work_trees(source: &str, tree: &dyn Tree, repositories: &[String]) -> Vec<String> {
     let mut found = BTreeSet::new();
     for common in repositories {
         let all = join(common, "worktrees");
@@ -92,7 +92,7 @@ pub fn named_for_work_trees(source: &str, tree: &dyn Tree, repositories: &[Strin
 }
 
 /// The same of Mercurial's.
-pub fn named_by_mercurial(source: &str, top: &str, tree: &dyn Tree) -> Vec<String> {
+pub(crate) fn named_by_mercurial(source: &str, top: &str, tree: &dyn Tree) -> Vec<String> {
     let mut files: Vec<String> = [".hg/hgrc", ".hg/hgrc-not-shared"].map(|name| join(top, name)).into();
     files.extend(tree.home().iter().flat_map(|home| [".hgrc", ".config/hg/hgrc"].map(|name| join(home, name))));
     files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "hg/hgrc")));
@@ -106,7 +106,7 @@ pub fn named_by_mercurial(source: &str, top: &str, tree: &dyn Tree) -> Vec<Strin
 }
 
 /// The work tree that the volume is in. A person's own configuration counts in every directory.
-pub fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
+pub(crate) fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
     let is_top = |directory: &&str| tree.exists(&join(directory, repository));
     Path::new(source).ancestors().filter_map(Path::to_str).find(is_top).unwrap_or(source)
 }
@@ -150,13 +150,13 @@ fn for_each_included(
 
 /// The directories of the repository to which a file `.git` leads, in the work tree that the volume is in: that of the work tree,
 /// and the one that several share. None where `.git` is a directory.
-pub fn led_to(source: &str, tree: &dyn Tree) -> Vec<String> {
+pub(crate) fn led_to(source: &str, tree: &dyn Tree) -> Vec<String> {
     let top = top(source, ".git", tree);
     led_to_from(top, tree)
 }
 
 /// The same for a work tree.
-pub fn led_to_from(top: &str, tree: &dyn Tree) -> Vec<String> {
+pub(crate) fn led_to_from(top: &str, tree: &dyn Tree) -> Vec<String> {
     let says = |file: &str, prefix: &str| {
         let text = String::from_utf8(tree.read(file, 8192)?).ok()?;
         let path = text.strip_prefix(prefix)?.trim();

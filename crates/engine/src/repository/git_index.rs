@@ -10,7 +10,7 @@ use crate::plan::mount_table::join;
 use crate::plan::tree::Tree;
 
 /// Most bytes of an index that is read.
-pub const MOST_INDEX: u64 = 256 << 20;
+pub(crate) const MOST_INDEX: u64 = 256 << 20;
 
 /// Longest path of an entry, bytes: no file has a longer one (PATH_MAX).
 const LONGEST: usize = 4096;
@@ -23,7 +23,7 @@ const DIRECTORY: u32 = 0o040_000;
 
 /// What one index says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entries {
+pub(crate) struct Entries {
     /// The paths of entries that are commits of other repositories.
     pub links: BTreeSet<Vec<u8>>,
     /// Directories of a sparse index, whose entries are in a tree object.
@@ -38,7 +38,7 @@ pub struct Entries {
 
 impl Entries {
     /// The entries of both files of a split index. An entry that has its mode here and its path there may be any of those.
-    pub fn with_shared(mut self, shared: Entries) -> Entries {
+    pub(crate) fn with_shared(mut self, shared: Entries) -> Entries {
         self.links.extend(if self.replaces { shared.all } else { shared.links });
         self.collapsed.extend(shared.collapsed);
         self
@@ -46,7 +46,7 @@ impl Entries {
 }
 
 /// The index of the repository whose work tree this directory is.
-pub fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
+pub(crate) fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
     let git = join(source, ".git");
     // A linked work tree and a submodule have a file that says where the rest is.
     if let Some(text) = tree.read(&git, 8192) {
@@ -59,7 +59,7 @@ pub fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
 
 /// The submodules that the index of a work tree has, whose repositories git looks into by itself. `None` where the index
 /// is not understood, or its entries are in part in another file.
-pub fn submodules(source: &str, tree: &dyn Tree) -> Option<BTreeSet<String>> {
+pub(crate) fn submodules(source: &str, tree: &dyn Tree) -> Option<BTreeSet<String>> {
     let Some(index) = index_of(source, tree) else { return Some(BTreeSet::new()) };
     if !tree.exists(&index) {
         return Some(BTreeSet::new());
@@ -72,7 +72,7 @@ pub fn submodules(source: &str, tree: &dyn Tree) -> Option<BTreeSet<String>> {
 }
 
 /// What an index says. `None` where it is not understood.
-pub fn entries(index: &[u8], all: bool) -> Option<Entries> {
+pub(crate) fn entries(index: &[u8], all: bool) -> Option<Entries> {
     // SHA-1 or SHA-256: only the repository's configuration says which. What could be read as both is neither.
     match (read(index, 20, all), read(index, 32, all)) {
         (Some(_), Some(_)) if number(index, 8)? > 0 => None,
@@ -189,7 +189,7 @@ fn read(index: &[u8], hash: usize, all: bool) -> Option<Entries> {
 /// Whether git itself would put this path into an index: it names something below the work tree, and nothing of git's. From
 /// an index that is there, git takes any: `git restore .` writes `../x` and `.git/hooks/x`. The empty one stands for a path in
 /// the other half of a split index.
-pub fn is_tracked(path: &[u8]) -> bool {
+pub(crate) fn is_tracked(path: &[u8]) -> bool {
     path.is_empty()
         || path
             .split(|&byte| byte == b'/')

@@ -18,7 +18,7 @@ use crate::repository::{configurations, git_index};
 
 /// Linked work trees of one repository that are looked at. Where there are more, the directory of all of them is protected as
 /// well, and a run that made them fails.
-pub const MOST_WORKTREES: usize = 1024;
+pub(crate) const MOST_WORKTREES: usize = 1024;
 /// Submodules whose repositories are protected, at most.
 const MOST_SUBMODULES: usize = 64;
 
@@ -28,7 +28,7 @@ const DEPTH: usize = 4;
 const MOST_HGSUB: u64 = 1 << 20;
 
 /// The files that a planner was given. What they hold is not among its facts.
-pub struct Known<'a>(pub &'a dyn Facts);
+pub(crate) struct Known<'a>(pub &'a dyn Facts);
 
 impl Tree for Known<'_> {
     fn home(&self) -> Option<String> {
@@ -57,7 +57,7 @@ impl Tree for Known<'_> {
 }
 
 /// The protected names of a volume whose source is this directory (canonical), relative to it.
-pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<String> {
+pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
     for entry in list {
         names.extend(rest_of(entry, source).map(str::to_owned));
@@ -227,7 +227,7 @@ fn named_above(list: &[&str], source: &str, tree: &dyn Tree) -> Vec<String> {
 }
 
 /// Whether git takes a directory itself for a repository.
-pub fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
+pub(crate) fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
     let has = |name: &str| tree.exists(&join(source, name));
     source.ends_with("/.git") || has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
@@ -254,7 +254,7 @@ fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use std::process::Command;
 
     use cofferdam_policy::PROTECTED_DEFAULT;
@@ -271,7 +271,7 @@ pub mod tests {
     }
 
     /// Runs git. False where there is no git.
-    pub fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
+    pub(crate) fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
         let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
         let done = Command::new("git").args(fixed).args(arguments).current_dir(at).output();
         let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");

@@ -70,7 +70,7 @@ fn values_of_git(text: &str) -> Vec<(Key, String)> {
 }
 
 /// The files that this configuration of Mercurial names, in the same form. `tree` is the work tree, where `hg` is run.
-pub fn obeyed_by_mercurial(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+pub(crate) fn obeyed_by_mercurial(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut section = "";
     let mut found = Vec::new();
     for line in text.lines() {

@@ -47,26 +47,26 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// A copy-on-write layer: each answer says what it changes. Without the descriptor, only the end does.
-    pub fn take_layer(&self, layer: &Layer, root: &OwnedFd) {
+    pub(crate) fn take_layer(&self, layer: &Layer, root: &OwnedFd) {
         if let Ok(copy) = root.try_clone() {
             self.layers.lock().unwrap_or_else(PoisonError::into_inner).push((layer.clone(), copy));
         }
     }
 
     /// The tmpfs that the session works in: its descriptor as it comes from init. Whoever wants it can do without it.
-    pub fn take_workspace(&self, root: &OwnedFd) {
+    pub(crate) fn take_workspace(&self, root: &OwnedFd) {
         if let Ok(copy) = root.try_clone() {
             self.workspace.get_or_init(|| Arc::new(copy));
         }
     }
 
     /// Where the supervisor puts what is refused.
-    pub fn tap(&self) -> &Tap {
+    pub(crate) fn tap(&self) -> &Tap {
         &self.tap
     }
 
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
-    pub fn join(&mut self, init_plan: &mut init_plan::InitPlan, extra: &mut Vec<OwnedFd>) {
+    pub(crate) fn join(&mut self, init_plan: &mut init_plan::InitPlan, extra: &mut Vec<OwnedFd>) {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
         let channel = init_plan::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
         for pipe in &self.theirs[1..] {
@@ -99,12 +99,12 @@ pub(crate) struct Use {
 
 impl Use {
     /// How many bytes are in each pipe.
-    pub fn left(&self) -> [u64; 2] {
+    pub(crate) fn left(&self) -> [u64; 2] {
         [0, 1].map(|i| rustix::io::ioctl_fionread(&self.ours[i]).unwrap_or(0))
     }
 
     /// From here on the ends of the pipes are to be seen.
-    pub fn over(self) {
+    pub(crate) fn over(self) {
         drop(self.writers);
     }
 }
@@ -162,12 +162,12 @@ fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
 
 impl Ends {
     /// The tmpfs that the session works in.
-    pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn workspace(&self) -> Option<Arc<OwnedFd>> {
         self.workspace.get().cloned()
     }
 
     /// What its copy-on-write mounts changed so far, and how many changes are not listed.
-    pub fn changes(&self) -> (Vec<Change>, u64) {
+    pub(crate) fn changes(&self) -> (Vec<Change>, u64) {
         let (mut list, mut omitted) = (Vec::new(), 0);
         for (layer, root) in self.layers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             match overlay::changes_so_far(root.as_fd(), &layer.source, &layer.target) {
@@ -185,12 +185,12 @@ impl Ends {
     }
 
     /// What is refused.
-    pub fn tap(&self) -> &Tap {
+    pub(crate) fn tap(&self) -> &Tap {
         &self.tap
     }
 
     /// The channel, to poll.
-    pub fn socket(&self) -> BorrowedFd<'_> {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
@@ -198,7 +198,7 @@ impl Ends {
     ///
     /// # Errors
     /// A pipe cannot be opened or looked at.
-    pub fn pair(&self, buffer: &mut [u8]) -> io::Result<Option<Use>> {
+    pub(crate) fn pair(&self, buffer: &mut [u8]) -> io::Result<Option<Use>> {
         for pair in &self.pairs {
             if !(unused(&pair[0], buffer)? && unused(&pair[1], buffer)?) {
                 continue;
@@ -217,7 +217,7 @@ impl Ends {
     ///
     /// # Errors
     /// recvmsg(2).
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Came> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Came> {
         // Room for who wrote it, and none for descriptors: what is sent along is closed by the kernel.
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -241,7 +241,7 @@ impl Ends {
     ///
     /// # Errors
     /// send(2).
-    pub fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         match send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(n) => Ok(Some(n)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Some(0)),

@@ -36,7 +36,7 @@ const COUNTING: Duration = Duration::from_millis(100);
 
 /// Counts for one sandbox.
 #[derive(Debug, Default)]
-pub struct Directories {
+pub(crate) struct Directories {
     /// Whether the program may write to an overlay.
     overlays: bool,
     /// Least that the host could not reclaim since the run began, bytes.
@@ -56,13 +56,13 @@ type Identity = (u32, u32, u64);
 
 impl Directories {
     /// Begins to count, before the program starts.
-    pub fn begin(overlays: bool) -> Directories {
+    pub(crate) fn begin(overlays: bool) -> Directories {
         Directories { overlays, least: unreclaimable().unwrap_or(0), names: LEAST_NAMES, ..Directories::default() }
     }
 
     /// Looks at the tree below `root`, unless the host has no more than `little` that it could not reclaim before the run:
     /// most bytes that the kernel has for its open directories.
-    pub fn look(&mut self, root: i32, little: u64) -> u64 {
+    pub(crate) fn look(&mut self, root: i32, little: u64) -> u64 {
         self.held = match unreclaimable() {
             Some(now) => {
                 self.least = self.least.min(now);

@@ -37,7 +37,7 @@ impl EgressPlan {
     /// # Errors
     /// The gateway cannot be started, or cannot pass the API through.
     #[cfg_attr(not(feature = "gateway"), expect(unreachable_code, reason = "nothing can be attached then"))]
-    pub fn attach(&self, network: &policy::Network, control: OwnedFd, init: i32) -> Result<Egress, Failure> {
+    pub(crate) fn attach(&self, network: &policy::Network, control: OwnedFd, init: i32) -> Result<Egress, Failure> {
         let failed = |what: &str, e: std::io::Error| Failure::new(Field::Network, format!("{what}: {e}"));
         let watch = Watch::new().map_err(|e| failed("cannot make what the gateway tells of", e))?;
         let gateway = Gateway::shared().map_err(|e| failed("cannot start the egress gateway", e))?;
@@ -51,24 +51,24 @@ impl EgressPlan {
 }
 
 /// A sandbox that the gateway serves. Dropped, its connections end.
-pub struct Egress {
+pub(crate) struct Egress {
     attached: Attached,
     watch: Watch,
 }
 
 impl Egress {
     /// What it tells while the run lives.
-    pub fn watch(&self) -> &Watch {
+    pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
 
     /// What tells of repeated refusals before their time.
-    pub fn repeats(&self) -> Repeats {
+    pub(crate) fn repeats(&self) -> Repeats {
         self.attached.repeats()
     }
 
     /// Ends the sandbox's connections; what there was. Refusals that nobody has taken are put into the log.
-    pub fn end(self, log: &mut Log) -> Network {
+    pub(crate) fn end(self, log: &mut Log) -> Network {
         let traffic = self.attached.end();
         self.watch.drain(log);
         let (events, lost) = self.watch.0.lock().records.take();
@@ -84,7 +84,7 @@ impl Egress {
 }
 
 /// What the gateway has reported so far, and a descriptor that is ready when a refusal waits to be taken.
-pub struct Watch(Arc<Recorder>);
+pub(crate) struct Watch(Arc<Recorder>);
 
 struct Recorder {
     state: Mutex<State>,
@@ -158,12 +158,12 @@ impl Watch {
     }
 
     /// Ready for reading while refusals wait.
-    pub fn wakes(&self) -> BorrowedFd<'_> {
+    pub(crate) fn wakes(&self) -> BorrowedFd<'_> {
         self.0.wake.as_fd()
     }
 
     /// Puts the refusals that wait into the log; whether there were any.
-    pub fn drain(&self, log: &mut Log) -> bool {
+    pub(crate) fn drain(&self, log: &mut Log) -> bool {
         let mut state = self.0.lock();
         let mut counter = [0u8; 8];
         if let Err(e) = rustix::io::read(&self.0.wake, &mut counter) {

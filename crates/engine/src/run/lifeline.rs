@@ -17,11 +17,11 @@ fn open() -> MutexGuard<'static, (u64, BTreeMap<u64, OwnedFd>)> {
 
 /// The owner's end of a lifeline. Dropping it ends the run.
 #[derive(Debug)]
-pub struct Lifeline(u64);
+pub(crate) struct Lifeline(u64);
 
 impl Lifeline {
     /// Takes the write end of the pipe whose read end init has.
-    pub fn new(end: OwnedFd) -> Lifeline {
+    pub(crate) fn new(end: OwnedFd) -> Lifeline {
         let mut open = open();
         let number = open.0;
         open.0 += 1;

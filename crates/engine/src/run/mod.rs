@@ -6,7 +6,7 @@ pub(crate) mod channel;
 pub(crate) mod directory_memory;
 pub mod evidence;
 pub(crate) mod gateway;
-pub mod lifeline;
+pub(crate) mod lifeline;
 pub(crate) mod outcome_builder;
 pub(crate) mod overlay;
 pub(crate) mod report;

@@ -36,7 +36,7 @@ pub(crate) struct Finished {
 
 impl Finished {
     /// What the supervisor itself saw.
-    pub fn of(mut report: Report, enforcement: Enforcement) -> Finished {
+    pub(crate) fn of(mut report: Report, enforcement: Enforcement) -> Finished {
         Finished {
             memory: Some(report.sampled_memory.max(report.largest).max(report.sampled_with_uncharged))
                 .filter(|&bytes| bytes > 0),
@@ -55,7 +55,7 @@ impl Finished {
     }
 
     /// What a cgroup counted, which knows better; so many of the processes in it are not the program's.
-    pub fn counted(&mut self, used: &Usage, ours: u64) {
+    pub(crate) fn counted(&mut self, used: &Usage, ours: u64) {
         let with_uncharged = Some(self.report.sampled_with_uncharged).filter(|&bytes| bytes > 0);
         self.memory = used.memory_peak_bytes.max(with_uncharged).or(self.memory);
         // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.

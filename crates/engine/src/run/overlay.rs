@@ -25,7 +25,7 @@ use crate::outcome::Change;
 use crate::plan::mount_table::join;
 
 /// The name under which one of several mounts' changes are kept: its target, in a form that no other target has.
-pub fn directory(target: &str) -> String {
+pub(crate) fn directory(target: &str) -> String {
     target.trim_start_matches('/').replace('%', "%25").replace('/', "%2F")
 }
 
@@ -62,7 +62,7 @@ struct Walk<'a> {
 }
 
 /// What a layer changed, and what was left out of what was kept.
-pub struct Changes {
+pub(crate) struct Changes {
     /// Sorted by path.
     pub list: Vec<Change>,
     /// What was left out of what was kept.
@@ -78,7 +78,7 @@ pub struct Changes {
 }
 
 /// An entry that is not kept.
-pub struct Skipped {
+pub(crate) struct Skipped {
     /// Path inside.
     pub path: String,
     /// What it is.
@@ -86,7 +86,7 @@ pub struct Skipped {
 }
 
 /// Names what was not kept of a layer, of which `unnamed` more have no name; the program chose how many there are.
-pub fn unkept(skipped: &[Skipped], unnamed: u64) -> String {
+pub(crate) fn unkept(skipped: &[Skipped], unnamed: u64) -> String {
     const NAMED: usize = 256;
     let name = |s: &Skipped| format!("{} ({})", cofferdam_policy::text::escape(s.path.as_bytes()), s.why);
     let mut text = format!("not kept: {}", skipped.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", "));
@@ -101,7 +101,7 @@ pub fn unkept(skipped: &[Skipped], unnamed: u64) -> String {
 }
 
 /// Says how many changes are not listed; with `deep` that is a lower bound.
-pub fn unlisted(omitted: u64, deep: bool, target: &str) -> String {
+pub(crate) fn unlisted(omitted: u64, deep: bool, target: &str) -> String {
     if !deep {
         return format!("{omitted} more changes in {target} are not listed");
     }
@@ -123,7 +123,7 @@ fn destination(dir: &Path) -> Result<OwnedFd, String> {
 ///
 /// # Errors
 /// The layer cannot be read. What cannot be kept is told in the result.
-pub fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&Path>) -> io::Result<Changes> {
+pub(crate) fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&Path>) -> io::Result<Changes> {
     read(root, source, target, keep, None)
 }
 
@@ -132,7 +132,7 @@ pub fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&P
 ///
 /// # Errors
 /// The layer cannot be read.
-pub fn changes_so_far(root: BorrowedFd<'_>, source: &str, target: &str) -> io::Result<Changes> {
+pub(crate) fn changes_so_far(root: BorrowedFd<'_>, source: &str, target: &str) -> io::Result<Changes> {
     read(root, source, target, None, Some(LOOKED_AT))
 }
 

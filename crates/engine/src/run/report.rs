@@ -11,7 +11,7 @@ use crate::run::evidence::Log;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// wait status of the program.
     Wait(i32),
     /// The wall limit.
@@ -29,7 +29,7 @@ pub enum End {
 }
 
 /// What the supervisor knows afterwards.
-pub struct Report {
+pub(crate) struct Report {
     /// How it ended.
     pub end: End,
     /// Monotonic nanoseconds of the program's start, 0 when it never started.

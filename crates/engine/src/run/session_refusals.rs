@@ -28,7 +28,7 @@ pub(crate) struct Tap {
 
 impl Tap {
     /// The supervisor begins.
-    pub fn begin<'f>(&self, events: impl Iterator<Item = BorrowedFd<'f>>, repeats: Option<Repeats>) {
+    pub(crate) fn begin<'f>(&self, events: impl Iterator<Item = BorrowedFd<'f>>, repeats: Option<Repeats>) {
         if let Some(repeats) = repeats {
             self.repeats.get_or_init(|| repeats);
         }
@@ -38,12 +38,12 @@ impl Tap {
     }
 
     /// The list, to be held while records are read and put into it.
-    pub fn list(&self) -> MutexGuard<'_, Vec<Violation>> {
+    pub(crate) fn list(&self) -> MutexGuard<'_, Vec<Violation>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All that was refused until now.
-    pub fn until_now(&self) -> Vec<Violation> {
+    pub(crate) fn until_now(&self) -> Vec<Violation> {
         let Some(events) = self.events.get() else { return Vec::new() };
         if let Some(repeats) = self.repeats.get() {
             repeats.catch_up();

@@ -39,7 +39,7 @@ const NO_SOCKET: u64 = 512;
 
 /// Asks for one sandbox.
 #[derive(Debug, Default)]
-pub struct Sockets {
+pub(crate) struct Sockets {
     /// A `NETLINK_SOCK_DIAG` socket of the namespace, where anything can be reached in it.
     diag: Option<OwnedFd>,
     /// How many sockets in no list the last look saw. One that is about to be connected is in none for a moment.
@@ -54,12 +54,12 @@ pub struct Sockets {
 
 impl Sockets {
     /// From here on TCP and UDP are counted, too.
-    pub fn ask(&mut self, diag: OwnedFd) {
+    pub(crate) fn ask(&mut self, diag: OwnedFd) {
         self.diag = Some(diag);
     }
 
     /// Whether TCP and UDP are counted.
-    pub fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         self.diag.is_some()
     }
 
@@ -69,7 +69,7 @@ impl Sockets {
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn held(&mut self, pid: Option<i32>, little: u64, gateway: bool) -> io::Result<u64> {
+    pub(crate) fn held(&mut self, pid: Option<i32>, little: u64, gateway: bool) -> io::Result<u64> {
         let of = |file: &str| pid.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/net/{file}"))).transpose();
         let protocols = of("protocols")?;
         let mut bytes = 0;

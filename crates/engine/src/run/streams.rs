@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::io::{Input, Output, Stream};
 
 /// One output stream under way.
-pub struct Sink {
+pub(crate) struct Sink {
     /// Our end; `None` once it has ended.
     pub fd: Option<OwnedFd>,
     which: Stream,
@@ -31,7 +31,7 @@ const CHUNK: usize = 64 * 1024;
 
 impl Sink {
     /// A sink over our end of a pipe.
-    pub fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
+    pub(crate) fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
         Sink {
             fd: Some(fd),
             which,
@@ -46,22 +46,22 @@ impl Sink {
     }
 
     /// A sink over a copy of the master of a pty.
-    pub fn pty(master: OwnedFd, cap: u64) -> Sink {
+    pub(crate) fn pty(master: OwnedFd, cap: u64) -> Sink {
         Sink { pty: true, ..Sink::new(master, Stream::Stdout, cap) }
     }
 
     /// Our end, to poll: only while the caller has taken what was read.
-    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.waits() { None } else { self.fd.as_ref().map(AsFd::as_fd) }
     }
 
     /// Whether the caller has not yet taken what was read: pump again soon.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.pending.is_empty()
     }
 
     /// Hands over what waits, and then reads what is there. True when there may be more.
-    pub fn pump(&mut self, buf: &mut [u8], output: &mut Output) -> bool {
+    pub(crate) fn pump(&mut self, buf: &mut [u8], output: &mut Output) -> bool {
         if self.waits() {
             self.offer(output);
             if self.waits() {
@@ -121,12 +121,12 @@ impl Sink {
 }
 
 /// A buffer for `Sink::pump` and `Source::pump`.
-pub fn buffer() -> Vec<u8> {
+pub(crate) fn buffer() -> Vec<u8> {
     vec![0; CHUNK]
 }
 
 /// Standard input under way.
-pub struct Source {
+pub(crate) struct Source {
     /// Our end of the program's standard input; `None` once it is closed.
     pub to: Option<OwnedFd>,
     from: From,
@@ -142,7 +142,7 @@ enum From {
 
 impl Source {
     /// What goes into our end of the pipe (or pty).
-    pub fn new(to: OwnedFd, input: Input, terminal: bool) -> Source {
+    pub(crate) fn new(to: OwnedFd, input: Input, terminal: bool) -> Source {
         let (from, pending) = match input {
             Input::Closed => (From::Nothing, Vec::new()),
             Input::Bytes(b) => (From::Nothing, b),
@@ -154,7 +154,7 @@ impl Source {
     }
 
     /// To poll for reading: only while nothing waits to be written.
-    pub fn poll_from(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn poll_from(&self) -> Option<BorrowedFd<'_>> {
         match (&self.from, self.sent == self.pending.len(), &self.to) {
             (From::Fd(fd), true, Some(_)) => Some(fd.as_fd()),
             _ => None,
@@ -162,12 +162,12 @@ impl Source {
     }
 
     /// To poll for writing: only while something waits to be written.
-    pub fn poll_to(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn poll_to(&self) -> Option<BorrowedFd<'_>> {
         if self.sent < self.pending.len() { self.to.as_ref().map(AsFd::as_fd) } else { None }
     }
 
     /// Reads from the caller.
-    pub fn read(&mut self, buf: &mut [u8]) {
+    pub(crate) fn read(&mut self, buf: &mut [u8]) {
         let From::Fd(fd) = &self.from else { return };
         match rustix::io::read(fd, &mut buf[..4096]) {
             Ok(n) if n > 0 => {
@@ -182,7 +182,7 @@ impl Source {
     }
 
     /// Writes what waits.
-    pub fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         while self.sent < self.pending.len() {
             let Some(to) = &self.to else { return };
             match rustix::io::write(to, &self.pending[self.sent..]) {
@@ -205,7 +205,7 @@ impl Source {
 ///
 /// # Errors
 /// pipe2(2).
-pub fn outgoing() -> std::io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn outgoing() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let (r, w) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&r, true)?;
     Ok((r, w))
@@ -215,7 +215,7 @@ pub fn outgoing() -> std::io::Result<(OwnedFd, OwnedFd)> {
 ///
 /// # Errors
 /// pipe2(2).
-pub fn incoming() -> std::io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn incoming() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let (r, w) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&w, true)?;
     Ok((r, w))
@@ -223,7 +223,7 @@ pub fn incoming() -> std::io::Result<(OwnedFd, OwnedFd)> {
 
 /// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
 /// pipe belongs to whoever made it. An owner who may not give files away keeps it: the program has it open already.
-pub fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
+pub(crate) fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
     if rustix::process::geteuid().as_raw() != uid
         && let Err(e) =
             rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))

@@ -171,7 +171,7 @@ pub(crate) fn supervise(mut run: Run<'_>, tree: &mut dyn ProcessTree, io: &mut I
 
 impl Supervisor<'_, '_> {
     /// The run is to end, and why. The first reason stays.
-    pub fn end(&mut self, why: End) {
+    pub(crate) fn end(&mut self, why: End) {
         if self.killed.is_none() {
             self.killed = Some(why);
             self.report.ended_ns = now_ns();
@@ -180,7 +180,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// Nothing more will be reported.
-    pub fn over(&mut self) {
+    pub(crate) fn over(&mut self) {
         self.over = true;
     }
 

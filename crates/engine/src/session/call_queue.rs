@@ -47,7 +47,7 @@ impl Line {
     }
 
     /// How many are in the line, the one whose turn it is among them.
-    pub fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.lock().waiting.len()
     }
 
@@ -55,7 +55,7 @@ impl Line {
     ///
     /// # Errors
     /// Why it did not come.
-    pub fn wait(&self, most: usize, patience: Duration, cancel: &Cancel) -> Result<Turn<'_>, Left> {
+    pub(super) fn wait(&self, most: usize, patience: Duration, cancel: &Cancel) -> Result<Turn<'_>, Left> {
         let mut state = self.lock();
         if state.waiting.len() > most {
             return Err(Left::Full);

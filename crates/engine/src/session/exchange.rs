@@ -53,7 +53,7 @@ pub(super) struct Handle {
 
 impl Handle {
     /// Ends the sandbox. The first reason stays.
-    pub fn kill(&self, why: Why) {
+    pub(super) fn kill(&self, why: Why) {
         self.why.get_or_init(|| why);
         self.cancel.cancel();
         if let Some((_, pidfd)) = self.process.get()
@@ -69,7 +69,7 @@ impl Handle {
     }
 
     /// Whether the tree is dead.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
@@ -81,7 +81,7 @@ impl Handle {
     }
 
     /// How it ended, once the tree is dead.
-    pub fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<Ended> {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let why = match self.why.get() {
             // What the program did by itself before it was killed tells more than that it was.
@@ -152,7 +152,7 @@ impl Live {
     ///
     /// # Errors
     /// How it ended before.
-    pub fn start(
+    pub(super) fn start(
         prepared: Prepared,
         agent: Agent,
         output_bytes: u64,
@@ -198,7 +198,7 @@ impl Live {
     }
 
     /// What others may use.
-    pub fn handle(&self) -> &Arc<Handle> {
+    pub(super) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
 
@@ -258,7 +258,7 @@ impl Live {
     ///
     /// # Errors
     /// Nothing was asked.
-    pub fn call(&mut self, asked: Asked<'_>) -> Result<(Answered, Option<Ended>), Unasked> {
+    pub(super) fn call(&mut self, asked: Asked<'_>) -> Result<(Answered, Option<Ended>), Unasked> {
         // What comes before the question is no answer to it.
         let mut stale = 0;
         loop {
@@ -421,7 +421,7 @@ impl Live {
     }
 
     /// What was refused since this was last asked.
-    pub fn violations(&mut self, ended: Option<&Ended>) -> Vec<Violation> {
+    pub(super) fn violations(&mut self, ended: Option<&Ended>) -> Vec<Violation> {
         let all = match ended.and_then(|ended| ended.outcome.as_ref()) {
             Some(outcome) => outcome.violations.clone(),
             None => self.ends.tap().until_now(),
@@ -431,7 +431,7 @@ impl Live {
     }
 
     /// What its copy-on-write mounts changed so far, and how many changes are not listed.
-    pub fn changes(&self, ended: Option<&Ended>) -> (Vec<Change>, u64) {
+    pub(super) fn changes(&self, ended: Option<&Ended>) -> (Vec<Change>, u64) {
         match ended.and_then(|ended| ended.outcome.as_ref()) {
             Some(outcome) => (outcome.changes.clone(), outcome.changes_omitted),
             None => self.ends.changes(),
@@ -439,24 +439,24 @@ impl Live {
     }
 
     /// Where its calls are recorded, if they are.
-    pub fn notes(&self) -> Option<&Notes> {
+    pub(super) fn notes(&self) -> Option<&Notes> {
         self.notes.as_ref()
     }
 
     /// The tmpfs that it works in.
-    pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
+    pub(super) fn workspace(&self) -> Option<Arc<OwnedFd>> {
         self.ends.workspace()
     }
 
     /// CPU time since this was last asked for, seconds, and memory of the tree now, bytes.
-    pub fn usage(&mut self) -> Option<(f64, u64)> {
+    pub(super) fn usage(&mut self) -> Option<(f64, u64)> {
         let now = self.monitor.usage()?;
         let before = std::mem::replace(&mut self.cpu, now.cpu_time_seconds);
         Some(((now.cpu_time_seconds - before).max(0.0), now.memory_bytes))
     }
 
     /// The session ends, for this reason or, where there is none, for the sandbox's own.
-    pub fn over(&mut self, why: Option<Why>) -> Ended {
+    pub(super) fn over(&mut self, why: Option<Why>) -> Ended {
         match why {
             Some(why) => self.handle.kill(why),
             // The agent's end is the sandbox's: what lives on has only closed its channel.
@@ -472,12 +472,12 @@ impl Live {
     }
 
     /// Ends it and waits until nothing of it is left.
-    pub fn end(mut self, why: Option<Why>) -> Ended {
+    pub(super) fn end(mut self, why: Option<Why>) -> Ended {
         self.over(why)
     }
 
     /// Asks the agent to end, so that what the interpreter does at its end is done, and ends it where it does not.
-    pub fn farewell(mut self, why: Why) -> Ended {
+    pub(super) fn farewell(mut self, why: Why) -> Ended {
         self.handle.why.get_or_init(|| why.clone());
         if let Ok(Some(_)) = self.ends.send(&self.agent.shutdown()) {
             self.handle.wait(FAREWELL);

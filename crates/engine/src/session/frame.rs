@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const LONGEST: usize = 64 << 20;
 
 /// Longest reply of an agent of ours, bytes: output does not come in replies.
-pub const LONGEST_OWN: usize = 64 << 10;
+pub(crate) const LONGEST_OWN: usize = 64 << 10;
 
 /// What is asked of an agent.
 #[derive(Debug, Clone, Serialize)]

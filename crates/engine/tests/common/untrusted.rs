@@ -5,7 +5,7 @@ use cofferdam_engine::session::frame::{FrameError, Replies};
 
 /// What an agent writes: the same replies in whatever pieces it comes, each no longer than the bound, and after the first
 /// mistake nothing more.
-pub fn frames(bytes: &[u8]) {
+pub(crate) fn frames(bytes: &[u8]) {
     const MOST: usize = 512;
     let told = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let mut replies = Replies::new(MOST);

@@ -17,24 +17,24 @@ mod table;
 
 /// A language to test with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Language {
+pub(crate) struct Language {
     pub agent: Agent,
     pub programs: &'static [&'static str],
 }
 
-pub const PYTHON: Language = Language { agent: Agent::Python, programs: &["/usr/bin/python3"] };
-pub const NODE: Language = Language { agent: Agent::Node, programs: &["/usr/bin/node"] };
-pub const SHELL: Language = Language { agent: Agent::Shell, programs: &["/bin/bash", "/usr/bin/bash"] };
+pub(crate) const PYTHON: Language = Language { agent: Agent::Python, programs: &["/usr/bin/python3"] };
+pub(crate) const NODE: Language = Language { agent: Agent::Node, programs: &["/usr/bin/node"] };
+pub(crate) const SHELL: Language = Language { agent: Agent::Shell, programs: &["/bin/bash", "/usr/bin/bash"] };
 
 /// A skip, which `COFFERDAM_MUST_WORK=1` makes a failure.
-pub fn skipped(why: &str) {
+pub(crate) fn skipped(why: &str) {
     eprintln!("skipped: {why}");
     assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "{why}");
 }
 
 impl Language {
     /// Its interpreter, where there is one.
-    pub fn program(self) -> Option<&'static str> {
+    pub(crate) fn program(self) -> Option<&'static str> {
         let found = self.programs.iter().find(|p| Path::new(p).exists()).copied();
         if found.is_none() {
             skipped(&format!("none of {:?}", self.programs));
@@ -44,7 +44,7 @@ impl Language {
 }
 
 /// Backends to test with, those that are here.
-pub fn backends() -> Vec<BackendName> {
+pub(crate) fn backends() -> Vec<BackendName> {
     [BackendName::Jail, BackendName::Landlock]
         .into_iter()
         .filter(|&backend| {
@@ -64,20 +64,20 @@ pub fn backends() -> Vec<BackendName> {
 }
 
 /// A program's sessions, one owner's.
-pub struct Desk {
+pub(crate) struct Desk {
     pub sessions: Arc<Sessions>,
     pub backend: BackendName,
 }
 
-pub fn desk(backend: BackendName, limits: Limits) -> Desk {
+pub(crate) fn desk(backend: BackendName, limits: Limits) -> Desk {
     Desk { sessions: Arc::new(Sessions::new(Arc::new(Engine::probe()), limits).unwrap()), backend }
 }
 
-pub fn key(name: &str) -> Key {
+pub(crate) fn key(name: &str) -> Key {
     Key { owner: "me".into(), name: name.into() }
 }
 
-pub fn policy(program: &str, backend: BackendName) -> Policy {
+pub(crate) fn policy(program: &str, backend: BackendName) -> Policy {
     let mut policy = Policy::base();
     policy.command.argv = vec![program.into()];
     policy.backend = backend;
@@ -89,7 +89,7 @@ pub fn policy(program: &str, backend: BackendName) -> Policy {
     policy
 }
 
-pub fn call(code: &str) -> Call {
+pub(crate) fn call(code: &str) -> Call {
     Call {
         code: code.into(),
         timeout: Duration::from_secs(30),
@@ -100,7 +100,7 @@ pub fn call(code: &str) -> Call {
 }
 
 impl Desk {
-    pub fn start(&self, language: Language) -> impl FnOnce() -> Result<Start, Failure> + use<> {
+    pub(crate) fn start(&self, language: Language) -> impl FnOnce() -> Result<Start, Failure> + use<> {
         let backend = self.backend;
         move || {
             let program = language.program().unwrap_or("/nonexistent");
@@ -110,17 +110,17 @@ impl Desk {
         }
     }
 
-    pub fn ask(&self, language: Language, name: &str, call: Call) -> Result<Answer, SessionError> {
+    pub(crate) fn ask(&self, language: Language, name: &str, call: Call) -> Result<Answer, SessionError> {
         self.sessions.call(&key(name), "test", self.start(language), call)
     }
 
     /// Runs code that has to be answered.
-    pub fn run(&self, language: Language, name: &str, code: &str) -> Answer {
+    pub(crate) fn run(&self, language: Language, name: &str, code: &str) -> Answer {
         self.ask(language, name, call(code)).unwrap_or_else(|e| panic!("{language:?} {:?}: {e}: {e:?}", self.backend))
     }
 
     /// Its output, where it went well and the session lives on.
-    pub fn out(&self, language: Language, name: &str, code: &str) -> String {
+    pub(crate) fn out(&self, language: Language, name: &str, code: &str) -> String {
         let answer = self.run(language, name, code);
         assert!(answer.success() && answer.ended.is_none(), "{language:?} {:?} {code}: {answer:?}", self.backend);
         answer.stdout

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Each language that is here on each backend that is here.
-pub fn each(languages: &[Language], limits: Limits, test: impl Fn(&Desk, Language)) {
+pub(super) fn each(languages: &[Language], limits: Limits, test: impl Fn(&Desk, Language)) {
     for backend in backends() {
         for &language in languages {
             if language.program().is_some() {

@@ -26,7 +26,7 @@ use crate::failure::{Failure, Step};
 /// The part of a run's directory that its container sees.
 const SHARED: &str = "shared";
 /// Names another directory for all of it.
-pub const VARIABLE: &str = "COFFERDAM_STATE";
+pub(super) const VARIABLE: &str = "COFFERDAM_STATE";
 
 /// How old a run's directory is that never will say whose it is.
 const UNWRITTEN: std::time::Duration = std::time::Duration::from_secs(600);
@@ -42,7 +42,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be made, belongs to somebody else, or nothing on it can be executed.
-    pub fn find() -> Result<Place, Failure> {
+    pub(super) fn find() -> Result<Place, Failure> {
         let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let root = named(VARIABLE)
             .or_else(|| rustix::process::geteuid().is_root().then(|| "/var/lib/cofferdam".into()))
@@ -59,7 +59,7 @@ impl Place {
     ///
     /// # Errors
     /// See [`Place::find`].
-    pub fn at(root: PathBuf) -> Result<Place, Failure> {
+    pub(super) fn at(root: PathBuf) -> Result<Place, Failure> {
         let failed = |e: io::Error| {
             Failure::new(Step::State, format!("cannot use {} for containers' files: {e}", root.display()))
                 .hint("set COFFERDAM_STATE")
@@ -96,17 +96,17 @@ impl Place {
     }
 
     /// Where the files of texts are.
-    pub fn texts(&self) -> PathBuf {
+    pub(super) fn texts(&self) -> PathBuf {
         self.root.join("texts")
     }
 
     /// Where runtimes keep what they made of images.
-    pub fn cache(&self) -> PathBuf {
+    pub(super) fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }
 
     /// Where is kept what engines say of themselves.
-    pub fn engines(&self) -> PathBuf {
+    pub(super) fn engines(&self) -> PathBuf {
         self.root.join("engines")
     }
 
@@ -114,7 +114,7 @@ impl Place {
     ///
     /// # Errors
     /// They cannot be written.
-    pub fn write_texts(&self, texts: &[(PathBuf, String)]) -> Result<(), Failure> {
+    pub(super) fn write_texts(&self, texts: &[(PathBuf, String)]) -> Result<(), Failure> {
         for (name, text) in texts {
             let path = self.texts().join(name);
             if name == Path::new(DENIED) {
@@ -143,7 +143,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn run(&self, id: &str) -> Result<RunDirectory, Failure> {
+    pub(super) fn run(&self, id: &str) -> Result<RunDirectory, Failure> {
         let path = self.root.join("runs").join(id);
         let failed = |e: io::Error| Failure::new(Step::State, format!("cannot make {}: {e}", path.display()));
         let program = self.program().map_err(failed)?;
@@ -175,7 +175,7 @@ impl Place {
     }
 
     /// Removes the directories of runs whose owner is gone; `ended` says whether nothing of a container runs any more.
-    pub fn sweep(&self, ended: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(super) fn sweep(&self, ended: impl Fn(&str) -> bool) -> Vec<String> {
         let Some(here) = Here::read() else { return Vec::new() };
         let mut removed = Vec::new();
         for entry in fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten() {
@@ -235,7 +235,7 @@ pub(crate) struct RunDirectory {
 
 impl RunDirectory {
     /// What of it is mounted into the container, on the host.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -243,7 +243,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// What is left.
-    pub fn remove(self) -> io::Result<()> {
+    pub(super) fn remove(self) -> io::Result<()> {
         let path = self.whole.clone();
         std::mem::forget(self);
         fs::remove_dir_all(path)

@@ -33,13 +33,13 @@ pub(crate) struct Moved(Vec<(String, String)>);
 
 impl Moved {
     /// Where a path of the sandbox lies.
-    pub fn path(&self, path: &str) -> String {
+    pub(crate) fn path(&self, path: &str) -> String {
         let nearest = self.0.iter().filter_map(|(from, to)| Some((from.len(), to, below(path, from)?)));
         nearest.max_by_key(|(length, ..)| *length).map_or_else(|| path.to_owned(), |(_, to, rest)| join(to, rest))
     }
 
     /// The same mounts where they lie.
-    pub fn mounts(&self, mounts: &[Mounted]) -> Vec<Mounted> {
+    pub(crate) fn mounts(&self, mounts: &[Mounted]) -> Vec<Mounted> {
         let mut mounts = mounts.to_vec();
         for mount in &mut mounts {
             let (Mounted::Bind { target, .. } | Mounted::Tmpfs { target, .. }) = mount;
@@ -49,12 +49,12 @@ impl Moved {
     }
 
     /// The same rules where they hold.
-    pub fn rules(&self, rules: Vec<PathRule>) -> Vec<PathRule> {
+    pub(crate) fn rules(&self, rules: Vec<PathRule>) -> Vec<PathRule> {
         rules.into_iter().map(|rule| PathRule { path: self.path(&rule.path), ..rule }).collect()
     }
 
     /// Whether nothing is moved.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

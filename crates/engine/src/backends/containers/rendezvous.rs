@@ -61,12 +61,12 @@ pub(crate) struct Theirs {
 
 impl Theirs {
     /// What follows the standard streams, from 3 on.
-    pub fn init(&self) -> [BorrowedFd<'_>; 5] {
+    pub(super) fn init(&self) -> [BorrowedFd<'_>; 5] {
         [&self.nothing, &self.lifeline, &self.status, &self.events, &self.control].map(AsFd::as_fd)
     }
 
     /// The standard streams.
-    pub fn stdio(&self) -> [BorrowedFd<'_>; 3] {
+    pub(super) fn stdio(&self) -> [BorrowedFd<'_>; 3] {
         [&self.stdio[0], &self.stdio[1], &self.stdio[2]].map(AsFd::as_fd)
     }
 }
@@ -117,13 +117,13 @@ pub(crate) struct Rendezvous {
 
 impl Rendezvous {
     /// Its name in the run's directory.
-    pub const NAME: &'static str = "door";
+    pub(super) const NAME: &'static str = "door";
 
     /// Opens one in a run's directory.
     ///
     /// # Errors
     /// socket(2), bind(2), listen(2), chmod(2).
-    pub fn open(directory: &Path) -> Result<Rendezvous, Failure> {
+    pub(super) fn open(directory: &Path) -> Result<Rendezvous, Failure> {
         let path = directory.join(Self::NAME);
         let open = || -> io::Result<OwnedFd> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -151,7 +151,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// It does not come, and why.
-    pub fn admit(self, theirs: &Theirs, made: &dyn StartedContainer) -> Result<Running, Failure> {
+    pub(super) fn admit(self, theirs: &Theirs, made: &dyn StartedContainer) -> Result<Running, Failure> {
         let connection = self.knock(made)?;
         let gone = |e: io::Error| {
             let hint = "somebody has ended it: look into the engine's log, or use --backend jail";

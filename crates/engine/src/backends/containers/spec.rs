@@ -20,7 +20,7 @@ pub fn own(id: &str) -> String {
 }
 /// Among the files of texts, the empty one that nobody may read. It is mounted over denied files: a runtime's own mask is
 /// /dev/null, which can be read and written.
-pub const DENIED: &str = "denied";
+pub(crate) const DENIED: &str = "denied";
 /// Capabilities that init starts with where it makes the network what the gateway needs, which answers on port 53. It drops all of them, from every
 /// set, before the program starts.
 pub const POWERS: [&str; 6] = ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
@@ -31,7 +31,7 @@ pub const APART: [&str; 4] = ["KILL", "SETGID", "SETUID", "SYS_ADMIN"];
 
 /// What no program has a use for, of `/proc` and `/sys`: what Docker and Podman hide, in their versions up to
 /// now. Every runtime hides them, besides what a spec says.
-pub const MASKED: [&str; 13] = [
+pub(crate) const MASKED: [&str; 13] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
@@ -271,7 +271,7 @@ pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
 
 /// Leaves out each mount that a later one covers whole: in this order nothing of it would be seen. Engines refuse two mounts
 /// at one place, and gVisor sorts them by the length of their targets, by which the covered one can come to lie on top.
-pub fn uncovered<T>(mounts: Vec<T>, target: impl Fn(&T) -> &str) -> Vec<T> {
+pub(crate) fn uncovered<T>(mounts: Vec<T>, target: impl Fn(&T) -> &str) -> Vec<T> {
     let covered: Vec<bool> = (0..mounts.len())
         .map(|i| mounts[i + 1..].iter().any(|later| below(target(&mounts[i]), target(later)).is_some()))
         .collect();
@@ -285,7 +285,7 @@ fn in_memory(mounts: &[Mounted], path: &str) -> bool {
 
 /// How many files a file system in memory of this size may hold, where its runtime can say that: as many as it has pages,
 /// as in a jail.
-pub fn inodes(bytes: u64) -> u64 {
+pub(crate) fn inodes(bytes: u64) -> u64 {
     (bytes >> 12).max(4096)
 }
 

@@ -12,14 +12,14 @@ use crate::backends::layout::{Item, Layout};
 use crate::failure::Failure;
 
 /// Descriptor of the options.
-pub const ARGS_FD: i32 = FIRST_FD;
+pub(crate) const ARGS_FD: i32 = FIRST_FD;
 /// Descriptor on which bubblewrap tells how far it is.
-pub const STATUS_FD: i32 = FIRST_FD + 1;
+pub(crate) const STATUS_FD: i32 = FIRST_FD + 1;
 /// Descriptor of the system call filter. bubblewrap reads it to its end after its mounts and just before the program starts,
 /// so it waits there for our go.
-pub const FILTER_FD: i32 = FIRST_FD + 2;
+pub(crate) const FILTER_FD: i32 = FIRST_FD + 2;
 /// Descriptor from which it reads when its mounts are made, immediately before the filter (`--block-fd`).
-pub const MOUNTED_FD: i32 = FIRST_FD + 3;
+pub(crate) const MOUNTED_FD: i32 = FIRST_FD + 3;
 /// The first descriptor of a file's contents.
 const FIRST_DATA: i32 = FIRST_FD + 4;
 

@@ -15,7 +15,7 @@ const ENOSYS: u16 = 38;
 
 /// What a tool leaves to the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left {
+pub(super) struct Left {
     /// It brings loopback up in every network namespace: without network, sockets are refused whole.
     pub loopback: bool,
     /// It ends its program by a signal that the program itself asked for: the program may not take that back.
@@ -84,7 +84,7 @@ fn compiled<T>(
 ///
 /// # Errors
 /// A rule that names no known call, or a filter that is too long.
-pub fn program(policy: &Policy, left: Left) -> Result<Vec<u8>, Failure> {
+pub(super) fn program(policy: &Policy, left: Left) -> Result<Vec<u8>, Failure> {
     compiled(policy, left, compile).map(|program| Program::bytes(&program.filter))
 }
 
@@ -92,6 +92,6 @@ pub fn program(policy: &Policy, left: Left) -> Result<Vec<u8>, Failure> {
 ///
 /// # Errors
 /// As [`program`].
-pub fn text(policy: &Policy, left: Left) -> Result<String, Failure> {
+pub(super) fn text(policy: &Policy, left: Left) -> Result<String, Failure> {
     compiled(policy, left, kafel::policy)
 }

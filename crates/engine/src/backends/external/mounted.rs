@@ -41,7 +41,7 @@ enum Shows {
 
 /// All of them that can be seen inside: what lies below a later mount cannot.
 #[derive(Debug, Default)]
-pub struct Mounts {
+pub(super) struct Mounts {
     planned: Vec<Planned>,
 }
 
@@ -56,7 +56,7 @@ struct Found {
 impl Mounts {
     /// What a layout of this policy, whose sources are pinned, has to show. Sources that are none of the policy's, such as
     /// those of the root view, are what they are now.
-    pub fn of(policy: &Policy, layout: &Layout) -> Mounts {
+    pub(super) fn of(policy: &Policy, layout: &Layout) -> Mounts {
         let mut planned: Vec<Planned> = Vec::new();
         for item in &layout.items {
             let (target, shows) = match item {
@@ -98,7 +98,7 @@ impl Mounts {
     ///
     /// # Errors
     /// Something else is, or nothing; or the sandbox cannot be looked into.
-    pub fn compare(&self, pid: i32, tool: &str) -> Result<(), Failure> {
+    pub(super) fn compare(&self, pid: i32, tool: &str) -> Result<(), Failure> {
         let root = rustix::fs::open(
             format!("/proc/{pid}/root"),
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,

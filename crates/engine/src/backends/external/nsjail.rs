@@ -155,7 +155,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Ids of the caller's own for the sandbox's user.
-pub const INSIDE: u32 = 1000;
+pub(crate) const INSIDE: u32 = 1000;
 /// Devices that every program may open.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// A message as text. `enums` are the fields whose values are names.
-pub fn message(value: &Value, enums: &dyn Fn(&str) -> bool) -> String {
+pub(super) fn message(value: &Value, enums: &dyn Fn(&str) -> bool) -> String {
     let mut text = String::new();
     fields(value, enums, 0, &mut text);
     text
@@ -52,7 +52,7 @@ fn quoted(string: &str) -> String {
 }
 
 /// Bytes as base64 with padding (RFC 4648).
-pub fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for group in bytes.chunks(3) {

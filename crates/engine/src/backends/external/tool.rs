@@ -98,9 +98,9 @@ pub struct Installed {
 /// The oldest bubblewrap that sizes a tmpfs (`--size`).
 const OLDEST_BUBBLEWRAP: (u32, u32) = (0, 7);
 /// From this one on `--disable-userns` is there.
-pub const NO_USERNS: (u32, u32) = (0, 8);
+pub(crate) const NO_USERNS: (u32, u32) = (0, 8);
 /// From this one on `--argv0` is there.
-pub const ARGV0: (u32, u32) = (0, 9);
+pub(crate) const ARGV0: (u32, u32) = (0, 9);
 
 fn missing(tool: Tool) -> Failure {
     let (message, hint) = match tool {

@@ -23,8 +23,9 @@ use cofferdam_policy::{BackendName, Policy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-pub use plan::plan;
-pub use root::{Ids, terminal_device};
+pub(crate) use plan::plan;
+pub(crate) use root::Ids;
+pub(crate) use root::terminal_device;
 
 use crate::backends::native::{self, Native};
 use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
@@ -36,7 +37,7 @@ use crate::run::lifeline::Lifeline;
 
 /// The jail.
 #[derive(Debug)]
-pub struct Jail;
+pub(crate) struct Jail;
 
 static NATIVE: Native = Native {
     name: BackendName::Jail,
@@ -97,7 +98,7 @@ pub(crate) fn available(me: Identity) -> Result<(), Failure> {
 
 /// The owner's ends of a run that has been started.
 #[derive(Debug)]
-pub struct Started {
+pub(crate) struct Started {
     /// Init.
     pub running: cofferdam_confine::Running,
     /// Status records.
@@ -112,7 +113,7 @@ pub struct Started {
 
 impl Started {
     /// Whether init has ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let mut fds = [PollFd::new(&self.running.pidfd, PollFlags::IN)];
         // Not to know is to take it for over.
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
@@ -129,7 +130,7 @@ fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
 ///
 /// # Errors
 /// Nothing runs.
-pub fn start(
+pub(crate) fn start(
     namespaces: Namespaces,
     cgroup: Option<&Cgroup>,
     network: Option<&Lease>,
@@ -175,7 +176,7 @@ pub fn start(
 ///
 /// # Errors
 /// Init is gone.
-pub fn send_plan(control: &OwnedFd, init_plan: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
+pub(crate) fn send_plan(control: &OwnedFd, init_plan: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
     let block = memfd::plan(&init_plan.encode())
         .map_err(|e| Failure::new(Step::Spawn, "cannot write the plan").caused_by(&e))?;
     let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
@@ -184,7 +185,7 @@ pub fn send_plan(control: &OwnedFd, init_plan: &InitPlan, extra: &[OwnedFd]) -> 
 }
 
 /// Ends a run that never began, and reaps it.
-pub fn end(started: Started) {
+pub(crate) fn end(started: Started) {
     let Started { running, lifeline, .. } = started;
     drop(lifeline);
     for done in [
@@ -238,7 +239,7 @@ fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
 
 /// A user namespace that maps one owner of files to the sandbox's user.
 #[derive(Debug, Clone)]
-pub struct OwnerMap {
+pub(crate) struct OwnerMap {
     owner: (u32, u32),
     outside: (u32, u32),
     namespace: Arc<OwnedFd>,
@@ -249,7 +250,7 @@ impl OwnerMap {
     ///
     /// # Errors
     /// user_namespaces(7).
-    pub fn new(owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<OwnerMap> {
+    pub(crate) fn new(owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<OwnerMap> {
         let namespace = mountfd::owner_map((owner.0, outside.0), (owner.1, outside.1))?;
         Ok(OwnerMap { owner, outside, namespace: Arc::new(namespace) })
     }
@@ -257,7 +258,7 @@ impl OwnerMap {
 
 /// Owner maps kept from run to run: they name ids, nothing of the host's files.
 #[derive(Debug, Default)]
-pub struct OwnerMaps(Mutex<Vec<OwnerMap>>);
+pub(crate) struct OwnerMaps(Mutex<Vec<OwnerMap>>);
 
 impl OwnerMaps {
     fn get(&self, owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<Arc<OwnedFd>> {
@@ -276,7 +277,7 @@ impl OwnerMaps {
 ///
 /// # Errors
 /// A source was replaced, or its file system cannot map owners and the mount is writable.
-pub fn prepare(plan: &NativePlan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec<OwnedFd>, Failure> {
+pub(crate) fn prepare(plan: &NativePlan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec<OwnedFd>, Failure> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
     let mut trees = Vec::new();
     for p in &plan.prepared {
@@ -310,12 +311,12 @@ pub fn prepare(plan: &NativePlan, outside: (u32, u32), maps: &OwnerMaps) -> Resu
 }
 
 /// The host's ids that a jail's user stands for.
-pub fn outside(me: Identity) -> Option<(u32, u32)> {
+pub(crate) fn outside(me: Identity) -> Option<(u32, u32)> {
     if me.privileged { cofferdam_confine::host::unprivileged_id().map(|id| (id, id)) } else { Some((me.uid, me.gid)) }
 }
 
 /// Namespaces of a plan.
-pub fn namespaces(plan: &NativePlan, jail: bool) -> Namespaces {
+pub(crate) fn namespaces(plan: &NativePlan, jail: bool) -> Namespaces {
     Namespaces { jail, net: plan.own_net }
 }
 
@@ -323,7 +324,7 @@ pub fn namespaces(plan: &NativePlan, jail: bool) -> Namespaces {
 ///
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
-pub fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
+pub(crate) fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
     crate::plan::whiteout::claim(policy);
     let mut plan = plan(policy, me, filters, ids)?;
     for (op, names) in &plan.whiteouts {

@@ -21,7 +21,7 @@ use crate::repository::protected_names;
 
 /// What is to be done.
 #[derive(Debug, Default)]
-pub struct Held {
+pub(super) struct Held {
     /// Ancestors bound onto themselves, masks, read-only self-binds; in this order.
     pub steps: Vec<Step>,
     /// Names that must not come into being.
@@ -42,7 +42,7 @@ pub struct Held {
 
 /// Why a path cannot be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unheld {
+pub(super) enum Unheld {
     /// It is another file for each process that asks.
     OfEachProcess,
     /// It is what the sandbox has as its root.
@@ -96,7 +96,7 @@ struct Names<'p> {
 }
 
 /// Works out what holds the policy's deny and protected paths in this view.
-pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
+pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let fs = &policy.filesystem;
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
     let state = own_places::places();

@@ -30,7 +30,7 @@ const LAYER_OWN: u64 = 5;
 const LEAST_CHANGES: u64 = 2;
 
 /// The sandbox's own user and group, as it sees itself.
-pub const INSIDE: u32 = 1000;
+pub(crate) const INSIDE: u32 = 1000;
 
 struct Looked {
     path: String,
@@ -100,7 +100,7 @@ fn start(me: Identity, nested: bool) -> u32 {
 ///
 /// # Errors
 /// A mount source that cannot be used, or something that no jail can hold.
-pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
+pub(crate) fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
     let policy = &*real_sources::pinned(policy)?;
     let exec_scratch = false;
     let mut p = Planner {

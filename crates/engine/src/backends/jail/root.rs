@@ -14,14 +14,14 @@ use crate::plan::interpreter::Part;
 use crate::plan::mount_table::{Place, Shows, View};
 
 /// Read-only, no setuid, no devices: what every mount of the host's gets.
-pub const HOST: u64 = attr::RDONLY | attr::NOSUID | attr::NODEV;
+pub(crate) const HOST: u64 = attr::RDONLY | attr::NOSUID | attr::NODEV;
 const OWN: u64 = attr::NOSUID | attr::NODEV;
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 /// Files of procfs that tell about the host and that every user may read there.
 const PROC_MASKS: &[&str] = &["/proc/cmdline", "/proc/keys", "/proc/key-users"];
 
 /// `/dev/tty` for a run with a terminal: whoever opens it gets the terminal of its own session, which is the sandbox's.
-pub fn terminal_device() -> Step {
+pub(crate) fn terminal_device() -> Step {
     Step::Bind {
         source: Source::System("/dev/tty".into()),
         target: "/dev/tty".into(),
@@ -32,20 +32,20 @@ pub fn terminal_device() -> Step {
 
 /// What tells one run from another inside.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub(crate) struct Ids {
     boot: String,
     machine: String,
 }
 
 impl Ids {
     /// New ones.
-    pub fn fresh() -> Ids {
+    pub(crate) fn fresh() -> Ids {
         Ids { boot: cofferdam_audit::random::uuid(), machine: cofferdam_audit::random::uuid().replace('-', "") }
     }
 }
 
 /// Mount steps under way.
-pub struct Build {
+pub(super) struct Build {
     /// Steps on the scratch, before the root.
     pub skeleton: Vec<Step>,
     /// The root and what is mounted over it.
@@ -93,7 +93,7 @@ const SCRATCH: [(&str, &str, u32); 3] = [("/tmp", "tmp", 0o777), ("/var/tmp", "v
 
 impl Build {
     /// The root view of a policy, without the policy's own mounts.
-    pub fn new(policy: &Policy, exec_scratch: bool, ids: &Ids) -> Build {
+    pub(super) fn new(policy: &Policy, exec_scratch: bool, ids: &Ids) -> Build {
         let mut b = Build {
             skeleton: Vec::new(),
             mounts: Vec::new(),
@@ -147,7 +147,7 @@ impl Build {
 
     /// Files that lead to the gateway's resolver, in place of those that the view has. Where it has none, libraries ask the
     /// resolver of the machine itself, which is the same one.
-    pub fn lookup(&mut self, policy: &Policy) {
+    pub(super) fn lookup(&mut self, policy: &Policy) {
         for (path, name, text) in crate::plan::host_names::captured(policy) {
             // A link, as into /run, leads to where the sandbox has nothing of the host's: there the file itself is made.
             let place = self.place_of(path);
@@ -172,7 +172,7 @@ impl Build {
     }
 
     /// All steps in order, the root view's before what the policy adds, and how many of them are on the system's own paths.
-    pub fn steps(&mut self) -> (Vec<Step>, usize) {
+    pub(super) fn steps(&mut self) -> (Vec<Step>, usize) {
         let (mut skeleton, mut mounts) = (std::mem::take(&mut self.skeleton), std::mem::take(&mut self.mounts));
         let (added, covering) = (skeleton.split_off(self.view_steps.0), mounts.split_off(self.view_steps.1));
         let system = if self.system == 0 { 0 } else { skeleton.len() + self.system };
@@ -180,7 +180,7 @@ impl Build {
     }
 
     /// What the writable scratch directories hold at the start, as seen inside.
-    pub fn own_entries(&self) -> std::collections::BTreeSet<String> {
+    pub(super) fn own_entries(&self) -> std::collections::BTreeSet<String> {
         let places = SCRATCH.iter().map(|(path, name, _)| (*path, *name)).chain([("/dev/shm", "shm")]);
         let inside = |(path, name): (&str, &str)| {
             let entry = move |made: &String| Some(format!("{path}/{}", made.strip_prefix(name)?.strip_prefix('/')?));
@@ -190,7 +190,7 @@ impl Build {
     }
 
     /// Makes a directory of the scratch once.
-    pub fn mkdir(&mut self, name: &str, mode: u32) {
+    pub(super) fn mkdir(&mut self, name: &str, mode: u32) {
         if self.made.insert(name.to_owned()) {
             self.skeleton.push(Step::Mkdir { name: name.into(), mode });
         }
@@ -212,7 +212,7 @@ impl Build {
     /// Where a path inside is: links on the way to it are followed, as init does. What is held is held by that name. Of the
     /// skeleton's own links the last name is not followed, so that a mount on a link takes the link's place and covers
     /// nothing elsewhere; in what is the host's nothing can be replaced, and the mount lies where the link leads.
-    pub fn place_of(&self, path: &str) -> String {
+    pub(super) fn place_of(&self, path: &str) -> String {
         /// Most links on the way to a file (path_resolution(7)).
         const MOST: usize = 40;
         let mut path = path.to_owned();
@@ -240,7 +240,7 @@ impl Build {
     }
 
     /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in a scratch directory.
-    pub fn mount_point(&mut self, target: &str, is_dir: bool) {
+    pub(super) fn mount_point(&mut self, target: &str, is_dir: bool) {
         let covering = self.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
         let scratch = |(path, name, mode): &(&'static str, &'static str, u32)| {
             let rest = crate::plan::mount_table::below(target, path).filter(|_| covering == *path || *path == "/tmp");
@@ -263,7 +263,7 @@ impl Build {
     }
 
     /// Makes a mount point in a directory of the scratch, with the directories that lead to it.
-    pub fn mount_point_in(&mut self, base: &str, rest: &str, is_dir: bool, mode: u32) {
+    pub(super) fn mount_point_in(&mut self, base: &str, rest: &str, is_dir: bool, mode: u32) {
         if let Some(file) = self.tree(base, rest, is_dir, mode) {
             self.skeleton.push(Step::File { name: file, text: String::new(), mode: 0o444 });
         }

@@ -37,7 +37,8 @@ mod work_trees;
 
 use followed::Followed;
 use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
-pub use pending::{Watch, watches};
+pub(crate) use pending::Watch;
+pub(crate) use pending::watches;
 use work_trees::Restored;
 
 /// Repositories that are looked at below one work tree, at most. Where there are more, its index counts as not understood.
@@ -59,7 +60,7 @@ struct Top {
 
 /// What stood there before a run.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before {
+pub(crate) struct Before {
     /// The directories that the program may write.
     #[serde(default)]
     volumes: Vec<PathBuf>,
@@ -79,7 +80,7 @@ struct Seen {
 
 /// What was done after a run.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Mended {
+pub(crate) struct Mended {
     /// What was renamed, and the name that it has now.
     pub renamed: Vec<(PathBuf, PathBuf)>,
     /// What could not be, and why.
@@ -95,7 +96,7 @@ pub struct Mended {
 }
 
 /// Looks at the work trees that these directories are in, or hold at their top.
-pub fn before(volumes: &[String]) -> Before {
+pub(crate) fn before(volumes: &[String]) -> Before {
     let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
     let hooks = relative_hooks(&Disk, &[]);
     let tops: Vec<(Top, Seen)> = tops
@@ -128,7 +129,7 @@ pub fn before(volumes: &[String]) -> Before {
 
 impl Before {
     /// Whether there is nothing to look at again.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tops.is_empty() && self.followed.is_empty()
     }
 
@@ -150,7 +151,7 @@ impl Before {
     }
 
     /// Looks again, and disables what is new, or obeys something else than before, and could run programs.
-    pub fn mend(&self) -> Mended {
+    pub(crate) fn mend(&self) -> Mended {
         let mut mended = Mended::default();
         let mut new = BTreeSet::new();
         let hooks = &relative_hooks(&Disk, &[]);
@@ -343,7 +344,7 @@ impl Walk<'_> {
 
 impl Mended {
     /// Whether nothing was found.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.renamed.is_empty()
             && self.failed.is_empty()
             && self.unlinked.is_empty()

@@ -27,7 +27,7 @@ const NAMED: usize = 16;
 
 /// What is looked at again when the run is over.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     before: Before,
     earlier: Mended,
     record: Option<Record>,
@@ -44,7 +44,7 @@ struct Record {
 
 impl Watch {
     /// Looks at the volumes that the program may write, where the policy protects git's files in them.
-    pub fn begin(policy: &Policy) -> Watch {
+    pub(crate) fn begin(policy: &Policy) -> Watch {
         let volumes = if protects(policy) { own_places::writable(policy) } else { Vec::new() };
         if volumes.is_empty() {
             return Watch::default();
@@ -67,12 +67,12 @@ impl Watch {
     }
 
     /// Whether something in the volumes has another name or says something else now, which an interrupted run had left.
-    pub fn renamed(&self) -> bool {
+    pub(crate) fn renamed(&self) -> bool {
         self.earlier.restored || !(self.earlier.renamed.is_empty() && self.earlier.unlinked.is_empty())
     }
 
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
-    pub fn end(self, outcome: &mut Outcome) {
+    pub(crate) fn end(self, outcome: &mut Outcome) {
         let mended = self.before.mend();
         if let Some(record) = self.record {
             fs::remove_file(record.path).ok(); // what is left is done again, and finds nothing
@@ -87,7 +87,7 @@ impl Watch {
 }
 
 /// Whether a run of this policy is looked at.
-pub fn watches(policy: &Policy) -> bool {
+pub(crate) fn watches(policy: &Policy) -> bool {
     protects(policy) && !own_places::writable(policy).is_empty()
 }
 

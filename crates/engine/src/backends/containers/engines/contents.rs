@@ -42,7 +42,7 @@ impl Links {
     ///
     /// # Errors
     /// It says no text.
-    pub fn says(&self, path: &str) -> io::Result<Option<String>> {
+    pub(super) fn says(&self, path: &str) -> io::Result<Option<String>> {
         match self.0.get(path.trim_start_matches('/')) {
             None => Ok(None),
             Some(Some(says)) => Ok(Some(says.clone())),

@@ -21,14 +21,14 @@ use crate::failure::{Failure, Step};
 
 /// Where roots are kept.
 #[derive(Debug, Clone)]
-pub struct Cache {
+pub(super) struct Cache {
     at: PathBuf,
     bounds: Bounds,
 }
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub(super) struct Bounds {
     /// Roots.
     pub roots: usize,
     /// Bytes of them all.
@@ -45,7 +45,7 @@ impl Default for Bounds {
 
 /// A root in use: it stays until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub(super) struct Held {
     /// The root.
     pub rootfs: PathBuf,
     _lock: File,
@@ -60,7 +60,7 @@ pub(super) fn failed(what: &str, path: &Path, e: &dyn std::fmt::Display) -> Fail
 ///
 /// # Errors
 /// It cannot be made, or is somebody else's: files there would be his to change.
-pub fn private(path: &Path) -> Result<(), Failure> {
+pub(super) fn private(path: &Path) -> Result<(), Failure> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| failed("cannot make", path, &e))?;
     let found = std::fs::symlink_metadata(path).map_err(|e| failed("cannot read", path, &e))?;
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
@@ -71,7 +71,7 @@ pub fn private(path: &Path) -> Result<(), Failure> {
 
 impl Cache {
     /// The cache in this directory, which is made when it is needed.
-    pub fn new(state: &Path, bounds: Bounds) -> Cache {
+    pub(super) fn new(state: &Path, bounds: Bounds) -> Cache {
         Cache { at: state.join("roots"), bounds }
     }
 
@@ -84,7 +84,7 @@ impl Cache {
     ///
     /// # Errors
     /// It is there and cannot be used.
-    pub fn get(&self, key: &str) -> Result<Option<Held>, Failure> {
+    pub(super) fn get(&self, key: &str) -> Result<Option<Held>, Failure> {
         let entry = self.at.join(key);
         let lock = match open_lock(&entry) {
             Ok(lock) => lock,
@@ -113,7 +113,7 @@ impl Cache {
     ///
     /// # Errors
     /// What `fill` says, or files cannot be made.
-    pub fn make(&self, fill: impl FnOnce(&Path) -> Result<(String, u64), Failure>) -> Result<Held, Failure> {
+    pub(super) fn make(&self, fill: impl FnOnce(&Path) -> Result<(String, u64), Failure>) -> Result<Held, Failure> {
         private(&self.at)?;
         self.tidy();
         let new = self.at.join(format!(".new-{}", cofferdam_audit::random::uuid()));
@@ -159,7 +159,7 @@ impl Cache {
     /// Removes what is left of dead creators, and the longest unused roots beyond the bounds.
     ///
     /// What cannot be removed is left for the next time: it is room that is lost, and nothing else.
-    pub fn tidy(&self) -> Vec<String> {
+    pub(super) fn tidy(&self) -> Vec<String> {
         let mut removed = Vec::new();
         let Ok(entries) = std::fs::read_dir(&self.at) else { return removed };
         let mut unused = Vec::new();

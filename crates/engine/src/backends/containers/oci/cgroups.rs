@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a runtime that this process starts makes cgroups: this process's own, in each hierarchy.
-pub fn own() -> Vec<PathBuf> {
+pub(super) fn own() -> Vec<PathBuf> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     places(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
 }
@@ -51,7 +51,7 @@ fn places(mounts: &str, own: &str) -> Vec<PathBuf> {
 }
 
 /// Removes those of this name with everything in them. What remains, in words.
-pub fn remove(places: &[PathBuf], id: &str) -> Vec<String> {
+pub(super) fn remove(places: &[PathBuf], id: &str) -> Vec<String> {
     let beside = places.iter().filter_map(|place| place.parent());
     let mut directories: Vec<PathBuf> =
         places.iter().map(PathBuf::as_path).chain(beside).map(|at| at.join(id)).collect();

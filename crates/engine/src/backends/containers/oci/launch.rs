@@ -53,7 +53,7 @@ pub(super) const ROOT: &str = "rootfs";
 
 /// How a runtime is called for one container.
 #[derive(Debug, Clone)]
-pub struct Calls {
+pub(super) struct Calls {
     pub(super) installed: Installed,
     pub(super) rootless: bool,
     pub(super) host_network: bool,
@@ -221,7 +221,7 @@ fn complaint(text: &[u8]) -> Option<String> {
 }
 
 /// A container that runs, or has ended.
-pub struct Container {
+pub(super) struct Container {
     calls: Calls,
     running: Running,
     /// What is `/` stays as long as it.
@@ -238,7 +238,7 @@ pub struct Container {
 ///
 /// # Errors
 /// It cannot be written or started; nothing is left of it.
-pub fn start(
+pub(super) fn start(
     calls: Calls,
     spec: &ContainerSpec,
     root: Root,
@@ -484,7 +484,7 @@ fn hint(said: &str) -> Option<&'static str> {
 }
 
 /// Calls for a spec's container.
-pub fn calls(installed: &Installed, state: &Path, spec: &ContainerSpec, rootless: bool) -> Calls {
+pub(super) fn calls(installed: &Installed, state: &Path, spec: &ContainerSpec, rootless: bool) -> Calls {
     Calls {
         installed: installed.clone(),
         rootless,

@@ -25,7 +25,7 @@ const FINISHES: Duration = Duration::from_secs(5);
 
 /// A bundle's file `owner`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub(super) struct Note {
     owner: String,
     runtime: Runtime,
     host_network: bool,
@@ -35,14 +35,14 @@ pub struct Note {
 
 impl Note {
     /// Of a spec.
-    pub fn new(spec: &ContainerSpec, runtime: Runtime) -> Note {
+    pub(super) fn new(spec: &ContainerSpec, runtime: Runtime) -> Note {
         let said = spec.labels.iter().find(|(name, _)| name == owner::OWNER).map(|(_, owner)| owner.clone());
         let host_network = spec.network == crate::backends::containers::Net::Host;
         Note { owner: said.or_else(owner::me).unwrap_or_default(), runtime, host_network, cgroups: cgroups::own() }
     }
 
     /// What is written.
-    pub fn text(&self) -> Vec<u8> {
+    pub(super) fn text(&self) -> Vec<u8> {
         serde_json::json!(self).to_string().into_bytes()
     }
 }
@@ -72,7 +72,7 @@ fn fate(note: Option<&Note>, runtime: Runtime, age: Duration, left: impl Fn(&str
 }
 
 /// Removes what dead owners left that this runtime made.
-pub fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
+pub(super) fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
     let mut swept = Swept::default();
     let (Ok(entries), Some(here)) = (std::fs::read_dir(bundles), Here::read()) else { return swept };
     for entry in entries.flatten() {

@@ -39,7 +39,7 @@ pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
 pub(crate) use image_store::Images;
 use rootfs::Roots;
 use runtimes::{Installed, of};
-pub use runtimes::{Programs, Runtime};
+pub(super) use runtimes::{Programs, Runtime};
 use skeleton::Skeleton;
 use spec::With;
 

@@ -25,7 +25,7 @@ use crate::plan::mount_table::{below, join};
 
 /// Where roots come from and are kept.
 #[derive(Debug, Clone)]
-pub struct Roots {
+pub(super) struct Roots {
     pub(super) cache: Cache,
     pub(super) images: Option<Arc<dyn Images>>,
     /// The runtime gives a file system in memory the mode of the directory that it is mounted on, whatever it is told.
@@ -34,7 +34,7 @@ pub struct Roots {
 
 /// A root that stays as long as this does.
 #[derive(Debug)]
-pub struct Root {
+pub(super) struct Root {
     /// On this host.
     pub path: PathBuf,
     /// Targets of the mounts that lie behind links in it.
@@ -50,7 +50,7 @@ impl Roots {
     ///
     /// # Errors
     /// It is not there, cannot be used, or lacks a mount point.
-    pub fn ready(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
+    pub(super) fn ready(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
         let ready = self.whole(root, mounts, told)?;
         answers_at_once(&ready.path)?;
         Ok(ready)
@@ -60,7 +60,7 @@ impl Roots {
     ///
     /// # Errors
     /// There is no such image, or no store that could have it.
-    pub fn command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+    pub(super) fn command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
         self.store(reference)?.command(reference, told)
     }
 
@@ -166,7 +166,7 @@ impl Roots {
 
 /// Where something is mounted on the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Point {
+pub(super) struct Point {
     /// Absolute path inside.
     pub target: String,
     /// A directory; otherwise a file.
@@ -200,7 +200,7 @@ fn point(mount: &Mounted, target: String) -> Point {
 }
 
 /// The mount points that a root must have.
-pub fn points(mounts: &[Mounted]) -> Vec<Point> {
+pub(super) fn points(mounts: &[Mounted]) -> Vec<Point> {
     let mut points: Vec<Point> =
         OWN_MOUNTS.iter().map(|own| Point { target: (*own).into(), directory: true, mode: None }).collect();
     for (i, mount) in mounts.iter().enumerate() {
@@ -285,7 +285,7 @@ fn answers_at_once(root: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// One cannot be looked at: whether it is there is not known, and it would not be hidden.
-pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(String, bool)>, Failure> {
+pub(super) fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(String, bool)>, Failure> {
     let tree = match Tree::open(root) {
         Err(e) if e.kind() == ErrorKind::NotFound => None, // it is only shown, and not made yet
         tree => Some(tree),
@@ -325,13 +325,13 @@ pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(S
 
 /// Where a device would be one inside: the root, which no runtime mounts nodev, and what is bound where `binds` are not
 /// nodev either. The system's own trees hold none.
-pub fn with_devices(root: &Path, mounts: &[Mounted], binds: bool) -> Vec<PathBuf> {
+pub(crate) fn with_devices(root: &Path, mounts: &[Mounted], binds: bool) -> Vec<PathBuf> {
     let bound = if binds { bound(mounts) } else { Vec::new() };
     std::iter::once(root.to_owned()).chain(bound).collect()
 }
 
 /// What of the host is bound, without the system's own trees.
-pub fn bound(mounts: &[Mounted]) -> Vec<PathBuf> {
+pub(super) fn bound(mounts: &[Mounted]) -> Vec<PathBuf> {
     const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/sys"];
     let system = |path: &Path| SYSTEM.iter().any(|system| path.starts_with(system));
     let bound = mounts.iter().filter_map(|mount| match mount {

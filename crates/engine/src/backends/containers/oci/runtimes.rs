@@ -22,7 +22,7 @@ use crate::failure::{Failure, Step};
 /// An OCI runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Runtime {
+pub(crate) enum Runtime {
     /// crun(1), in C.
     Crun,
     /// runc(8), Docker's.
@@ -35,10 +35,10 @@ pub enum Runtime {
 
 impl Runtime {
     /// Every one, in the order in which `oci` looks for them; it never takes the last, whose boundary is of another kind.
-    pub const ALL: [Runtime; 4] = [Runtime::Crun, Runtime::Runc, Runtime::Youki, Runtime::Runsc];
+    pub(crate) const ALL: [Runtime; 4] = [Runtime::Crun, Runtime::Runc, Runtime::Youki, Runtime::Runsc];
 
     /// Its program's name.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Runtime::Crun => "crun",
             Runtime::Runc => "runc",
@@ -48,7 +48,7 @@ impl Runtime {
     }
 
     /// The environment variable that names its program.
-    pub const fn variable(self) -> &'static str {
+    pub(crate) const fn variable(self) -> &'static str {
         match self {
             Runtime::Crun => "COFFERDAM_CRUN",
             Runtime::Runc => "COFFERDAM_RUNC",
@@ -58,17 +58,17 @@ impl Runtime {
     }
 
     /// Whether a process that it starts has the descriptors that were handed to the runtime.
-    pub const fn inherits(self) -> bool {
+    pub(crate) const fn inherits(self) -> bool {
         !matches!(self, Runtime::Runsc)
     }
 
     /// Whether it creates a session keyring for each container unless `--no-new-keyring` is given.
-    pub const fn creates_keyrings(self) -> bool {
+    pub(crate) const fn creates_keyrings(self) -> bool {
         matches!(self, Runtime::Crun | Runtime::Runc)
     }
 
     /// What stands behind its boundary, for reasons.
-    pub const fn isolation(self) -> &'static str {
+    pub(crate) const fn isolation(self) -> &'static str {
         match self {
             Runtime::Runsc => {
                 "gVisor's kernel in user space, whose own processes count towards the limits: at least 64 MiB and 64 threads"
@@ -91,13 +91,13 @@ impl Runtime {
 
 /// Where the runtimes' programs are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Programs {
+pub(crate) struct Programs {
     paths: [Option<PathBuf>; 4],
 }
 
 impl Programs {
     /// As this process's environment says: by its variable, else in the absolute directories of `PATH`.
-    pub fn from_environment() -> Programs {
+    pub(crate) fn from_environment() -> Programs {
         let find = |runtime: Runtime| {
             let named = std::env::var_os(runtime.variable()).filter(|v| !v.is_empty()).map(PathBuf::from);
             named.or_else(|| on_path(runtime.name()))
@@ -106,14 +106,14 @@ impl Programs {
     }
 
     /// The program of a runtime.
-    pub fn path(&self, runtime: Runtime) -> Option<&Path> {
+    pub(crate) fn path(&self, runtime: Runtime) -> Option<&Path> {
         self.paths[runtime as usize].as_deref()
     }
 
     /// The same with a runtime's program there.
     #[cfg(test)]
     #[must_use]
-    pub fn with(mut self, runtime: Runtime, path: PathBuf) -> Programs {
+    pub(crate) fn with(mut self, runtime: Runtime, path: PathBuf) -> Programs {
         self.paths[runtime as usize] = Some(path);
         self
     }
@@ -129,7 +129,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 
 /// A runtime that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
+pub(super) struct Installed {
     /// Which.
     pub runtime: Runtime,
     /// Absolute path.
@@ -139,7 +139,7 @@ pub struct Installed {
 }
 
 /// The runtimes that a backend may mean, best first.
-pub fn of(backend: BackendName) -> &'static [Runtime] {
+pub(super) fn of(backend: BackendName) -> &'static [Runtime] {
     match backend {
         BackendName::Oci => &[Runtime::Crun, Runtime::Runc, Runtime::Youki],
         BackendName::OciCrun => &[Runtime::Crun],
@@ -166,7 +166,7 @@ impl Installed {
     ///
     /// # Errors
     /// None is there, or the first that is cannot be run or is too old; the hint says what to do.
-    pub fn first(runtimes: &[Runtime], programs: &Programs) -> Result<Installed, Failure> {
+    pub(super) fn first(runtimes: &[Runtime], programs: &Programs) -> Result<Installed, Failure> {
         let there = runtimes.iter().find(|runtime| programs.path(**runtime).is_some());
         match (there, runtimes.first()) {
             (Some(runtime), _) => Installed::find(*runtime, programs),
@@ -189,7 +189,7 @@ impl Installed {
     ///
     /// # Errors
     /// As [`Installed::first`].
-    pub fn find(runtime: Runtime, programs: &Programs) -> Result<Installed, Failure> {
+    pub(super) fn find(runtime: Runtime, programs: &Programs) -> Result<Installed, Failure> {
         let name = runtime.name();
         let Some(path) = programs.path(runtime) else {
             return Err(
@@ -242,12 +242,12 @@ impl Installed {
     }
 
     /// Whether it gives a file system in memory the mode of a directory that is there already, whatever it is told.
-    pub fn modes_from_below(&self) -> bool {
+    pub(super) fn modes_from_below(&self) -> bool {
         self.runtime == Runtime::Runc && self.numbers() < GIVEN_MODES
     }
 
     /// Options that stand before the command, besides where its state and log are.
-    pub fn options(&self, rootless: bool, host_network: bool) -> Vec<String> {
+    pub(super) fn options(&self, rootless: bool, host_network: bool) -> Vec<String> {
         let mut options: Vec<&str> = Vec::new();
         match self.runtime {
             // Init moves itself into the run's own cgroup: one of the runtime's would only have to be cleaned up.
@@ -271,13 +271,13 @@ impl Installed {
 
     /// Directories of the host that it must not see: crun refuses to start where version 2 of cgroups has controllers beside
     /// those of version 1, although it is to use neither.
-    pub fn hidden(&self, unified_has_controllers: bool) -> Option<&'static std::ffi::CStr> {
+    pub(super) fn hidden(&self, unified_has_controllers: bool) -> Option<&'static std::ffi::CStr> {
         (self.runtime == Runtime::Crun && unified_has_controllers).then_some(c"/sys/fs/cgroup/unified")
     }
 }
 
 /// Whether this host's version 2 of cgroups has controllers beside those of version 1.
-pub fn unified_has_controllers() -> bool {
+pub(crate) fn unified_has_controllers() -> bool {
     std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").is_ok_and(|text| !text.trim().is_empty())
 }
 

@@ -24,7 +24,7 @@ enum Top {
 
 /// A root to be made, and what is bound into it before everything else.
 #[derive(Debug, Clone)]
-pub struct Skeleton {
+pub(super) struct Skeleton {
     tops: Vec<(String, Top)>,
     /// The binds, read-only.
     pub mounts: Vec<Mounted>,
@@ -40,7 +40,7 @@ impl Skeleton {
     ///
     /// # Errors
     /// It cannot be read, or an entry has a name that is no text.
-    pub fn of(root: &Path, covered: &[&str]) -> Result<Skeleton, Failure> {
+    pub(super) fn of(root: &Path, covered: &[&str]) -> Result<Skeleton, Failure> {
         let failed = |e: &dyn std::fmt::Display| {
             Failure::new(Step::Image, format!("cannot show {} as the root: {e}", root.display()))
                 .hint("name a directory that this user can read, or use --backend oci:crun")
@@ -98,7 +98,7 @@ impl Skeleton {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn make(&self, at: &Path) -> std::io::Result<()> {
+    pub(super) fn make(&self, at: &Path) -> std::io::Result<()> {
         let tree = Tree::open(at)?;
         for own in OWN {
             drop(tree.directory(own, 0o755)?);
@@ -117,7 +117,7 @@ impl Skeleton {
     ///
     /// # Errors
     /// That root is another one by now.
-    pub fn rules(&self, checked: &[PathRule]) -> Result<Vec<PathRule>, PathBuf> {
+    pub(super) fn rules(&self, checked: &[PathRule]) -> Result<Vec<PathRule>, PathBuf> {
         let (root, mut rules): (Vec<_>, Vec<_>) = checked.iter().cloned().partition(|rule| rule.path == "/");
         if root.iter().any(|rule| rule.identity.is_some_and(|identity| identity != self.identity)) {
             return Err("/".into());

@@ -22,7 +22,7 @@ use crate::backends::containers::spec::{ContainerSpec, Mounted, Net, inodes, own
 
 /// What a specification needs to know besides the spec.
 #[derive(Debug, Clone, Copy)]
-pub struct With<'a> {
+pub(super) struct With<'a> {
     /// Which runtime it is for.
     pub runtime: Runtime,
     /// The root on this host.
@@ -47,7 +47,7 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 const GVISORS: [(&str, bool); 2] = [("/dev/fuse", false), ("/dev/net", true)];
 
 /// As whom the program of a spec runs: rootless, user namespaces map the caller alone, as the 0 that runtimes need there.
-pub fn runs_as(container: &ContainerSpec, rootless: bool) -> (u32, u32) {
+pub(crate) fn runs_as(container: &ContainerSpec, rootless: bool) -> (u32, u32) {
     if rootless { (0, 0) } else { container.user }
 }
 
@@ -55,7 +55,7 @@ pub fn runs_as(container: &ContainerSpec, rootless: bool) -> (u32, u32) {
 ///
 /// # Errors
 /// The library refuses a value.
-pub fn runtime_spec(container: &ContainerSpec, with: &With<'_>) -> Result<Spec, OciSpecError> {
+pub(crate) fn runtime_spec(container: &ContainerSpec, with: &With<'_>) -> Result<Spec, OciSpecError> {
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces(container, with)?)
         .rootfs_propagation("private")
@@ -97,7 +97,7 @@ pub fn runtime_spec(container: &ContainerSpec, with: &With<'_>) -> Result<Spec, 
 ///
 /// # Errors
 /// As [`runtime_spec`].
-pub fn json(container: &ContainerSpec, with: &With<'_>) -> Result<Value, OciSpecError> {
+pub(super) fn json(container: &ContainerSpec, with: &With<'_>) -> Result<Value, OciSpecError> {
     let mut value = serde_json::to_value(runtime_spec(container, with)?)?;
     if let Some(sets) = value.pointer_mut("/process/capabilities").and_then(Value::as_object_mut) {
         for set in sets.values_mut().filter_map(Value::as_array_mut) {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum There {
+pub(super) enum There {
     /// Nothing.
     Missing,
     /// A directory.
@@ -23,7 +23,7 @@ pub enum There {
 
 /// The tree.
 #[derive(Debug)]
-pub struct Tree {
+pub(super) struct Tree {
     root: OwnedFd,
 }
 
@@ -32,7 +32,7 @@ impl Tree {
     ///
     /// # Errors
     /// It is no directory, or cannot be opened.
-    pub fn open(path: &Path) -> io::Result<Tree> {
+    pub(super) fn open(path: &Path) -> io::Result<Tree> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Tree { root: rustix::fs::openat(CWD, path, flags, Mode::empty())? })
     }
@@ -55,7 +55,7 @@ impl Tree {
     ///
     /// # Errors
     /// It cannot be told.
-    pub fn there(&self, path: &str) -> io::Result<There> {
+    pub(super) fn there(&self, path: &str) -> io::Result<There> {
         let found = match self.inside(path, OFlags::PATH) {
             Ok(found) => found,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(There::Missing),
@@ -69,7 +69,7 @@ impl Tree {
     ///
     /// # Errors
     /// It cannot be told.
-    pub fn is_fifo(&self, path: &str) -> io::Result<bool> {
+    pub(super) fn is_fifo(&self, path: &str) -> io::Result<bool> {
         match self.inside(path, OFlags::PATH) {
             Ok(found) => Ok(FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Fifo),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
@@ -81,7 +81,7 @@ impl Tree {
     ///
     /// # Errors
     /// It cannot be told, or is no text.
-    pub fn link_at(&self, path: &str) -> io::Result<Option<String>> {
+    pub(super) fn link_at(&self, path: &str) -> io::Result<Option<String>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let found = match openat2(&self.root, path.trim_start_matches('/'), flags, Mode::empty(), how) {
@@ -100,7 +100,7 @@ impl Tree {
     ///
     /// # Errors
     /// There is nothing, or it cannot be told.
-    pub fn mode(&self, path: &str) -> io::Result<u32> {
+    pub(super) fn mode(&self, path: &str) -> io::Result<u32> {
         Ok(fstat(self.inside(path, OFlags::PATH)?)?.st_mode & 0o7777)
     }
 
@@ -108,7 +108,7 @@ impl Tree {
     ///
     /// # Errors
     /// There is none, or it is not ours.
-    pub fn set_mode(&self, path: &str, mode: u32) -> io::Result<()> {
+    pub(super) fn set_mode(&self, path: &str, mode: u32) -> io::Result<()> {
         let at = self.inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(rustix::fs::fchmod(at, Mode::from_raw_mode(mode))?)
     }
@@ -117,7 +117,7 @@ impl Tree {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn is_empty(&self, path: &str) -> io::Result<bool> {
+    pub(super) fn is_empty(&self, path: &str) -> io::Result<bool> {
         let dir = match self.inside(path, OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(dir) => dir,
             Err(Errno::NOENT) => return Ok(true),
@@ -136,7 +136,7 @@ impl Tree {
     ///
     /// # Errors
     /// Something else is there, or it cannot be made.
-    pub fn directory(&self, path: &str, mode: u32) -> io::Result<OwnedFd> {
+    pub(super) fn directory(&self, path: &str, mode: u32) -> io::Result<OwnedFd> {
         let mut at = self.root.as_fd().try_clone_to_owned()?;
         let mut so_far = String::new();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -168,7 +168,7 @@ impl Tree {
     ///
     /// # Errors
     /// A directory is there, or it cannot be made.
-    pub fn file(&self, path: &str) -> io::Result<()> {
+    pub(super) fn file(&self, path: &str) -> io::Result<()> {
         match self.there(path)? {
             There::Other => Ok(()),
             There::Directory => Err(Errno::ISDIR.into()),
@@ -188,7 +188,7 @@ impl Tree {
     ///
     /// # Errors
     /// Something is there, or it cannot be made.
-    pub fn link(&self, path: &str, says: &str) -> io::Result<()> {
+    pub(super) fn link(&self, path: &str, says: &str) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         Ok(symlinkat(says, &parent, name)?)
     }

@@ -32,7 +32,7 @@ use cofferdam_policy::text::escape;
 
 /// How much a tarball may hold.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Bytes of all files together.
     pub bytes: u64,
     /// Entries.
@@ -56,7 +56,7 @@ const UNFINISHED: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// It cannot be read, is no tarball of a root, or holds what is refused.
-pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<Held, Failure> {
+pub(super) fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<Held, Failure> {
     let unreadable = |e: &dyn std::fmt::Display| {
         Failure::new(Step::Image, format!("cannot read {}: {e}", path.display()))
             .hint("name a tarball that this user can read")
@@ -103,7 +103,7 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
 ///
 /// # Errors
 /// It cannot be had, or holds what is refused.
-pub fn image(
+pub(super) fn image(
     cache: &Cache,
     images: &dyn Images,
     id: &str,
