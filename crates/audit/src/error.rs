@@ -7,6 +7,7 @@ use super::record;
 
 /// Why something could not be recorded. Nothing that has to be recorded may start then.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AuditError {
     /// A system call failed.
     #[error("{place}: {source}")]

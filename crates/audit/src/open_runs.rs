@@ -20,6 +20,7 @@ const MOST: usize = 1 << 16;
 
 /// A run without an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unended {
     /// The run.
     pub run: String,

@@ -22,6 +22,7 @@ pub struct Owner {
 
 /// What is known of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Life {
     /// It is there.
     Running,

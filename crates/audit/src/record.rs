@@ -87,6 +87,7 @@ impl Entry {
 /// A record in a trail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Record {
     /// Its number; the first is 1.
     pub seq: u64,
@@ -120,6 +121,7 @@ pub struct Link {
 
 /// What is wrong with a single line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Broken {
     /// It does not end as a record does: cut off, or not a record.
     #[error("not a whole record")]

@@ -17,6 +17,7 @@ use super::store::{file_name, files, files_in, open_file_in};
 
 /// What is wrong with a trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wrong {
     /// A record's bytes are not those that were written, or are no record.
     Changed,
@@ -134,6 +135,7 @@ impl std::fmt::Display for Wrong {
 
 /// The position of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// What.
     pub wrong: Wrong,
@@ -149,6 +151,7 @@ pub struct Problem {
 
 /// A verified trail.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verified {
     /// The id that it got when it was opened first; none where no record is left that says it.
     pub trail: Option<String>,

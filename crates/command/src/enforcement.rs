@@ -80,6 +80,7 @@ impl fmt::Display for Rule {
 
 /// The enforcement of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Applied {
     /// The rule.
     pub rule: Rule,
@@ -91,6 +92,7 @@ pub struct Applied {
 
 /// What is enforced on a command. A rule that was not requested is not listed: in the mode `rwx` the list is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Enforcement {
     /// Rule by rule.
     pub rules: Vec<Applied>,

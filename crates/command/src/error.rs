@@ -9,6 +9,7 @@ use crate::enforcement::{Applied, Strength};
 /// A command that was not confined, and so did not start.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot confine `{program}`: {reason}")]
+#[non_exhaustive]
 pub struct ConfineError {
     /// The command.
     pub program: String,

@@ -17,6 +17,7 @@ use cofferdam_engine::settings::ETC;
 
 /// Which form a configuration had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Form {
     /// Cofferdam's policy.
     Policy,

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// What a process and its reaped descendants used. Not its memory: of that wait(2) counts what its starter had, whose memory
 /// it shared until it was exec'd (CLONE_VM).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// User and system time, microseconds.
     pub cpu_us: u64,

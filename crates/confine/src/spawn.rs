@@ -59,6 +59,7 @@ pub struct Running {
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpawnError {
     /// init's program or another preparation.
     #[error("cannot prepare init's program")]

@@ -2,6 +2,7 @@
 
 /// The totals of a sandbox's traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Connections to upstream.
     pub connections: u64,

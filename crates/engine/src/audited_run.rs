@@ -22,6 +22,7 @@ pub struct About {
 
 /// Why a run is not, or not wholly, in the trail.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Unrecorded {
     /// Nothing was started.
     #[error("nothing was started, since it could not be recorded: {0}")]

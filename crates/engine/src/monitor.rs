@@ -14,6 +14,7 @@ use crate::proctree;
 
 /// A snapshot of a running sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ResourceUsage {
     /// Memory of the tree, bytes.
     pub memory_bytes: u64,

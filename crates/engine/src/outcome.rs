@@ -72,6 +72,7 @@ pub type Enforcement = BTreeMap<Field, Applied>;
 /// How a denial is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Evidence {
     /// The kernel decided on values that the program cannot change meanwhile (registers, counters).
     Kernel,
@@ -106,6 +107,7 @@ pub struct Violation {
 
 /// What went through the egress gateway, and what it refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Network {
     /// Connections that went out.
     pub connections: u64,
@@ -231,6 +233,7 @@ impl Outcome {
 
 /// Per stream: was it cut?
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Truncated {
     /// Standard output was cut.
     pub stdout: bool,

@@ -7,6 +7,7 @@ pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// How far something long is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// What is being done, such as `pulling alpine:3.20`.
     pub what: String,

@@ -8,6 +8,7 @@ use crate::model::Limits;
 
 /// One limit.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Limit {
     /// Key under `limits`.
     pub key: &'static str,

@@ -7,6 +7,7 @@ use crate::model::NetworkLimits;
 
 /// One limit of the network.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct NetworkLimit {
     /// Key under `network.limits`.
     pub key: &'static str,

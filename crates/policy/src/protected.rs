@@ -429,6 +429,7 @@ pub const PROTECTED_DEFAULT: &[&str] = &[
 
 /// A place in which an application keeps credentials, a history or private data.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Credential {
     /// Relative to the user's home, or absolute.
     pub path: &'static str,

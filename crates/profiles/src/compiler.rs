@@ -55,6 +55,7 @@ pub struct CompileRequest {
 
 /// A compiled profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Compiled {
     /// The outputs in the requested order: texts that end with a newline, or why the target cannot have one.
     pub outputs: Vec<Result<String, String>>,

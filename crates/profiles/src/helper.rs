@@ -76,6 +76,7 @@ impl Helper {
 
 /// How an evaluator ended, and its output.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct End {
     /// Its answers.
     pub stdout: String,
@@ -89,6 +90,7 @@ pub struct End {
 
 /// The ways to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum How {
     /// By itself.
     Exited(i32),

@@ -221,6 +221,7 @@ pub struct Problem {
 /// The kinds of problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ProblemKind {
     /// Nickel refuses it: syntax, types, a contract, a missing import.
     Nickel,

@@ -19,6 +19,7 @@ pub(crate) const NIX_STORE: &str = "/nix/store";
 
 /// A checked artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Artifact {
     /// Its canonical directory, which is mounted at the same path; `None` if only the program is known.
     pub directory: Option<PathBuf>,

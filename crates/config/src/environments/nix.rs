@@ -80,6 +80,7 @@ pub enum NixError {
 
 /// How a reference that was not built yet is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Building {
     /// It is built.
     WhenNeeded,

@@ -16,6 +16,7 @@ use serde::Serialize;
 /// The name of a fault, in the order in which faults are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Code {
     /// The manifest does not conform to the schema.
     SchemaValidationFailed,
@@ -50,6 +51,7 @@ impl Code {
 
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Fault {
     /// Its name.
     pub code: Code,
@@ -91,6 +93,7 @@ impl fmt::Display for Fault {
 
 /// Why an operation on a skill fails.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SkillError {
     /// The faults of the skill; never empty.
     Refused(Vec<Fault>),

@@ -38,6 +38,7 @@ const MAX_DEPTH: usize = 32;
 
 /// A skill that was read completely, with verified signature and hashes.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Taken {
     /// Its manifest.
     pub manifest: Manifest,

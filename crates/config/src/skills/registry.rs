@@ -43,6 +43,7 @@ pub enum State {
 /// One version of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Versioned {
     /// The hash of its manifest without the signature, 64 hexadecimal digits.
     pub version: String,
@@ -58,6 +59,7 @@ pub struct Versioned {
 /// One skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Skill {
     /// The address of its publisher, in lower case.
     pub publisher: String,
@@ -103,6 +105,7 @@ impl std::str::FromStr for Spec {
 
 /// The result of a registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Registered {
     /// The skill's name.
     pub name: String,

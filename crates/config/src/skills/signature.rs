@@ -21,6 +21,7 @@ use super::manifest::Manifest;
 
 /// Why a manifest's signature is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SignatureError {
     /// There is none.
     #[error("the manifest is not signed")]
@@ -52,6 +53,7 @@ pub enum SignatureError {
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// A system call failed.
     #[error("cannot {operation} {path}: {source}")]

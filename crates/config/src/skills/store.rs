@@ -35,6 +35,7 @@ const MAX_STAMPS_BYTES: u64 = 16 << 20;
 
 /// A stored version.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Kept {
     /// Its manifest.
     pub manifest: Manifest,

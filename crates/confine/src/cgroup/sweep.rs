@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a sweep did.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Directories removed, over all hierarchies.
     pub removed: usize,

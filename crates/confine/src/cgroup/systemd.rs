@@ -28,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no scope.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No bus could be talked to; the last cause.
     #[error("cannot talk to systemd at {address}")]

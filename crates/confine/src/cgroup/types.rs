@@ -35,6 +35,7 @@ pub enum Level {
 
 /// What was reached for one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reached {
     /// How far.
     pub level: Level,
@@ -61,6 +62,7 @@ impl Reached {
 
 /// What was reached for each limit that was asked for; `None` for the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Applied {
     /// Memory.
     pub memory: Option<Reached>,
@@ -74,6 +76,7 @@ pub struct Applied {
 
 /// What the tree used. `None`: this kernel does not report it, or nothing that counts it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Highest memory use, bytes, page cache of the tree included.
     pub memory_peak_bytes: Option<u64>,
@@ -87,6 +90,7 @@ pub struct Usage {
 
 /// What happened to the tree, counted by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Events {
     /// Processes killed because the memory limit could not be kept.
     pub oom_kills: u64,
@@ -129,6 +133,7 @@ impl OomWatch {
 
 /// Why a cgroup could not be found, made, read or removed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no place where this process may make one.
     #[error("cannot make a cgroup: {reason}\nhint: {hint}")]

@@ -41,6 +41,7 @@ pub const NAME_ONLY: i32 = libc::O_PATH | libc::O_NOFOLLOW;
 /// What is done after fork, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Step {
     /// `prctl(PR_SET_NO_NEW_PRIVS)`: without it the next two are refused to every user but root.
     NoNewPrivileges = 1,
@@ -86,6 +87,7 @@ impl Step {
 /// A step that failed in the child, so that the program never began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{} failed between fork and exec: {}", step.call(), io::Error::from_raw_os_error(*errno))]
+#[non_exhaustive]
 pub struct Failed {
     /// Which.
     pub step: Step,

@@ -260,6 +260,7 @@ impl Request<'static> {
 /// Why a call is refused: which part of the policy is responsible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Reason {
     /// The level.
     Level = 1,

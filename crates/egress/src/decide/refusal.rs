@@ -6,6 +6,7 @@ use serde::Serialize;
 /// Why something was refused or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Reason {
     /// No entry of `network.allow` matches the host.
     NotAllowed,

@@ -59,6 +59,7 @@ pub struct Layout {
      ports, or load the kernel's nf_tables with NAT",
     MOST_LISTENERS
 )]
+#[non_exhaustive]
 pub struct TooManyPorts {
     /// How many ports are wanted, those of the gateway's own services included.
     pub wanted: usize,

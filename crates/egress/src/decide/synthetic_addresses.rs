@@ -36,6 +36,7 @@ pub enum Family {
 /// The sandbox has resolved as many names as it may; the number is the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("more than {0} names were asked for\nhint: raise `network.limits.names`, or allow hosts instead of a suffix")]
+#[non_exhaustive]
 pub struct AddressesExhausted(pub usize);
 
 /// The names that one sandbox has resolved, and their addresses.

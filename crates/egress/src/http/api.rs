@@ -45,6 +45,7 @@ pub struct Api {
 
 /// Why a base URL cannot be passed through to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ApiError {
     /// The gateway does not speak TLS.
     #[error(

@@ -14,6 +14,7 @@ const MOST_METHOD: usize = 32;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// More than `MOST_BYTES`.
     #[error("the head is longer than 64 KiB")]

@@ -12,6 +12,7 @@ use crate::report::ledger::Entry;
 /// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Kind {
     /// A connection to upstream.
     Allowed,
@@ -28,6 +29,7 @@ pub enum Kind {
 /// The service of the gateway that a program used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Via {
     /// The resolver.
     Dns,

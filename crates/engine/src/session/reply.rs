@@ -86,6 +86,7 @@ pub struct Call {
 
 /// The answer to a call.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Answer {
     /// Exit code: as of the interpreter with this code. `None` where the call did not come to its end.
     pub exit_code: Option<i32>,
@@ -129,6 +130,7 @@ impl Answer {
 
 /// How a session ended.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Ended {
     /// Why.
     pub why: Why,
@@ -310,6 +312,7 @@ fn hint(failure: &Failure) -> String {
 
 /// A session in a list.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Listed {
     /// Which.
     pub key: Key,
