@@ -58,6 +58,7 @@ impl Host {
     }
 
     /// A host that the policy names for the gateway's own use, outside the sandbox: it may be `localhost`.
+    #[cfg(feature = "gateway")]
     pub(crate) fn of_policy(host: &UrlHost) -> Host {
         match host {
             UrlHost::Address(address) => Host::Address(*address),

@@ -241,9 +241,11 @@ fn host(bytes: &[u8]) -> Result<String, &'static str> {
 }
 
 /// The answer to a password.
+#[cfg(feature = "gateway")]
 pub(crate) const PASSWORD_ACCEPTED: [u8; 2] = [1, 0];
 
 /// The answer to a greeting.
+#[cfg(feature = "gateway")]
 pub(crate) fn method_chosen(method: Method) -> [u8; 2] {
     let chosen = match method {
         Method::None => 0,
@@ -273,6 +275,7 @@ pub fn reply(reply: Reply, bound: Option<SocketAddr>) -> Vec<u8> {
 }
 
 /// The answer to a request of SOCKS 4: rejected.
+#[cfg(feature = "gateway")]
 pub(crate) fn refusal_of_version_4() -> [u8; 8] {
     [0, 0x5b, 0, 0, 0, 0, 0, 0]
 }

@@ -114,6 +114,7 @@ impl<T: Entry> Ledger<T> {
     }
 
     /// All entries, to be changed except for their keys.
+    #[cfg(feature = "gateway")]
     pub(crate) fn entries_mut(&mut self) -> &mut [T] {
         &mut self.entries
     }

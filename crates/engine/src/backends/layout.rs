@@ -127,6 +127,7 @@ pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
 ///
 /// # Errors
 /// As [`layout`]; also the view of the whole host, over which a container's runtime mounts nothing.
+#[cfg(feature = "containers")]
 pub(crate) fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
     laid_out(policy, facts, true)
 }
