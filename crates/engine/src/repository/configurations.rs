@@ -50,7 +50,7 @@ fn of_every_repository(tree: &dyn Tree) -> Vec<String> {
 
 /// The directories of hooks that git looks for in whatever work tree it is used in, relative to it: by these configurations, by
 /// those that count in every repository, and by what they include.
-pub fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+pub(crate) fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let files = own.iter().cloned().chain(of_every_repository(tree)).collect();
     for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that this configuration of git names: absolute, without `.` and `..`. `file` is where it lies, and `tree` the work tree,
 /// in which hooks are run.
-pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+pub(crate) fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let named = values_of_git(text).into_iter().filter_map(|(key, value)| {
         let base = match key {
             Key::HooksPath => tree,
@@ -24,12 +24,12 @@ pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) 
 }
 
 /// The directories of hooks that this configuration of git names relative to a work tree, as it says them.
-pub fn relative_hooks(text: &str) -> Vec<PathBuf> {
+pub(crate) fn relative_hooks(text: &str) -> Vec<PathBuf> {
     relative(text, Key::HooksPath)
 }
 
 /// Whether this configuration of git includes a file that it names relative to itself.
-pub fn has_relative_include(text: &str) -> bool {
+pub(crate) fn has_relative_include(text: &str) -> bool {
     !relative(text, Key::Include).is_empty()
 }
 
