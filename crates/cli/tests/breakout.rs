@@ -212,6 +212,41 @@ fn a_denied_path_is_denied_in_overlays_and_in_their_layers() {
 }
 
 #[test]
+fn a_denied_path_in_an_overlay_is_refused_where_the_name_of_a_layer_is_covered_since() {
+    let tree = open_directory();
+    let at = path(tree.path());
+    for dir in ["low/layer/keys", "x:y", "m", "view"] {
+        fs::create_dir_all(tree.path().join(dir)).unwrap();
+    }
+    fs::write(tree.path().join("low/layer/keys/id"), "secret").unwrap();
+    // The other layer has a colon in its name.
+    let mount =
+        format!("cd {at} && mount -t overlay o -o 'lowerdir={at}/low/layer:{at}/x\\:y' m && mount --bind low view");
+    let read = format!("for place in m low/layer view/layer; do cat {at}/$place/keys/id; done");
+    let volume = format!("-v {at}:{at} -w /");
+    let run = format!("{} run -q --backend jail", cofferdam().get_program().to_str().unwrap());
+    for (cover, refused) in [
+        ("true", false),
+        ("mount -t tmpfs t x:y", true),
+        ("mount -t tmpfs t low", true),
+        ("mount -t tmpfs t low/layer", true),
+        ("mount -t tmpfs t low/layer/keys", true),
+    ] {
+        let deny = format!("{mount} && {cover} && exec {run} {volume} --deny {at}/m/keys/id -- /bin/sh -c '{read}'");
+        let Some((text, message)) = among_mounts(&deny) else { return };
+        assert!(!text.contains("secret"), "{cover}: {text} {message}");
+        assert_eq!(message.contains("another mount covers a layer"), refused, "{cover}: {text} {message}");
+        // A volume of the overlay is refused alike, and without either all is as the mounts have it.
+        let inside = format!("{mount} && {cover} && exec {run} -v {at}/m/keys:/in -w / -- /bin/cat /in/id");
+        let (text, message) = among_mounts(&inside).unwrap();
+        assert_eq!(text.contains("secret"), !refused, "{cover}: {text} {message}");
+        let open = format!("{mount} && {cover} && exec {run} {volume} -- /bin/sh -c '{read}'");
+        let (text, message) = among_mounts(&open).unwrap();
+        assert!(text.contains("secret"), "{cover}: {text} {message}");
+    }
+}
+
+#[test]
 fn the_program_cannot_make_a_run_look_like_one_that_never_began() {
     let code = "
 import ctypes, time

@@ -15,8 +15,29 @@ struct Overlay {
     layers: Vec<String>,
     /// Where the kernel puts files on their way to the upper layer.
     work: Vec<String>,
-    /// A layer is named relative to a directory that the mount table does not name.
-    relative: bool,
+    /// A layer is named relative to a directory that the mount table does not name, or another mount covers its name since.
+    unknown: bool,
+    /// Places in it of which a layer has what another mount covers.
+    covered: Vec<String>,
+}
+
+/// One line: id, parent, device, root, mount point, options, tags, `-`, type, source, the file system's own options.
+struct Line<'t> {
+    id: u64,
+    device: &'t str,
+    root: String,
+    point: String,
+    kind: &'t str,
+    options: &'t str,
+}
+
+fn line(text: &str) -> Option<Line<'_>> {
+    let (mount, own) = text.split_once(" - ")?;
+    let mut mount = mount.split(' ');
+    let (id, device) = (mount.next()?.parse().ok()?, mount.nth(1)?);
+    let (root, point) = (unescape(mount.next()?)?, unescape(mount.next()?)?);
+    let mut own = own.split(' ');
+    Some(Line { id, device, root, point, kind: own.next()?, options: own.nth(1)? })
 }
 
 /// The overlays of one mount table.
@@ -35,8 +56,11 @@ impl Overlays {
 
     /// `real` is where a path leads here; a layer that leads nowhere, as those of a container's root do, can be shown by nothing.
     pub(super) fn of_table(mountinfo: &[u8], real: &dyn Fn(&str) -> Option<String>) -> Overlays {
-        let lines = mountinfo.split(|&byte| byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-        Overlays(lines.filter_map(|line| overlay(line, real)).collect())
+        let texts = mountinfo.split(|&byte| byte == b'\n').filter_map(|text| std::str::from_utf8(text).ok());
+        let lines: Vec<Line<'_>> = texts.filter_map(line).collect();
+        // The second is what a program in user space mounts.
+        let overlays = lines.iter().filter(|one| matches!(one.kind, "overlay" | "fuse.fuse-overlayfs"));
+        Overlays(overlays.map(|one| overlay(one, &lines, real)).collect())
     }
 
     /// Whether none is mounted.
@@ -73,64 +97,123 @@ impl Overlays {
         found
     }
 
-    /// The overlay that a path lies in, where one of its layers is unknown and so what it shows. Not for one that is `/`: the
-    /// layers of a container's root lie outside of what is seen in it.
-    pub(crate) fn undetermined(&self, path: &str) -> Option<&str> {
-        let overlay = self.0.iter().find(|one| one.relative && one.point != "/" && is_within(path, &one.point))?;
-        Some(&overlay.point)
+    /// The overlay that a path lies in, where what it shows there is not known by a name of a layer. Not for one that is `/`:
+    /// the layers of a container's root lie outside of what is seen in it.
+    pub fn undetermined(&self, path: &str) -> Option<&str> {
+        let unknown = |one: &&Overlay| {
+            one.point != "/"
+                && is_within(path, &one.point)
+                && (one.unknown || one.covered.iter().any(|place| is_within(path, place)))
+        };
+        self.0.iter().find(unknown).map(|overlay| overlay.point.as_str())
     }
 }
 
-/// One line: id, parent, device, root, mount point, options, tags, `-`, type, source, the file system's own options.
-fn overlay(line: &str, real: &dyn Fn(&str) -> Option<String>) -> Option<Overlay> {
-    let (mount, own) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(3);
-    let (root, point) = (unescape(mount.next()?)?, unescape(mount.next()?)?);
-    let mut own = own.split(' ');
-    // The second is what a program in user space mounts.
-    if !matches!(own.next()?, "overlay" | "fuse.fuse-overlayfs") {
-        return None;
-    }
-    let options = own.nth(1)?;
-    let mut found = Overlay { point, layers: Vec::new(), work: Vec::new(), relative: false };
-    for (key, value) in options.split(',').filter_map(|option| option.split_once('=')) {
-        let names = match key {
+fn overlay(this: &Line<'_>, lines: &[Line<'_>], real: &dyn Fn(&str) -> Option<String>) -> Overlay {
+    let mut found = Overlay {
+        point: this.point.clone(),
+        layers: Vec::new(),
+        work: Vec::new(),
+        unknown: false,
+        covered: Vec::new(),
+    };
+    // A bind mount of a part of the overlay shows that part of each layer.
+    let part = this.root.trim_start_matches('/');
+    for (key, value) in this.options.split(',').filter_map(|option| option.split_once('=')) {
+        let (names, others) = match key {
             "lowerdir" => listed(value),
-            "lowerdir+" | "datadir+" | "upperdir" | "workdir" => vec![value.to_owned()],
+            "lowerdir+" | "datadir+" | "upperdir" | "workdir" => (vec![value.to_owned()], Vec::new()),
             _ => continue,
         };
-        for name in names.iter().flat_map(|name| readings(name)).filter(|name| !name.is_empty()) {
-            if key == "workdir" {
-                found.work.extend(real(&name));
-            } else if name.starts_with('/') {
-                // A bind mount of a part of the overlay shows that part of each layer.
-                let layer = real(&name).map(|layer| join(&layer, root.trim_start_matches('/')));
-                found.layers.extend(layer.filter(|layer| !found.layers.contains(layer)));
-            } else {
-                found.relative = true;
+        if key == "workdir" {
+            found.work.extend(names.iter().flat_map(|name| readings(name)).filter_map(|name| real(&name)));
+            continue;
+        }
+        let mut all_there = true;
+        for name in names {
+            let readings = readings(&name);
+            found.unknown |= readings.iter().any(|name| !name.is_empty() && !name.starts_with('/'));
+            all_there &= readings.iter().any(|name| real(name).is_some());
+            for name in readings.into_iter().filter(|name| name.starts_with('/')) {
+                found.take(&name, part, this, lines, real);
+            }
+        }
+        for name in others.iter().flat_map(|name| readings(name)).filter(|name| !name.is_empty()) {
+            match name.starts_with('/') {
+                true => found.take(&name, part, this, lines, real),
+                false => found.unknown |= !all_there,
             }
         }
     }
-    Some(found)
+    found
 }
 
-/// The names of a list with colons. Kernels before 6.5 show a colon of a name behind a backslash, as it was written for mount(2);
-/// later ones as `\072`, where `\134:` ends a name with a backslash. Both readings are taken: of a name that is none, nothing is there.
-fn listed(value: &str) -> Vec<String> {
-    let mut names: Vec<String> = value.split(':').map(str::to_owned).collect();
-    let mut joined = String::new();
-    for part in value.split(':') {
-        joined.push_str(part);
-        if part.ends_with("\\134") {
-            joined.push(':');
-        } else {
-            names.push(std::mem::take(&mut joined));
+impl Overlay {
+    /// Takes a layer by its absolute name. What covers that since leaves open what the layer is; what is mounted below it is
+    /// no part of the layer.
+    fn take(
+        &mut self,
+        name: &str,
+        part: &str,
+        this: &Line<'_>,
+        lines: &[Line<'_>],
+        real: &dyn Fn(&str) -> Option<String>,
+    ) {
+        // Where the name leads nowhere now, the nearest directory above that is there.
+        let mut there = name;
+        let nearest = loop {
+            match (real(there), there.rsplit_once('/')) {
+                (Some(nearest), _) => break join(&nearest, name[there.len()..].trim_start_matches('/')),
+                (None, Some((above, _))) if !above.is_empty() => there = above,
+                _ => break name.to_owned(),
+            }
+        };
+        let layer = join(&nearest, part);
+        let same = |one: &Line<'_>| one.device == this.device;
+        let at = lines.iter().position(same).unwrap_or(0);
+        let id = lines.iter().filter(|one| same(one)).map(|one| one.id).min().unwrap_or(this.id);
+        for (i, other) in lines.iter().enumerate().filter(|(_, other)| !same(other)) {
+            let later = i > at || other.id > id;
+            if is_within(&layer, &other.point) {
+                self.unknown |= later;
+            } else if is_within(&other.point, &layer)
+                && !is_within(&other.point, &self.point)
+                && let Some(rest) = below(&other.point, &layer)
+            {
+                self.covered.push(join(&self.point, rest));
+            }
+        }
+        if real(name).is_some() && !self.layers.contains(&layer) {
+            self.layers.push(layer);
         }
     }
-    names.push(joined);
-    names.sort();
-    names.dedup();
-    names
+}
+
+/// The names of a list with colons, and what else they may be. Kernels show the list as it was written for mount(2), with a
+/// backslash before what belongs to a name. Only 6.5 shows a colon of a name as `\072`, and `\134:` where a name ends with a
+/// backslash, so what is between colons is taken as well: of a name that is none, nothing is there.
+fn listed(value: &str) -> (Vec<String>, Vec<String>) {
+    const BACKSLASH: &str = "\\134";
+    let (mut names, mut name, mut rest) = (Vec::new(), String::new(), value);
+    while let Some(one) = rest.chars().next() {
+        let mut length = one.len_utf8();
+        if let Some(next) = rest.strip_prefix(BACKSLASH) {
+            // What follows belongs to the name.
+            length = match next.strip_prefix(BACKSLASH) {
+                Some(_) => 2 * BACKSLASH.len(),
+                None => BACKSLASH.len() + next.chars().next().map_or(0, char::len_utf8),
+            };
+        } else if one == ':' {
+            names.push(std::mem::take(&mut name));
+            rest = &rest[1..];
+            continue;
+        }
+        name.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    names.push(name);
+    let others = value.split(':').map(str::to_owned).filter(|other| !names.contains(other)).collect();
+    (names, others)
 }
 
 /// A name without the mount table's escapes, and also without those of mount(2), which earlier kernels leave in it.
@@ -220,5 +303,54 @@ mod tests {
         assert_eq!(overlays("lowerdir=/a:/b").undetermined("/m/x"), None);
         let root = b"22 21 0:40 / / rw - overlay overlay rw,lowerdir=l/a:l/b";
         assert_eq!(Overlays::of_table(root, &|path| Some(path.into())).undetermined("/x"), None);
+    }
+
+    #[test]
+    fn what_covers_the_name_of_a_layer_since_leaves_open_what_the_overlay_shows() {
+        let table = |lines: &[&str]| {
+            let real = |path: &str| match path.strip_prefix("/link") {
+                Some(rest) => Some(format!("/p{rest}")),
+                None => (!path.starts_with("/p/g")).then(|| path.to_owned()),
+            };
+            Overlays::of_table(lines.join("\n").as_bytes(), &real)
+        };
+        let (root, over) = ("21 1 8:1 / / rw - ext4 /dev/sda rw", "30 21 0:40 / /m rw - overlay o rw,lowerdir=/p/g:/x");
+        let linked = "30 21 0:40 / /m rw - overlay o rw,lowerdir=/link/g:/x";
+        let cover = "31 21 0:41 / /p rw - tmpfs t rw";
+        // In the order of mounting, and as identifiers are used again.
+        for lines in [[root, over, cover], [root, linked, cover], [root, cover.replace("31", "29").as_str(), over]] {
+            let known = lines[1].starts_with("29");
+            assert_eq!(table(&lines).undetermined("/m/s/k"), (!known).then_some("/m"), "{lines:?}");
+        }
+        assert_eq!(table(&[root, cover, over]).undetermined("/m/s/k"), Some("/m"));
+        assert_eq!(table(&[root, over, "29 21 0:41 / /p rw - tmpfs t rw"]).undetermined("/m/s/k"), Some("/m"));
+        // What is mounted later elsewhere, or on the overlay itself, covers nothing; nor does the overlay its own layer.
+        for beside in ["31 21 0:41 / /q rw - tmpfs t rw", "31 30 0:41 / /m/s rw - tmpfs t rw"] {
+            assert_eq!(table(&[root, over, beside]).undetermined("/m/s/k"), None, "{beside}");
+        }
+        let own = "30 21 0:40 / /x rw - overlay o rw,lowerdir=/x:/y";
+        assert_eq!(table(&[root, own, "31 30 0:41 / /x/s rw - tmpfs t rw"]).undetermined("/x/s/k"), None);
+        // A bind mount of the overlay is no later one.
+        let bound = "32 21 0:40 / /n rw - overlay o rw,lowerdir=/p/g:/x";
+        assert_eq!(table(&[root, over, cover, bound]).undetermined("/n/s/k"), Some("/n"));
+        // What is mounted below a layer is no part of it, whenever that was.
+        for lines in
+            [[root, over, "31 21 0:41 / /x/s rw - tmpfs t rw"], [root, "29 21 0:41 / /x/s rw - tmpfs t rw", over]]
+        {
+            let found = table(&lines);
+            assert_eq!((found.undetermined("/m/s/k"), found.undetermined("/m/t")), (Some("/m"), None), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_colon_in_a_name_makes_no_relative_one() {
+        let known = |options: &str| at("/", options).undetermined("/m/x").is_none();
+        assert!(known(r"lowerdir=/c\134:c:/x") && known(r"lowerdir=/x:/c\134:c\134:"));
+        assert!(known(r"lowerdir=/c\072c:/x") && known(r"lowerdir=/c\134\134:/x"));
+        assert_eq!(overlays(r"lowerdir=/c\134:c:/x").of("/c:c/k"), ["/m/k"]);
+        // The backslash before the colon is the name's own here.
+        assert!(!known(r"lowerdir=/c\134\134:c:/x") && !known("lowerdir=c:/x"));
+        // As 6.5 would show another list.
+        assert!(!known(r"lowerdir=/gone\134:c:/x"));
     }
 }

@@ -237,9 +237,9 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
         if let Some(point) = aliases.undetermined(&source) {
             return Err(Failure::new(
                 step,
-                format!("{source} lies in the overlay at {point}, and its layers, of which one has a relative name, may show Cofferdam's own files"),
+                format!("{source} lies in the overlay at {point}, and its layers may show Cofferdam's own files: one has a relative name, or another mount covers one"),
             )
-            .hint("mount the overlay with absolute names of its layers, or copy what the program needs to another directory"));
+            .hint("mount the overlay with absolute names of its layers, unmount what covers them, or copy what the program needs to another directory"));
         }
         let Some((place, fault)) = fault(&places, &source, writes) else { return Ok(()) };
         let hint = match place.hidden {

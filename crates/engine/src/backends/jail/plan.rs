@@ -135,9 +135,9 @@ pub(crate) fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) 
             ),
             Unheld::UnknownLayer => (
                 format!(
-                    "{path} lies in an overlay that names a layer without a leading /: it is not known where else it shows"
+                    "{path} lies in an overlay that names a layer without a leading /, or of which another mount covers a layer: it is not known where else it shows"
                 ),
-                "mount the overlay with absolute names of its layers",
+                "mount the overlay with absolute names of its layers, and unmount what covers them",
             ),
         };
         return Err(Failure::new(field, message).hint(hint));
