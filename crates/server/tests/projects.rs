@@ -258,6 +258,55 @@ fn a_project_that_was_replaced_is_not_shown_however_often_the_definitions_are_re
     assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "secret\n");
 }
 
+/// Removes a directory and puts another one, or a file, in its place, which has the same number where the number is free.
+fn put_another_with_its_number(directory: &Path, aside: &Path, file: bool) {
+    use std::os::unix::fs::MetadataExt as _;
+    let number = std::fs::metadata(directory).unwrap().ino();
+    std::fs::remove_dir_all(directory).unwrap();
+    let made: Vec<PathBuf> = (0..300).map(|n| aside.join(format!("{file}{n}"))).collect();
+    let other = made.iter().find(|path| {
+        if file {
+            std::fs::write(path, "secret\n").unwrap();
+        } else {
+            std::fs::create_dir(path).unwrap();
+        }
+        std::fs::metadata(path).unwrap().ino() == number
+    });
+    let other = other.unwrap_or(&made[0]);
+    if !file {
+        std::fs::write(other.join("there"), "secret\n").unwrap();
+    }
+    std::fs::rename(other, directory).unwrap();
+}
+
+#[test]
+fn a_number_that_is_used_again_makes_no_other_directory_the_project() {
+    for file in [false, true] {
+        let (_held, parent) = two_directories();
+        let project = parent.join("project");
+        let home = Home::new();
+        home.configure(&format!("[project]\npath = {project:?}\n"));
+        let mut client = home.client(json!({}));
+        let code = "cat /project/there /project";
+        let shown = run(&mut client, "shell", code, None)["result"]["structuredContent"]["stdout"].clone();
+        assert_eq!(shown, "here\n");
+        put_another_with_its_number(&project, &parent.join("elsewhere"), file);
+        for session in [None, Some("new")] {
+            let refused = run(&mut client, "shell", code, session).to_string();
+            assert!(!refused.contains("secret") && refused.contains("is gone or was replaced"), "{file}: {refused}");
+            read_again(&mut client);
+        }
+        // A server that starts with it shows it, where it is a directory.
+        if !file {
+            let mut later = home.client(json!({}));
+            assert_eq!(
+                run(&mut later, "shell", "cat /project/there", None)["result"]["structuredContent"]["stdout"],
+                "secret\n"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_image_directory_that_was_replaced_is_not_shown() {
     let (_held, parent) = two_directories();

@@ -5,6 +5,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use cofferdam_profiles::{CompileRequest, Compiler};
 
-use super::fixed_places::{ABSENT, FixedPlaces, identity};
+use super::fixed_places::{ABSENT, FixedPlaces, hold, identity};
 use super::warm_pool::WarmPool;
 
 /// The directory of [`WORKSPACE`] whose files are returned to the client.
@@ -126,6 +127,8 @@ struct Cached<T> {
     value: Arc<T>,
     /// The files at the sources of its mounts that were canonical paths.
     sources: BTreeMap<String, FileIdentity>,
+    /// Descriptors of them, so that no other file gets their numbers; `None` where one was replaced before it was held.
+    held: Option<Vec<OwnedFd>>,
     /// The project whose development shell it contains, and the key of that shell's inputs.
     shell: Option<(String, Option<String>)>,
 }
@@ -142,13 +145,16 @@ impl<T> Cached<T> {
         let mounted = |path: &str| policy.filesystem.mounts.iter().any(|mount| mount.source() == Some(path));
         let mut sources = policy.filesystem.identities.clone();
         sources.retain(|path, _| mounted(path));
-        Cached { value: Arc::new(value), sources, shell }
+        let there = sources.iter().filter(|(_, known)| **known != ABSENT);
+        let held = there.map(|(path, known)| hold(path, *known)).collect();
+        Cached { value: Arc::new(value), sources, held, shell }
     }
 
     /// Whether each source is still the file that was checked. Code that can write to a directory above a source may have
     /// replaced it by a link or another directory, which has to be checked anew. A changed flake is built anew as well.
     fn is_current(&self) -> bool {
-        self.sources.iter().all(|(path, known)| identity(path).unwrap_or(ABSENT) == *known)
+        self.held.is_some()
+            && self.sources.iter().all(|(path, known)| identity(path).unwrap_or(ABSENT) == *known)
             && self.shell.as_ref().is_none_or(|(project, known)| environments::nix::shell_key(project) == *known)
     }
 }

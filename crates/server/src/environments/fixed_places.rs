@@ -1,8 +1,10 @@
 //! What configured paths led to when the server first read them. Code in a sandbox may be able to write the directory above
 //! such a path, and decides nothing about what it leads to: another directory or a link in its place is refused, however
-//! often the definitions are read again, until it is put back or the server is started again.
+//! often the definitions are read again, until it is put back or the server is started again. Each is held open, so that its
+//! inode number identifies nothing else meanwhile.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,7 @@ use cofferdam_engine::{Failure, Step};
 use cofferdam_policy::paths::lexical;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Field, FileIdentity, Mount, Policy, Root};
+use rustix::fs::{Mode, OFlags};
 
 use super::environment::failure;
 
@@ -32,17 +35,37 @@ fn leads_to(path: &str) -> Option<FileIdentity> {
     Some(FileIdentity { device: about.dev(), inode: about.ino() })
 }
 
+/// A descriptor of the file that a path leads to, if it is this one. While it is open, no other file gets the numbers that
+/// identify it.
+pub fn hold(path: &str, known: FileIdentity) -> Option<OwnedFd> {
+    let held = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let about = rustix::fs::fstat(&held).ok()?;
+    (known == FileIdentity { device: about.st_dev, inode: about.st_ino }).then_some(held)
+}
+
 /// The directories and sources that definitions named so far, by the text that names them.
 #[derive(Debug, Default)]
 pub(crate) struct FixedPlaces(Mutex<Places>);
 
 #[derive(Debug, Default)]
 struct Places {
-    /// Path without links, and the directory.
-    projects: BTreeMap<PathBuf, (String, FileIdentity)>,
-    images: BTreeMap<String, FileIdentity>,
+    /// Path without links, and the directory, with a descriptor where it was still there.
+    projects: BTreeMap<PathBuf, (String, FileIdentity, Option<OwnedFd>)>,
+    images: BTreeMap<String, (FileIdentity, OwnedFd)>,
     /// Whether the source of a mount was reached by a link.
     linked: BTreeMap<String, bool>,
+}
+
+impl Places {
+    /// Fixes the directory that an image's path leads to, where one is there.
+    fn fix_image(&mut self, path: &str) {
+        if self.images.contains_key(path) {
+            return;
+        }
+        if let Some((now, held)) = leads_to(path).and_then(|now| Some((now, hold(path, now)?))) {
+            self.images.insert(path.to_owned(), (now, held));
+        }
+    }
 }
 
 impl FixedPlaces {
@@ -54,7 +77,7 @@ impl FixedPlaces {
     /// before must not lead through a link: code may have made it since the server was started.
     pub(crate) fn keep(&self, all: &mut Environments) {
         let Some(project) = &mut all.project else { return };
-        if let Some((path, identity)) = self.places().projects.get(&project.written) {
+        if let Some((path, identity, _)) = self.places().projects.get(&project.written) {
             (project.path, project.identity) = (path.clone(), *identity);
         } else if Path::new(&project.path) != lexical(&project.written) {
             all.problems.push(Problem {
@@ -72,12 +95,11 @@ impl FixedPlaces {
     pub(crate) fn fix(&self, all: &Environments) {
         let mut places = self.places();
         if let Some(Project { written, path, identity, .. }) = &all.project {
-            places.projects.entry(written.clone()).or_insert_with(|| (path.clone(), *identity));
+            let held = || (path.clone(), *identity, hold(path, *identity));
+            places.projects.entry(written.clone()).or_insert_with(held);
         }
         for path in all.all().iter().filter_map(image_directory) {
-            if let Some(now) = leads_to(path) {
-                places.images.entry(path.to_owned()).or_insert(now);
-            }
+            places.fix_image(path);
         }
     }
 
@@ -85,8 +107,14 @@ impl FixedPlaces {
     ///
     /// # Errors
     /// It is gone or was replaced.
-    pub(crate) fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
-        if let Some(project) = project.filter(|project| identity(&project.path) != Some(project.identity)) {
+    pub fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
+        let mut places = self.places();
+        let held = |project: &Project| {
+            places.projects.get(&project.written).is_some_and(|(_, fixed, held)| {
+                *fixed == project.identity && held.is_some() && identity(&project.path) == Some(*fixed)
+            })
+        };
+        if let Some(project) = project.filter(|project| !held(project)) {
             let message = format!(
                 "the project {} is gone or was replaced, or a link leads elsewhere from it now",
                 one_line(&project.path)
@@ -97,7 +125,6 @@ impl FixedPlaces {
             Kind::Image { root: Root::Directory(path) | Root::Image(path), .. } => path,
             _ => return Ok(()),
         };
-        let mut places = self.places();
         match places.images.get(root) {
             // Nothing was there when the definition was read.
             None if identity(root).is_none() && leads_to(root).is_some() && image_directory(environment).is_some() => {
@@ -108,12 +135,10 @@ impl FixedPlaces {
                 ))
             }
             None if image_directory(environment).is_some() => {
-                if let Some(now) = leads_to(root) {
-                    places.images.insert(root.clone(), now);
-                }
+                places.fix_image(root);
                 Ok(())
             }
-            Some(known) if leads_to(root) != Some(*known) => {
+            Some((known, _)) if leads_to(root) != Some(*known) => {
                 let path = one_line(root);
                 let message =
                     format!("the image {path} is gone or was replaced, or a link leads elsewhere from it now");
@@ -146,7 +171,7 @@ impl FixedPlaces {
             pins.extend(found.map(|identity| (source.clone(), identity)));
         }
         if let Root::Directory(root) = &policy.filesystem.root {
-            pins.extend(places.images.get(root).map(|identity| (root.clone(), *identity)));
+            pins.extend(places.images.get(root).map(|(identity, _)| (root.clone(), *identity)));
         }
         pins.extend(project.map(|project| (project.path.clone(), project.identity)));
         policy.filesystem.identities = pins;
