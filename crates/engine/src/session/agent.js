@@ -5,18 +5,130 @@
   const fs = require('fs');
   const vm = require('vm');
   const path = require('path');
-  const { createRequire } = require('module');
+  const { inspect } = require('util');
+  const { Writable } = require('stream');
+  const Module = require('module');
+  const timers = require('timers');
   const CHANNEL = 3;
-  const { setImmediate } = globalThis; // the code may put another in its place
+  const { writeSync } = fs;
+  const { nextTick } = process;
+  const { allocUnsafeSlow } = Buffer;
   const text = (fd, to) => {
-    fs.closeSync(fd);
+    try {
+      fs.closeSync(fd);
+    } catch {
+      // The code has closed it.
+    }
     if (fs.openSync(to, 'w') !== fd) process.abort();
   };
-  // Before anybody looks at process.stdout: what a stream is decided on then is what it stays.
   text(1, '/dev/null');
   text(2, '/dev/null');
-  process.stdout.write('');
-  process.stderr.write('');
+
+  const moment = new Int32Array(new SharedArrayBuffer(4));
+  const put = (fd, bytes) => {
+    for (let at = 0; at < bytes.byteLength;) {
+      try {
+        at += writeSync(fd, bytes, at);
+      } catch (error) {
+        if (error.code !== 'EAGAIN') return error;
+        Atomics.wait(moment, 0, 0, 1); // a program that got the descriptor has set it so
+      }
+    }
+    return null;
+  };
+  // What process.stdout and process.stderr are. An interruption that comes while a stream of Node's writes leaves it so that
+  // it never writes again; this one has no state, and so is never closed either.
+  class Output extends Writable {
+    constructor(fd) {
+      super({ autoDestroy: false, emitClose: false });
+      Object.assign(this, { fd, _type: 'fs', _isStdio: true });
+      this.setMaxListeners(0); // an interrupted console leaves one behind
+    }
+    write(chunk, encoding, callback) {
+      if (typeof encoding === 'function') [encoding, callback] = [null, encoding];
+      const string = typeof chunk === 'string';
+      if (!string && !ArrayBuffer.isView(chunk)) return super.write(chunk, encoding, callback); // which throws
+      const bytes = string ? Buffer.from(chunk, encoding || this._writableState.defaultEncoding || 'utf8') : chunk;
+      const error = put(this.fd, bytes);
+      if (error === null) {
+        if (typeof callback === 'function') nextTick(callback, null);
+        return true;
+      }
+      nextTick(() => {
+        if (typeof callback === 'function') callback(error);
+        this.emit('error', error);
+      });
+      return false;
+    }
+    _write(chunk, encoding, callback) {
+      callback(put(this.fd, chunk));
+    }
+    end(chunk, encoding, callback) {
+      if (typeof chunk === 'function') [chunk, encoding, callback] = [null, null, chunk];
+      if (typeof encoding === 'function') [encoding, callback] = [null, encoding];
+      if (chunk !== null && chunk !== undefined) this.write(chunk, encoding);
+      nextTick(() => {
+        this.emit('finish');
+        if (typeof callback === 'function') callback();
+      });
+      return this;
+    }
+    destroy() {
+      return this;
+    }
+    destroySoon() {
+      return this;
+    }
+  }
+  for (const [name, fd] of [['stdout', 1], ['stderr', 2]]) {
+    const output = new Output(fd);
+    Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => output });
+  }
+
+  // While one of these functions runs, what Node keeps for the whole process is half changed. An interruption passes by
+  // `finally`, so that it shows where it came.
+  let inside = 0;
+  let loaded = 0;
+  const guarded = (original) => new Proxy(original, {
+    apply(target, self, values) {
+      inside += 1;
+      try {
+        return Reflect.apply(target, self, values);
+      } finally {
+        inside -= 1;
+        if (inside === 0) loaded = process.moduleLoadList.length;
+      }
+    },
+  });
+  const guard = (object, keys, part = 'value') => {
+    for (const key of keys) {
+      const about = Object.getOwnPropertyDescriptor(object, key);
+      if (about && typeof about[part] === 'function') {
+        Object.defineProperty(object, key, { ...about, [part]: guarded(about[part]) });
+      }
+    }
+  };
+  const methods = (object) => Reflect.ownKeys(object).filter((key) => key !== 'constructor' && key !== inspect.custom);
+  const { setImmediate } = globalThis; // the code may put another in its place
+  {
+    const [timeout, immediate] = [setTimeout(() => {}, 1), setImmediate(() => {})];
+    clearTimeout(timeout);
+    clearImmediate(immediate);
+    for (const one of [timeout, immediate]) guard(Object.getPrototypeOf(one), methods(Object.getPrototypeOf(one)));
+    const names = Object.keys(timers).filter((name) => /^(set|clear)/.test(name));
+    for (const name of names) {
+      const global = globalThis[name] === timers[name];
+      guard(timers, [name]);
+      if (global) globalThis[name] = timers[name];
+    }
+    guard(require('timers/promises'), ['setTimeout', 'setInterval', 'setImmediate']);
+    guard(Module.prototype, ['require']);
+    guard(process, ['getBuiltinModule']);
+    guard(process, ['stdin'], 'get');
+    Module.syncBuiltinESMExports();
+  }
+  console.log(''); // loads what it needs
+  console.error('%o', new Error(''));
 
   const read = (count) => {
     const into = Buffer.allocUnsafe(count);
@@ -39,21 +151,34 @@
   let pending = false;
   let exitCode = 0;
   let number = 0;
-  globalThis.require = createRequire(path.join(process.cwd(), 'call.js'));
+  let { stackTraceLimit } = Error;
+  const imports = (code) => /\bimport\s*\(/.test(code);
+  globalThis.require = Module.createRequire(path.join(process.cwd(), 'call.js'));
   const show = (error) => {
-    let told = `Uncaught ${require('util').inspect(error)}`;
+    let told = `Uncaught ${inspect(error)}`;
     if (error instanceof Error && typeof error.stack === 'string') {
-      const lines = error.stack.split('\n');
+      const lines = error.stack.split('\n').filter((line) => !/^ +at Object\.apply \(\[eval\]:/.test(line));
       const ours = lines.findIndex((line) => /^ +at .*(sigintHandlersWrap|\(node:vm:|\(\[eval\]:)/.test(line));
       told = (ours > 0 ? lines.slice(0, ours) : lines).join('\n');
     }
     process.stderr.write(`${told}\n`);
   };
+  // What an interruption leaves is whole again, or the session ends.
+  const mend = () => {
+    if (inside > 0 || loaded !== process.moduleLoadList.length || imports(request.code)) {
+      put(2, Buffer.from('Warning: the interruption came while Node loaded a module or set a timer: the session ends\n'));
+      process.reallyExit(130);
+    }
+    allocUnsafeSlow(1); // zeroes of new memory, which Node turns off for a moment
+    if (Error.stackTraceLimit === 0) Error.stackTraceLimit = stackTraceLimit; // so does it with this
+  };
   const failed = (error) => {
     if (request === null) return;
-    exitCode = error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? 130 : 1;
+    const interrupted = error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED';
+    exitCode = interrupted ? 130 : 1;
     pending = false;
     show(error);
+    if (interrupted) mend();
   };
   process.on('uncaughtException', failed);
   process.on('unhandledRejection', failed);
@@ -82,10 +207,13 @@
   };
   const execute = () => {
     number += 1;
+    inside = 0;
+    loaded = process.moduleLoadList.length;
+    ({ stackTraceLimit } = Error);
     const name = `call ${number}`;
     let script;
     // What imports modules while it runs needs a loader, which the interpreter's own loop has.
-    if (/\bimport\s*\(/.test(request.code)) return awaiting(request.code, name);
+    if (imports(request.code)) return awaiting(request.code, name);
     try {
       script = new vm.Script(request.code, options(name));
     } catch (error) {

@@ -36,6 +36,60 @@ fn a_call_that_is_interrupted_in_time_leaves_the_state_as_it_is() {
     });
 }
 
+/// Interrupts the code some way in, after another time in each round, and gives what came of it.
+fn interrupted(desk: &Desk, l: Language, code: &str, round: u64) -> Answer {
+    let timeout = Duration::from_millis(30) + Duration::from_micros(round * 700);
+    let answer = desk.ask(l, "a", Call { timeout, ..call(code) }).unwrap();
+    assert_eq!(answer.interrupted, Some(Why::TimedOut), "{l:?} {code} {answer:?}");
+    answer
+}
+
+#[test]
+fn node_still_prints_after_an_interruption_of_what_prints() {
+    let patient = Limits { grace: Duration::from_secs(20), ..Limits::default() };
+    each(&[NODE], patient, |desk, l| {
+        desk.out(l, "a", "var kept = process.stdout, { log } = console");
+        for print in ["console.log('x')", "process.stdout.write('x'.repeat(9000))", "console.error('x')"] {
+            let code = format!("for (;;) {print}");
+            for round in 0..16 {
+                let answer = interrupted(desk, l, &code, round);
+                assert!(answer.ended.is_none(), "{code} {answer:?}");
+                let code = "log('A'); kept.write('B\\n'); process.stdout.write('C\\n'); console.error('E')";
+                let next = desk.run(l, "a", code);
+                assert_eq!((next.stdout.as_str(), next.stderr.as_str()), ("A\nB\nC\n", "E\n"), "{print}, {round}");
+            }
+        }
+        // What does not print is interrupted alike.
+        assert!(interrupted(desk, l, "for (;;) ;", 0).ended.is_none());
+        assert_eq!(desk.out(l, "a", "log('A')"), "A\n");
+    });
+}
+
+#[test]
+fn node_ends_where_an_interruption_comes_while_it_loads_a_module_or_sets_a_timer() {
+    let patient = Limits { grace: Duration::from_secs(20), ..Limits::default() };
+    each(&[NODE], patient, |desk, l| {
+        let module =
+            |code: &str| format!("require('module')._extensions['.js'] = () => {{ {code} }}; require('/usr/bin/node')");
+        let both = format!("{}; require('crypto'); for (;;) ;", module(""));
+        for (code, ends) in [(module("for (;;) ;"), true), (both, false)] {
+            let answer = desk.ask(l, "a", hurried(&code)).unwrap();
+            assert_eq!(answer.interrupted, Some(Why::TimedOut), "{code} {answer:?}");
+            assert_eq!(answer.ended.is_some(), ends, "{code} {answer:?}");
+            assert_eq!(answer.stderr.contains("the session ends"), ends, "{code} {answer:?}");
+        }
+        let code = "var n = 0; for (;;) clearTimeout(setTimeout(() => {}, 10 + n++ % 100))";
+        for round in 0..16 {
+            let answer = interrupted(desk, l, code, round);
+            let told = answer.stderr.contains("the session ends");
+            assert!(answer.ended.is_none() || told || answer.exit_code.is_none(), "{round} {answer:?}");
+            let all = "for (let i = 10; i < 110; i += 1) setTimeout(() => { if (i % 10 === 0) console.log('T') }, i)";
+            let next = desk.run(l, "a", all);
+            assert_eq!((next.fresh, next.stdout), (answer.ended.is_some(), "T\n".repeat(10)), "{round} {answer:?}");
+        }
+    });
+}
+
 #[test]
 fn an_interruption_that_a_program_was_not_ready_for_comes_once_more() {
     each(&[PYTHON, NODE], Limits { grace: Duration::from_secs(10), ..Limits::default() }, |desk, l| {

@@ -202,3 +202,49 @@ fn node_waits_for_what_it_started_and_reports_rejections() {
         );
     });
 }
+
+#[test]
+fn nodes_streams_are_what_programs_take_them_for() {
+    each(&[NODE], Limits::default(), |desk, l| {
+        for (code, said) in [
+            (
+                "console.log(process.stdout.write(''), process.stdout.isTTY, process.stdout.columns)",
+                "true undefined undefined\n",
+            ),
+            ("console.log(process.stdout instanceof require('stream').Writable, process.stdout.fd)", "true 1\n"),
+            ("process.stdout.write('a', () => process.stdout.write('b', 'utf8', () => console.log('c')))", "abc\n"),
+            ("process.stdout.write('6869', 'hex'); process.stdout.write(new Uint8Array([33, 10]))", "hi!\n"),
+            ("try { process.stdout.write(null) } catch (e) { console.log(e.code) }", "ERR_STREAM_NULL_VALUES\n"),
+            ("try { process.stdout.write(1) } catch (e) { console.log(e.code) }", "ERR_INVALID_ARG_TYPE\n"),
+            ("require('stream').Readable.from(['p', 'q\\n']).pipe(process.stdout)", "pq\n"),
+            ("await require('stream/promises').pipeline(['p', 'q\\n'], process.stdout); console.log('r')", "pq\nr\n"),
+            ("process.stdout.end('z\\n', () => console.log('ended'))", "z\nended\n"),
+            ("new console.Console(process.stdout).log('own')", "own\n"),
+            ("require('child_process').execFileSync('/bin/echo', ['kid'], { stdio: 'inherit' })", "kid\n"),
+            ("require('child_process').spawnSync('/bin/echo', ['kid'], { stdio: [0, process.stdout, 2] }); 0", "kid\n"),
+            (
+                "const w = process.stdout.write; process.stdout.write = () => true; console.log('lost'); process.stdout.write = w; 0",
+                "",
+            ),
+            ("console.log((await import('node:process')).stdout === process.stdout)", "true\n"),
+            ("console.log(require('process').stdout === process.stdout, process.stdin.isTTY)", "true undefined\n"),
+            (
+                "new (require('worker_threads').Worker)('console.log(\"in a worker\")', { eval: true }); 0",
+                "in a worker\n",
+            ),
+            ("setTimeout(console.log, 1, 't')", "t\n"),
+            ("setImmediate(console.log, 'i')", "i\n"),
+            ("await require('util').promisify(setTimeout)(1); console.log(setTimeout.name)", "setTimeout\n"),
+        ] {
+            assert_eq!(desk.out(l, "a", code), said, "{code}");
+        }
+        // Descriptors that a child has set not to wait lose nothing.
+        let code = "require('child_process').execFileSync(process.execPath, ['-e', 'process.stdout.write(\"\")'], { stdio: 'inherit' }); process.stdout.write('y'.repeat(3000000))";
+        assert_eq!(desk.out(l, "a", code).len(), 3_000_000);
+        // Gone ones are an error of the stream's, which the console ignores.
+        let closed = "require('fs').closeSync(1); process.stdout.once('error', (e) => console.error(e.code)); console.log('no'); process.stdout.write('no')";
+        let answer = desk.run(l, "a", closed);
+        assert!(answer.ended.is_none() && answer.stderr.contains("EBADF"), "{answer:?}");
+        assert_eq!(desk.out(l, "a", "console.log('again')"), "again\n");
+    });
+}
