@@ -42,6 +42,9 @@ const GREETINGS: usize = 64;
 /// How long the end waits for attempts that the program made before its own end and that are not decided yet.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// How long the end waits for its tasks, which stop when they next wait. Afterwards none of them can report anything.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// One sandbox.
 pub(crate) struct Sandbox {
     /// The policy's rules.
@@ -183,7 +186,7 @@ impl Sandbox {
         });
     }
 
-    /// Ends every task, and returns when none is left. What had arrived by then is decided first, so that the attempts
+    /// Ends every task, and returns when none is left, or after `END_TIMEOUT`. What had arrived by then is decided first, so that the attempts
     /// of a program which ends at once are reported like any other's.
     pub(crate) fn end(&self) -> Traffic {
         self.phase.send_replace(Phase::Closing);
@@ -199,7 +202,14 @@ impl Sandbox {
         drop(tasks);
         self.phase.send_replace(Phase::Ended);
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.tasks_changed.wait_while(tasks, |tasks| tasks.alive > 0).unwrap_or_else(PoisonError::into_inner));
+        let stopped = self.tasks_changed.wait_timeout_while(tasks, END_TIMEOUT, |tasks| tasks.alive > 0);
+        let (tasks, waited) = stopped.unwrap_or_else(PoisonError::into_inner);
+        let alive = tasks.alive;
+        drop(tasks);
+        if waited.timed_out() {
+            tracing::warn!(alive, "tasks of the gateway did not stop in time");
+            self.failed(&format!("{alive} connections did not stop in time: what they moved last is not counted"));
+        }
         let refused = self.reporter.end();
         Traffic {
             connections: self.outbound.load(Ordering::Relaxed),

@@ -6,8 +6,46 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
+/// Bytes that a task reads from one stream before the others of its thread run. tokio counts operations only, and what
+/// is done with the bytes of one takes long if they are many small messages.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// How many bytes were read without a wait: a peer that sends for ever may not keep a thread.
+#[derive(Debug, Default)]
+pub struct Turn {
+    bytes: usize,
+}
+
+impl Turn {
+    /// Reads as [`poll_read`] does. Once the turn is over it is pending one time, and the task is woken again.
+    pub fn poll_read(
+        &mut self,
+        stream: &TcpStream,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        let read = poll_read(stream, context, buffer, most);
+        match &read {
+            Poll::Ready(Ok(count)) => self.bytes += count,
+            _ => self.bytes = 0,
+        }
+        read
+    }
+
+    /// Pending if the turn is over.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.bytes < TURN_BYTES {
+            return Poll::Ready(());
+        }
+        self.bytes = 0;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 /// Reads at most `most` bytes, and returns how many they were: 0 at the end of the stream.
-pub(crate) fn poll_read(
+fn poll_read(
     stream: &TcpStream,
     context: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,

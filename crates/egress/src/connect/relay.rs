@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::coop::consume_budget;
 
 use crate::decide::refusal::Refusal;
 use crate::limits::{Account, Allowance, Direction};
@@ -173,6 +174,8 @@ pub(crate) async fn one_way(
     buffers: &BufferPool,
 ) -> Result<(), RelayEnd> {
     loop {
+        // Two peers that are always ready would keep the thread: `readable` and `try_read` take nothing of the budget.
+        consume_budget().await;
         from.readable().await.map_err(|_| source_gone(direction))?;
         let reserved = match account.reserve(direction, LARGE_BYTES) {
             Allowance::Bytes(bytes) => bytes,

@@ -1,10 +1,11 @@
 //! Sends allowed requests to upstream, and returns the responses. Decides nothing: the destination is given.
 
 use std::error::Error;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,12 +16,13 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::decide::refusal::{Reason, Refusal};
-use crate::http::interface::{Dial, Dialed};
+use crate::http::interface::{Dial, Dialed, Io};
 
 /// Time limit of a response's head, after the request was sent.
 const ANSWER: Duration = Duration::from_secs(300);
@@ -30,6 +32,12 @@ const BODY: Duration = Duration::from_secs(900);
 const CONTINUE: Duration = Duration::from_secs(1);
 /// A connection that is not ready for another request within this time is replaced.
 const READY: Duration = Duration::from_millis(200);
+/// Most interim responses (1xx) to one request. hyper reads any number of them.
+const MOST_INTERIM: usize = 32;
+/// Most bytes up to the end of a response's head, interim responses included. A single head that hyper reads is shorter.
+const MOST_ANSWER_BYTES: usize = 512 * 1024;
+/// Most bytes that are read at once while a head is awaited: hyper parses all of them before it reads again.
+const ANSWER_READ: usize = 16 * 1024;
 
 /// The error of a body.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
@@ -45,9 +53,103 @@ impl Drop for Task {
     }
 }
 
+/// What upstream sends before the response to a request: bounded, or it could go on for ever.
+#[derive(Default)]
+struct AnswerLimit {
+    /// A request was sent, and its response has not arrived.
+    awaited: AtomicBool,
+    interim: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl AnswerLimit {
+    /// A request is sent.
+    fn begin(&self) {
+        self.interim.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    /// Its response has arrived.
+    fn end(&self) {
+        self.awaited.store(false, Ordering::Release);
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.is_awaited()
+            && (self.interim.load(Ordering::Relaxed) > MOST_INTERIM
+                || self.bytes.load(Ordering::Relaxed) > MOST_ANSWER_BYTES)
+    }
+
+    fn refusal() -> Refusal {
+        let most = MOST_ANSWER_BYTES / 1024;
+        let why = format!("upstream answered with more than {MOST_INTERIM} interim responses, or {most} KiB of them");
+        Refusal::because(Reason::Gateway, why)
+    }
+}
+
+/// A connection to upstream from which nothing is read once its [`AnswerLimit`] is exceeded.
+struct LimitedStream {
+    io: Io,
+    limit: Arc<AnswerLimit>,
+}
+
+impl AsyncRead for LimitedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.limit.is_awaited() {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        if self.limit.is_exceeded() {
+            return Poll::Ready(Err(io::Error::other("too many interim responses")));
+        }
+        let most = buffer.remaining().min(ANSWER_READ);
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
+        let count = part.filled().len();
+        buffer.advance(count);
+        self.limit.bytes.fetch_add(count, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for LimitedStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
 /// One connection to upstream, for one request after the other.
 struct Http1Connection {
     sender: SendRequest<BoxedBody>,
+    limit: Arc<AnswerLimit>,
     /// Whether it has been used: then upstream may have closed it meanwhile.
     used: bool,
     task: Task,
@@ -56,6 +158,8 @@ struct Http1Connection {
 impl Http1Connection {
     async fn new(dial: Dial) -> Result<Http1Connection, Refusal> {
         let Dialed { io, .. } = dial.await?;
+        let limit = Arc::<AnswerLimit>::default();
+        let io = LimitedStream { io, limit: Arc::clone(&limit) };
         let (sender, connection) = http1::Builder::new()
             .preserve_header_case(true)
             .handshake(TokioIo::new(io))
@@ -67,7 +171,7 @@ impl Http1Connection {
                 tracing::debug!(%error, "upstream's connection ended");
             }
         }));
-        Ok(Http1Connection { sender, used: false, task })
+        Ok(Http1Connection { sender, limit, used: false, task })
     }
 
     async fn is_ready(&mut self) -> bool {
@@ -121,7 +225,17 @@ impl UpstreamClient {
                 },
                 None => Http1Connection::new(state.first.take().unwrap_or_else(|| (self.dial)())).await?,
             };
+            let (limit, opens) = (Arc::clone(&connection_slot.limit), gate.clone());
+            limit.begin();
+            hyper::ext::on_informational(&mut request, move |response| {
+                limit.interim.fetch_add(1, Ordering::Relaxed);
+                if let Some(gate) = opens.as_ref().filter(|_| response.status() == StatusCode::CONTINUE) {
+                    gate.open();
+                }
+            });
             let sent = timeout(ANSWER, connection_slot.sender.try_send_request(request)).await;
+            let is_exceeded = connection_slot.limit.is_exceeded();
+            connection_slot.limit.end();
             let used = std::mem::replace(&mut connection_slot.used, true);
             match sent {
                 Ok(Ok(response)) => {
@@ -135,6 +249,7 @@ impl UpstreamClient {
                     }
                     return Ok(response);
                 }
+                Ok(Err(_)) if is_exceeded => return Err(AnswerLimit::refusal()),
                 Ok(Err(mut error)) => match (error.take_message(), again.take()) {
                     (Some(message), _) if used => request = message,
                     (None, Some(copy)) if used && !error.error().is_parse() => request = copy,
@@ -189,19 +304,14 @@ fn gated(request: Request<BoxedBody>) -> (Request<BoxedBody>, Option<Arc<Gate>>)
         return (request, None);
     }
     let gate = Arc::new(Gate::default());
-    let (inner, outer) = (Arc::clone(&gate), Arc::clone(&gate));
-    let mut request = request.map(|body| {
+    let inner = Arc::clone(&gate);
+    let request = request.map(|body| {
         let wait = Box::pin(async move {
             if timeout(CONTINUE, inner.opened.notified()).await.is_err() {
                 inner.open();
             }
         });
         Gated { wait: Some(wait), body }.boxed_unsync()
-    });
-    hyper::ext::on_informational(&mut request, move |response| {
-        if response.status() == StatusCode::CONTINUE {
-            outer.open();
-        }
     });
     (request, Some(gate))
 }

@@ -9,8 +9,9 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::consume_budget;
 
-use crate::connect::poll_io;
+use crate::connect::poll_io::{self, Turn};
 use crate::connect::relay::{Activity, reset};
 use crate::decide::refusal::Refusal;
 use crate::decide::rules::Target;
@@ -74,8 +75,8 @@ impl ClientConnection {
     }
 
     /// The program's side as a stream.
-    pub(super) fn io(self: &Arc<ClientConnection>) -> Io {
-        Box::new(ClientStream { client: Arc::clone(self) })
+    pub fn io(self: &Arc<ClientConnection>) -> Io {
+        Box::new(ClientStream { client: Arc::clone(self), turn: Turn::default() })
     }
 
     /// Reads once into `buffer`, with room for `room` bytes; returns false at the end of the stream.
@@ -84,6 +85,7 @@ impl ClientConnection {
     /// The stream cannot be read any more.
     pub(super) async fn read_more(&self, buffer: &mut BytesMut, room: usize) -> io::Result<bool> {
         loop {
+            consume_budget().await; // `readable` takes none of it
             self.stream.readable().await?;
             buffer.reserve(room);
             match self.stream.try_read_buf(buffer) {
@@ -118,11 +120,18 @@ impl ClientConnection {
 /// The program's side as a stream.
 struct ClientStream {
     client: Arc<ClientConnection>,
+    turn: Turn,
 }
 
 impl AsyncRead for ClientStream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let moved = ready!(poll_io::poll_read(&self.client.stream, context, buffer, usize::MAX));
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.turn.poll(context));
+        let moved = ready!(this.turn.poll_read(&this.client.stream, context, buffer, usize::MAX));
         self.client.activity.touch();
         Poll::Ready(moved.map(drop))
     }

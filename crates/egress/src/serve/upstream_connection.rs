@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::connect::dialer::Connected;
-use crate::connect::poll_io;
+use crate::connect::poll_io::{self, Turn};
 use crate::connect::relay::reset;
 use crate::decide::host_name::Host;
 use crate::decide::refusal::{Reason, Refusal};
@@ -176,7 +176,10 @@ impl UpstreamConnection {
     /// As a stream whose bytes are counted and limited, with its address.
     pub(super) fn dialed(self) -> Dialed {
         self.report_allowed();
-        Dialed { address: self.address, io: Box::new(MeteredStream { upstream: self, wait: [None, None] }) as Io }
+        Dialed {
+            address: self.address,
+            io: Box::new(MeteredStream { upstream: self, wait: [None, None], turn: Turn::default() }) as Io,
+        }
     }
 }
 
@@ -202,6 +205,7 @@ impl Drop for UpstreamConnection {
 struct MeteredStream {
     upstream: UpstreamConnection,
     wait: [Option<Pin<Box<Sleep>>>; 2],
+    turn: Turn,
 }
 
 impl MeteredStream {
@@ -244,10 +248,12 @@ impl AsyncRead for MeteredStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.turn.poll(context));
         // Readable first: the end of the stream is no byte, and needs no share.
         ready!(self.upstream.stream.poll_read_ready(context))?;
         let reserved = ready!(self.reserve(context, Direction::Down, buffer.remaining()))?;
-        let moved = poll_io::poll_read(&self.upstream.stream, context, buffer, reserved);
+        let this = &mut *self;
+        let moved = this.turn.poll_read(&this.upstream.stream, context, buffer, reserved);
         self.settle(Direction::Down, reserved, &moved);
         Poll::Ready(ready!(moved).map(drop))
     }

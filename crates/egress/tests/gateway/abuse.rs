@@ -219,6 +219,42 @@ fn slow_clients_occupy_only_their_connections() {
 }
 
 #[test]
+fn a_flood_of_interim_responses_blocks_only_its_connection() {
+    let flood = serve(|mut stream| {
+        let mut request = [0; 4096];
+        let interim = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2000);
+        if !matches!(stream.read(&mut request), Ok(1..)) {
+            return;
+        }
+        (0..2000).take_while(|_| stream.write_all(&interim).is_ok()).for_each(drop);
+    });
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let network = network(&["good.example:*", "127.0.0.1:*"], &[]);
+    let (mut hostile, calm) = (world.inside(&network), world.inside(&network));
+    let request = format!("GET / HTTP/1.1\r\nHost: good.example:{flood}\r\n\r\n");
+    let connections: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = hostile.connect_name("good.example", flood);
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let begun = Instant::now();
+    let mut stream = calm.connect_name("good.example", port);
+    stream.write_all(&[1]).unwrap();
+    stream.read_exact(&mut [0u8; 1]).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let event = hostile.event(Kind::Failed);
+    assert_eq!(event.reason, Some(Reason::Gateway));
+    assert!(event.detail.unwrap().contains("interim responses"));
+    let begun = Instant::now();
+    hostile.end();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    drop(connections);
+}
+
+#[test]
 fn a_client_that_never_reads_blocks_only_itself() {
     let world = world();
     let flood = serve(|mut stream| while stream.write_all(&[7u8; 65536]).is_ok() {});

@@ -491,3 +491,57 @@ async fn a_dead_client_does_not_occupy_a_silent_upstream() {
     tokio::time::sleep(Duration::from_secs(70)).await;
     assert_eq!(gone.load(Ordering::Relaxed), 1);
 }
+
+/// An upstream that answers the first requests normally, and the next one with this, again and again.
+fn floods(normally: usize, interim: String, times: usize) -> Fake {
+    Fake::new(move |mut stream: DuplexStream, noted: Noted| {
+        let interim = interim.clone();
+        async move {
+            for number in 0.. {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read_u8().await {
+                        Ok(byte) => request.push(byte),
+                        Err(_) => return,
+                    }
+                }
+                noted.add(&request);
+                let times = if number < normally { 0 } else { times };
+                for _ in 0..times {
+                    if stream.write_all(interim.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+                if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn interim_responses_are_bounded() {
+    let hints = "HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n".to_owned();
+    let long = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(100_000));
+    for (before, interim, times, is_served) in [
+        (0, &hints, 3, true),
+        (1, &hints, 3, true),
+        (0, &long, 2, true),
+        (0, &hints, 100_000, false),
+        (1, &hints, 100_000, false),
+        (0, &long, 20, false),
+    ] {
+        let case = format!("{} bytes {times} times after {before}", interim.len());
+        let gateway = Arc::new(floods(before, interim.clone(), times));
+        let answer = talk(connect(&gateway), GET.repeat(before + 1).as_bytes()).await;
+        assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), before + usize::from(is_served), "{case}: {answer}");
+        assert_eq!(gateway.made().len(), 1, "no request is sent again: {case}");
+        if is_served {
+            assert_eq!(gateway.reasons(), [], "{case}");
+        } else {
+            assert!(answer.contains("HTTP/1.1 502 ") && answer.contains("interim responses"), "{case}: {answer}");
+            assert_eq!(gateway.reasons(), [Reason::Gateway], "{case}");
+        }
+    }
+}
