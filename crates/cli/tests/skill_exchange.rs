@@ -119,6 +119,42 @@ fn a_document_goes_in_and_another_comes_back() {
 }
 
 #[test]
+fn credentials_are_no_input_and_their_places_no_output() {
+    if !needs("user namespaces") || !needs("overlayfs") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.registered("show", json!(true), json!(false), ("main.sh", "cat /input/*\n"));
+    let home = bench.path("home");
+    for directory in ["home/.ssh", "home/.config/app", "docs"] {
+        fs::create_dir_all(bench.path(directory)).unwrap();
+    }
+    let key = bench.document("home/.ssh/id_rsa", "PRIVATE\n");
+    let setting = bench.document("home/.config/app/notes", "NOTES\n");
+    let plain = bench.document("docs/plain.txt", "plain\n");
+    for (name, target) in [("report.txt", &key), ("notes.txt", &setting), ("alias.txt", &plain)] {
+        std::os::unix::fs::symlink(target, bench.path("docs").join(name)).unwrap();
+    }
+    let run = |arguments: &[&str]| {
+        let mut command = cofferdam();
+        command.arg("skill").arg("--best-effort").arg("--registry").arg(bench.path("skills"));
+        command.arg("--audit-trail").arg(bench.path("audit")).arg("run").args(arguments).arg("show");
+        command.env("HOME", &home).env("COFFERDAM_TEST_HOMES", &home).stdin(Stdio::null()).output().unwrap()
+    };
+    let (report, notes, alias) =
+        (bench.text("docs/report.txt"), bench.text("docs/notes.txt"), bench.text("docs/alias.txt"));
+    refused(&run(&["--input", &key]), "id_rsa is a place of credentials\nhint: copy ");
+    refused(&run(&["--input", &plain, "--input", &report]), "id_rsa, a place of credentials");
+    refused(&run(&["--input", &notes]), "a hidden place of a home");
+    refused(&run(&["--input", &plain, "--output", &bench.text("home/.ssh/new")]), "new is a place of credentials");
+    assert!(!bench.path("home/.ssh/new").exists());
+    for (input, text) in [(&plain, "plain\n"), (&alias, "plain\n"), (&setting, "NOTES\n")] {
+        let ran = run(&["--input", input]);
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), text, "{ran:?}");
+    }
+}
+
+#[test]
 fn more_than_64_mib_are_not_written() {
     if !needs("user namespaces") || !needs("overlayfs") {
         return;

@@ -64,22 +64,8 @@ fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<Code, Ref
         })
     })?;
     // A pipe of the shell (`/dev/fd/63`) has no other path.
-    let real = |path: &str| std::fs::canonicalize(path).ok().and_then(|real| real.to_str().map(str::to_owned));
     let source = real(file).unwrap_or_else(|| path.clone());
-    let mut hidden = Policy::base();
-    hidden.command.cwd = Some(caller.cwd.clone());
-    hidden.filesystem.deny = credentials(&caller.homes);
-    deny_moved(&mut hidden, &caller.homes, |name| caller.variable(name));
-    let within =
-        |path: &str, entry: &String| is_within(path, entry) || real(entry).is_some_and(|entry| is_within(path, &entry));
-    let is_hidden = |path: &str, hidden: &Policy| hidden.filesystem.deny.iter().any(|entry| within(path, entry));
-    let credential = is_hidden(&source, &hidden);
-    if source != path {
-        deny_dot_names(&mut hidden, caller.around(), &[]);
-    }
-    if credential || (is_hidden(&source, &hidden) && !is_hidden(&path, &hidden)) {
-        let what = if credential { "a place of credentials" } else { "a hidden place of a home" };
-        let leads = if source == path { format!("is {what}") } else { format!("leads to {source}, {what}") };
+    if let Some(leads) = leads_to_hidden(&path, &source, caller) {
         return Err(Refusal::new("arguments", format!("the code file {file} {leads}")).hint(format!(
             "if it is code: cofferdam eval {} - < {}",
             quoted(environment),
@@ -87,6 +73,31 @@ fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<Code, Ref
         )));
     }
     Ok(Code::File { path, source })
+}
+
+fn real(path: &str) -> Option<String> {
+    std::fs::canonicalize(path).ok().and_then(|real| real.to_str().map(str::to_owned))
+}
+
+/// What a file or directory that the caller names is, if it must not be shown: a place of credentials, or a dot name of a home
+/// to which only a link leads. `path` is the caller's own, absolute, and `source` where it leads.
+pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<String> {
+    let mut hidden = Policy::base();
+    hidden.command.cwd = Some(caller.cwd.clone());
+    hidden.filesystem.deny = credentials(&caller.homes);
+    deny_moved(&mut hidden, &caller.homes, |name| caller.variable(name));
+    let within =
+        |path: &str, entry: &String| is_within(path, entry) || real(entry).is_some_and(|entry| is_within(path, &entry));
+    let is_hidden = |path: &str, hidden: &Policy| hidden.filesystem.deny.iter().any(|entry| within(path, entry));
+    let credential = is_hidden(source, &hidden);
+    if source != path {
+        deny_dot_names(&mut hidden, caller.around(), &[]);
+    }
+    let is_refused = credential || (is_hidden(source, &hidden) && !is_hidden(path, &hidden));
+    is_refused.then(|| {
+        let what = if credential { "a place of credentials" } else { "a hidden place of a home" };
+        if source == path { format!("is {what}") } else { format!("leads to {source}, {what}") }
+    })
 }
 
 /// The code as text, for a program that is not a preset's interpreter; `None` for a session.

@@ -152,9 +152,10 @@ impl SkillError {
                 Fault { hint: Some(hint), .. } => Some((*hint).to_owned()),
                 first => of_code(first.code),
             },
-            SkillError::Untrusted { path, .. } => {
-                Some(format!("chown and chmod go-w {} if it is yours", path.display()))
-            }
+            SkillError::Untrusted { path, .. } => Some(format!(
+                "chown and chmod go-w,ug-s {} if it is yours; then compare it with its source",
+                path.display()
+            )),
             SkillError::Unrecorded(_) => None,
             SkillError::Damaged { .. } => Some(
                 "register it again from its source, which puts the same files back: cofferdam skill register DIR"

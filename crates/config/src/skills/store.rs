@@ -8,16 +8,17 @@
 //!
 //! A version is written to a temporary directory, synchronised, and renamed, so it is complete or does not exist. Before a run each
 //! file is compared with its stamp, whose change time (ctime) programs cannot set. If one differs, all files are hashed again, and
-//! must match the manifest. Knows no names of skills and no states.
+//! must match the manifest. Every directory and file on the way must belong to the user, or to root, and nobody else may write to
+//! it. Knows no names of skills and no states.
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_profiles::private;
-use rustix::fs::{Mode, OFlags, RenameFlags, fchmod, fsync, mkdirat, openat, renameat, renameat_with};
+use rustix::fs::{FileType, Mode, OFlags, RenameFlags, fchmod, fstat, fsync, mkdirat, openat, renameat, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use super::error::SkillError;
@@ -86,6 +87,7 @@ fn reported<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -
 pub(super) fn keep(registry: &OwnedFd, directory: &Path, taken: &Taken) -> Result<(), SkillError> {
     let place = directory.join(CONTENT);
     let content = private::make_below(registry, CONTENT).map_err(reported("make", &place))?;
+    trusted(&content, &place)?;
     sweep(&content, &place)?;
     let version = taken.version.hex();
     let unfinished = format!("{UNFINISHED}{version}");
@@ -176,8 +178,13 @@ fn create(directory: &OwnedFd, name: &str, bytes: &[u8], mode: u32) -> io::Resul
 /// # Errors
 /// It does not exist, or was changed.
 pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> {
-    let path = directory.join(CONTENT).join(version);
-    let own = private::open(&path).map_err(lost(&path))?;
+    let place = directory.join(CONTENT);
+    let path = place.join(version);
+    let registry = private::open(directory).map_err(lost(directory))?;
+    let content = private::open_below(&registry, CONTENT).map_err(lost(&place))?;
+    trusted(&content, &place)?;
+    let own = private::open_below(&content, version).map_err(lost(&path))?;
+    trusted_tree(&own, &path)?;
     let text = file(&own, &path, MANIFEST_FILE, MAX_MANIFEST_BYTES as u64)?;
     let damaged = |why: &str| SkillError::Damaged { path: path.join(MANIFEST_FILE), why: why.into() };
     let manifest = Manifest::decode(&text, Stage::Registered).map_err(|_| damaged("it is no manifest"))?;
@@ -190,6 +197,38 @@ pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> 
         rehash(&files, &manifest)?;
     }
     Ok(Kept { manifest, files, by_stamps })
+}
+
+/// Refuses what another user could write to: also a file that is hashed again and again could be another one when it runs.
+fn trusted(fd: impl AsFd, path: &Path) -> Result<(), SkillError> {
+    let looked = reported("look at", path);
+    let why = private::others_write(fd.as_fd()).map_err(&looked)?;
+    why.map_or(Ok(()), |why| Err(SkillError::Untrusted { path: path.to_owned(), why }))
+}
+
+/// The same of a directory and everything in it. No file of a skill has a set-id bit. Neither links nor special files are
+/// registered: they count as damage later.
+fn trusted_tree(directory: &OwnedFd, path: &Path) -> Result<(), SkillError> {
+    trusted(directory, path)?;
+    for name in private::names(directory).map_err(reported("list", path))? {
+        let path = path.join(&name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let entry = openat(directory, &name, flags, Mode::empty()).map_err(|error| lost(&path)(error.into()))?;
+        let stat = fstat(&entry).map_err(|error| lost(&path)(error.into()))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                trusted_tree(&private::open_below(directory, &name).map_err(lost(&path))?, &path)?;
+            }
+            FileType::RegularFile => {
+                trusted(&entry, &path)?;
+                if stat.st_mode & 0o6000 != 0 {
+                    return Err(SkillError::Untrusted { path, why: "it has a set-id bit".into() });
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// A missing or replaced file counts as damage.

@@ -487,6 +487,33 @@ fn a_registry_that_others_can_write_to_is_refused() {
 }
 
 #[test]
+fn content_that_others_can_write_to_does_not_run() {
+    let (_directory, source, registry) = example();
+    let version = register(&registry, &source).unwrap().version;
+    let content = registry.directory().join("content");
+    let own = content.join(version);
+    let files = own.join("files");
+    let places = ["", "lib", "lib/a.py", "main.py", "run"].map(|below| files.join(below));
+    let places = places.into_iter().chain([content.clone(), own.clone()]);
+    for path in places.chain(["manifest.json", "stamps.json"].map(|name| own.join(name))) {
+        let mode = fs::metadata(&path).unwrap().mode();
+        let bits: &[u32] = if path.is_dir() { &[0o002] } else { &[0o002, 0o4000, 0o2000] };
+        for bit in bits {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode | bit)).unwrap();
+            let refused = registry.runnable(&spec("weather")).unwrap_err();
+            let named = matches!(&refused, SkillError::Untrusted { path: named, .. } if path.components().eq(named.components()));
+            assert!(named, "{bit:o}: {}: {refused:?}", path.display());
+            assert!(refused.hint().unwrap().contains("chmod go-w"), "{refused:?}");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        assert!(registry.runnable(&spec("weather")).is_ok(), "{}", path.display());
+    }
+    // What only the own group can write to is the user's.
+    fs::set_permissions(&files, fs::Permissions::from_mode(0o775)).unwrap();
+    assert!(registry.runnable(&spec("weather")).is_ok());
+}
+
+#[test]
 fn what_is_listed_for_signing_is_what_is_taken() {
     let (_directory, source, _) = example();
     let listed = listing(&source).unwrap();

@@ -3,8 +3,9 @@
 //! Every run is recorded in the audit trail.
 
 use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cofferdam_config::skills::exchange::Exchange;
 use cofferdam_config::skills::operator::SandboxConfig;
@@ -21,7 +22,9 @@ use serde_json::{Map, Value};
 use super::invocation::{Invocation, refused};
 use super::rootfs;
 use crate::call::Call;
+use crate::call::code::leads_to_hidden;
 use crate::call::policy_file::read_text;
+use crate::caller::Caller;
 use crate::execute::{execute_about, keep_changes};
 use crate::outcome::presentation::Presentation;
 use crate::outcome::refusal_report::print_as_outcome;
@@ -96,7 +99,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         }
     }
     let limits_from = LimitsFrom::of(&kept.manifest, &operator);
-    let mut facts = exchange_facts(&exchange, &mut policy);
+    let mut facts = exchange_facts(&exchange, &mut policy, invocation.caller)?;
     facts.insert("limitsFrom".into(), serde_json::to_value(limits_from).unwrap_or_default());
     facts.insert("skillVersion".into(), versioned.version.into());
     facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
@@ -180,10 +183,39 @@ fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<Exchange, R
         return Err(Refusal::new("arguments", format!("cannot show the skill {file}: {reason}"))
             .hint("--input FILE, once for each file"));
     }
+    for file in &input {
+        let source = std::fs::canonicalize(file).map_err(|error| {
+            Refusal::new("arguments", format!("cannot show the skill {file}: {error}"))
+                .hint("--input FILE, once for each file")
+        })?;
+        require_shown(file, &source, invocation.caller)?;
+    }
     let output = invocation.text("output").map(|directory| invocation.caller.absolute(directory));
     // A run creates the directory; a dry run does not.
     let output_missing = dry_run && output.as_ref().is_some_and(|directory| !Path::new(directory).exists());
+    if let Some(directory) = &output {
+        // What does not exist yet is made below the nearest directory that does.
+        let mut above = Path::new(directory).ancestors();
+        let source = above.find_map(|above| {
+            let rest = Path::new(directory).strip_prefix(above).ok()?;
+            Some(std::fs::canonicalize(above).ok()?.components().chain(rest.components()).collect::<PathBuf>())
+        });
+        let source = source.unwrap_or_else(|| directory.into());
+        if let Some(leads) = leads_to_hidden(directory, &source.to_string_lossy(), invocation.caller) {
+            return Err(Refusal::new("arguments", format!("the output directory {directory} {leads}"))
+                .hint("--output DIR, a directory elsewhere"));
+        }
+    }
     Ok(Exchange { input, output, output_missing, stdin: invocation.flag("interactive") })
+}
+
+/// Refuses to show a place of credentials, as `eval --file` does. Links that are followed are not the caller's word.
+fn require_shown(file: &str, source: &Path, caller: &Caller) -> Result<(), Refusal> {
+    match leads_to_hidden(file, &source.to_string_lossy(), caller) {
+        None => Ok(()),
+        Some(leads) => Err(Refusal::new("arguments", format!("the input {file} {leads}"))
+            .hint("copy to another place what the skill is to see, and name the copy: --input FILE")),
+    }
 }
 
 /// Most input files that a record names.
@@ -194,25 +226,36 @@ const LONGEST_HASHED: u64 = 16 << 20;
 /// The facts about exchanged files in the record of the start: the name inside and the size of each input, its hash unless it
 /// is large, and the directory of the output. Puts the inode of each input into the policy, so that exactly the hashed file
 /// is mounted.
-fn exchange_facts(exchange: &Exchange, policy: &mut Policy) -> Map<String, Value> {
+///
+/// # Errors
+/// An input has become a place of credentials meanwhile.
+fn exchange_facts(exchange: &Exchange, policy: &mut Policy, caller: &Caller) -> Result<Map<String, Value>, Refusal> {
     let mut facts = Map::new();
     if !exchange.input.is_empty() {
-        let named = exchange.input.iter().take(MOST_INPUTS).map(|path| input_fact(path, policy)).collect();
+        let mut named = Vec::new();
+        for path in &exchange.input {
+            named.push(input_fact(path, policy, caller)?);
+        }
+        named.truncate(MOST_INPUTS);
         facts.insert("input".into(), Value::Array(named));
         facts.insert("inputCount".into(), exchange.input.len().into());
     }
     if let Some(directory) = &exchange.output {
         facts.insert("output".into(), directory.as_str().into());
     }
-    facts
+    Ok(facts)
 }
 
-fn input_fact(path: &str, policy: &mut Policy) -> Value {
+fn input_fact(path: &str, policy: &mut Policy, caller: &Caller) -> Result<Value, Refusal> {
     let mut fact = serde_json::json!({ "name": path.rsplit('/').next().unwrap_or_default() });
     // Non-blocking, because the file may have been replaced by a FIFO.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(std::fs::File::from) else { return fact };
-    let Some(about) = file.metadata().ok().filter(std::fs::Metadata::is_file) else { return fact };
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(std::fs::File::from) else { return Ok(fact) };
+    let Some(about) = file.metadata().ok().filter(std::fs::Metadata::is_file) else { return Ok(fact) };
+    // Of the file that is open, since a link may lead elsewhere by now.
+    if let Ok(source) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) {
+        require_shown(path, &source, caller)?;
+    }
     let identity = FileIdentity { device: about.dev(), inode: about.ino() };
     policy.filesystem.identities.insert(path.to_owned(), identity);
     let bytes = about.len();
@@ -223,7 +266,7 @@ fn input_fact(path: &str, policy: &mut Policy) -> Value {
     {
         fact["sha256"] = hex(&sha256(&content)).into();
     }
-    fact
+    Ok(fact)
 }
 
 /// The refusal of a skill that may not run. Records it.
@@ -281,7 +324,12 @@ mod tests {
         std::fs::write(&file, "hello").unwrap();
         let path = file.to_str().unwrap().to_owned();
         let mut policy = Policy::base();
-        let facts = exchange_facts(&Exchange { input: vec![path.clone()], ..Exchange::default() }, &mut policy);
+        let facts = exchange_facts(
+            &Exchange { input: vec![path.clone()], ..Exchange::default() },
+            &mut policy,
+            &Caller::default(),
+        );
+        let facts = facts.unwrap();
         assert_eq!(facts["input"][0]["sha256"], hex(&sha256(b"hello")));
         let about = std::fs::metadata(&file).unwrap();
         let identity = FileIdentity { device: about.dev(), inode: about.ino() };
