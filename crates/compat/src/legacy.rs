@@ -11,6 +11,8 @@ use cofferdam_policy::paths::normalize;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy, Root, SeccompLevel, Stdin, SyscallAction, SyscallRule};
 use serde::{Deserialize, Serialize};
 
+use super::skill_config::SandboxConfig;
+
 /// The older configuration, by its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NsJailJsonConfig {
@@ -132,6 +134,29 @@ fn wrong_key_of_mount(mount: &serde_json::Value) -> String {
         serde_json::from_value::<MountJson>(one).is_err()
     });
     wrong.map(|(key, _)| format!(".{key}")).unwrap_or_default()
+}
+
+/// One note on the keys that this form does not have, and that are left out.
+///
+/// # Errors
+/// One of them would be a limit.
+pub(crate) fn left_out(given: &serde_json::Value) -> Result<Option<String>, String> {
+    const OF_SKILLS: [&str; 2] = ["skill_id", "mounts"];
+    let known = serde_json::to_value(NsJailJsonConfig::from(SandboxConfig::default())).unwrap_or_default();
+    let keys = given.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    let unknown: Vec<&str> =
+        keys.filter(|key| known.get(key).is_none() && !OF_SKILLS.contains(key) && *key != "log").collect();
+    let is_limit = |key: &&&str| {
+        let limits = ["cgroup_", "rlimit_", "max_"].iter().any(|prefix| key.starts_with(prefix));
+        limits && !key.ends_with("_type")
+    };
+    if let Some(limit) = unknown.iter().find(is_limit) {
+        return Err(format!(
+            "{limit}: the older form has no such limit; hint: rlimit_as, rlimit_cpu, rlimit_fsize, rlimit_nofile, \
+             rlimit_nproc or time_limit"
+        ));
+    }
+    Ok((!unknown.is_empty()).then(|| format!("{}: has no meaning in a policy, and is left out", unknown.join(", "))))
 }
 
 fn yes() -> bool {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::legacy::{self, MountJson, NsJailJsonConfig};
 
 /// A skill's sandbox. `Policy::try_from` makes the policy that the engine runs; a file of this form is loaded as well.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SandboxConfig {
     /// Name of the skill.
     pub skill_id: String,
