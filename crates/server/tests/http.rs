@@ -342,3 +342,22 @@ fn silent_connections_do_not_lock_out_clients() {
     }
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn an_open_connection_does_not_delay_the_end() {
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    );
+    for sent in ["", "POST /mcp HT", head.as_str(), &format!("{head}Content-Length: 1000\r\n\r\n{{")] {
+        let mut served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+        let mut open = TcpStream::connect(("127.0.0.1", served.port)).unwrap();
+        open.write_all(sent.as_bytes()).unwrap();
+        assert_eq!(served.send(&[("Authorization", &format!("Bearer {TOKEN}"))], &initialize()).0, 200);
+        let pid = rustix::process::Pid::from_child(&served.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let begun = std::time::Instant::now();
+        until("its end", || served.child.try_wait().unwrap().is_some());
+        assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{sent:?}: {:?}", begun.elapsed());
+        drop(open);
+    }
+}

@@ -29,6 +29,9 @@ use crate::service::Service;
 /// The shortest idle timeout of a session with `initialize`.
 const MIN_IDLE: Duration = Duration::from_secs(300);
 
+/// How long responses may still be written after the shutdown. Calls end at once, so that theirs are short.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The path of the protocol's endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
@@ -119,10 +122,18 @@ pub(crate) async fn serve(
             router.layer(middleware::from_fn(move |request, next| require_token(Arc::clone(&token), request, next)));
     }
     router = router.layer(middleware::from_fn(add_hint));
-    axum::serve(ConnLimiter::new(listener), router.into_make_service_with_connect_info::<Admission>())
-        .with_graceful_shutdown(async move { shutdown.cancelled().await })
-        .await
-        .map_err(|source| TransportError::Listen { address, source })
+    let ended = shutdown.clone();
+    let served = axum::serve(ConnLimiter::new(listener), router.into_make_service_with_connect_info::<Admission>())
+        .with_graceful_shutdown(async move { shutdown.cancelled().await });
+    // A client that has sent half a request keeps its connection open as long as it likes.
+    let deadline = async {
+        ended.cancelled().await;
+        tokio::time::sleep(END_TIMEOUT).await;
+    };
+    tokio::select! {
+        served = served => served.map_err(|source| TransportError::Listen { address, source }),
+        () = deadline => Ok(()),
+    }
 }
 
 /// The idle timeout of a client: at least that of its sandbox sessions, which end with it.
