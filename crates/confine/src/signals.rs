@@ -12,6 +12,18 @@ pub fn block() {
     }
 }
 
+/// Has this process learn of its children's ends. A caller that ignores SIGCHLD passes that on by exec, and then wait(2) finds no
+/// child that has ended: the status of every program would be lost.
+pub fn wait_for_children() {
+    // SAFETY: as in `ignore_file_size_limit`; the default action has no handler.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut());
+    }
+}
+
 /// Makes a write beyond the process's limit of a file's size (RLIMIT_FSIZE) fail with EFBIG and nothing else. A handler that does
 /// nothing, since a program that is started by exec has the default again, and would keep a signal that is ignored.
 pub fn ignore_file_size_limit() {

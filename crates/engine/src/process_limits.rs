@@ -3,10 +3,12 @@
 use cofferdam_confine::signals;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of open descriptors as far as it goes, and lives on where a file would be larger than the limit.
+/// Raises the limit of open descriptors as far as it goes, lives on where a file would be larger than the limit, and can wait
+/// for its children even if its caller ignores SIGCHLD.
 pub fn adapt() {
     // A record that has no room in its file is an error that is said; by default the signal ends the process without a word.
     signals::ignore_file_size_limit();
+    signals::wait_for_children();
     raise_open_files();
 }
 
