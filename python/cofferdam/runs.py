@@ -57,6 +57,9 @@ def as_json(name: str, value: Mapping[str, Any], other: Optional[Callable[[Any],
 
 def path_of(name: str, value: Any) -> Path:
     """A path. An error about the value names the argument."""
+    if isinstance(value, (str, bytes)) and not value:
+        # As a path it would be the working directory.
+        raise ValueError(f"{name}: an empty path; name a directory or file, or give None")
     try:
         return Path(value)
     except TypeError:
@@ -327,7 +330,7 @@ class Prepared:
         keep_changes: Optional["os.PathLike[str]"] = None,
     ) -> Outcome:
         """Runs it, and waits for its end without blocking other threads."""
-        directory = None if keep_changes is None else Path(keep_changes)
+        directory = None if keep_changes is None else path_of("keep_changes", keep_changes)
         return run_prepared(self._native, stdin, on_output=on_output, keep_changes=directory)
 
     async def run_async(self, stdin: AsyncStdin = None, *, on_output: Optional[OnOutput] = None) -> Outcome:

@@ -160,21 +160,30 @@ class NclDrivenSandbox:
             return compile_outputs(profile, ["policy", "nsjail", "seatbelt"], imports=imports, cache=False)
 
     def _mount_files(self, skill_id: str, config: Dict[str, Any]) -> None:
+        files = self._own_files(skill_id)
+        if files is None:
+            _warn_about_local_files(self.skills_dir / skill_id, config)
+            return
+        mounts = config.get("readonly_mounts", [])
+        target = config.get("working_dir", _WORKING_DIR)
+        if isinstance(mounts, list):
+            config["readonly_mounts"] = [*mounts, {"src": str(files), "dst": target}]
+
+    def _own_files(self, skill_id: str) -> Optional[Path]:
+        """The directory of the skill's files; None if there is none.
+
+        A collection of skills may come from a repository, and a link in it is not its owner's word on what to show.
+        """
         files = self.skills_dir / skill_id
         if not files.is_dir():
-            _warn_about_local_files(files, config)
-            return
-        # A collection of skills may come from a repository, and a link in it is not its owner's word on what to show.
+            return None
         files = files.resolve()
         if files.parent != self.skills_dir.resolve() or files.name.startswith("."):
             raise ValueError(
                 f"{self.skills_dir / skill_id} is a link that leads out of the skills there, and is not followed\n"
                 "hint: copy the directory there, or name it in `readonly_mounts`"
             )
-        mounts = config.get("readonly_mounts", [])
-        target = config.get("working_dir", _WORKING_DIR)
-        if isinstance(mounts, list):
-            config["readonly_mounts"] = [*mounts, {"src": str(files), "dst": target}]
+        return files
 
     async def execute(
         self,
@@ -238,6 +247,8 @@ class NclDrivenSandbox:
 
     def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
         _id(skill_id)
+        self._store.path(skill_id, "policy.json")  # validates the id
+        self._own_files(skill_id)  # it may have become a link since the export
         argv = words_of("command", command)
         ms = timeout_ms(timeout)
         if self.nsjail_path is None:

@@ -441,6 +441,21 @@ def test_a_skill_that_is_a_link_to_elsewhere_shows_nothing(sandbox: NclDrivenSan
     for skill in ("real", "alias"):
         sandbox.export_profile(skill, config)
         assert sandbox.execute_sync(skill, []).stdout == "text"
+    # What becomes a link after the export is not followed either.
+    (sandbox.skills_dir / "real").rename(sandbox.skills_dir / "other")
+    (sandbox.skills_dir / "real").symlink_to(tmp_path / "private")
+    for skill in ("real", "alias"):
+        with pytest.raises(ValueError, match="leads out of"):
+            sandbox.execute_sync(skill, [])
+    (sandbox.skills_dir / "real").unlink()
+    (sandbox.skills_dir / "other").rename(sandbox.skills_dir / "real")
+    assert sandbox.execute_sync("alias", []).stdout == "text"
+
+
+@pytest.mark.parametrize("name", ["ncl_dir", "profile_dir", "nsjail_path", "skills_dir"])
+def test_an_empty_path_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: an empty path"):
+        NclDrivenSandbox(**{name: ""})
 
 
 def test_a_message_about_an_id_has_no_control_characters(sandbox: NclDrivenSandbox) -> None:
