@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 
+use clap::ArgMatches;
 use clap::error::ErrorKind;
 use cofferdam_engine::{Engine, Expected};
 
@@ -42,6 +43,9 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     };
     let subcommand = matches.subcommand().and_then(|(name, matches)| Some((commands::find(name)?, matches)));
     let Some((subcommand, matches)) = subcommand else { return usage_missing() };
+    if let Some(refusal) = empty_path(matches) {
+        return exit_code_after(report(&refusal), json, &refusal);
+    }
     (subcommand.run)(matches, engine)
         .unwrap_or_else(|refusal| report_unless_closed(&refusal, (subcommand.only_reads)(matches)))
 }
@@ -84,6 +88,43 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
             exit_code_after(REFUSED, json, &refusal)
         }
     }
+}
+
+/// The arguments that are paths. As a path an empty text is the working directory, and whoever writes `--profiles "$STORE"` does
+/// not mean that.
+const PATHS: &[&str] = &[
+    "allow-import",
+    "audit-trail",
+    "config",
+    "dir",
+    "file",
+    "input",
+    "keep-changes",
+    "key",
+    "output",
+    "policy",
+    "profile",
+    "profiles",
+    "registry",
+    "token-file",
+    "what",
+];
+
+/// Refuses a path that is empty.
+fn empty_path(matches: &ArgMatches) -> Option<Refusal> {
+    let is_empty = |id: &&&str| {
+        let values = matches.try_get_raw(id).ok().flatten();
+        values.is_some_and(|mut values| values.any(std::ffi::OsStr::is_empty))
+    };
+    let id = PATHS.iter().find(is_empty)?;
+    let (named, example) = match *id {
+        "what" => ("the argument".to_owned(), "a path or name".to_owned()),
+        id => (format!("--{id}"), format!("--{id} PATH, or leave it out for the default")),
+    };
+    Some(
+        Refusal::new("arguments", format!("the value of {named} is empty"))
+            .hint(format!("{example}; a variable of the shell that is not set is empty")),
+    )
 }
 
 fn usage_missing() -> i32 {

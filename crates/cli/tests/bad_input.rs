@@ -514,3 +514,74 @@ fn root_without_caps_is_refused_and_container_root_is_remapped() {
     assert_eq!((&o["backend"], &o["outcome"]), (&"landlock".into(), &"exited".into()), "{o:#}");
     assert_ne!(o["stdout"], "0\n");
 }
+
+#[test]
+fn an_empty_path_is_not_the_working_directory() {
+    let directory = open_directory();
+    // What a foreign repository could have there.
+    std::fs::create_dir(directory.path().join("ci")).unwrap();
+    let policy = r#"{"version":1,"command":{"argv":["/bin/echo","of the repository"]}}"#;
+    std::fs::write(directory.path().join("ci/policy.json"), policy).unwrap();
+    let names = || {
+        let mut names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let command = |arguments: &[&str]| {
+        let mut command = cofferdam();
+        command.current_dir(directory.path()).args(arguments).stdin(Stdio::null());
+        command
+    };
+    for (arguments, option) in [
+        (&["run", "--profiles", "", "--profile", "ci"][..], "--profiles"),
+        (&["run", "--profiles=", "--profile", "ci"], "--profiles"),
+        (&["run", "--audit-trail", "", "--", "true"], "--audit-trail"),
+        (&["eval", "--audit-trail=", "shell", "true"], "--audit-trail"),
+        (&["run", "--keep-changes", "", "--", "true"], "--keep-changes"),
+        (&["skill", "list", "--registry", ""], "--registry"),
+        (&["skill", "run", "--output", "", "x"], "--output"),
+        (&["skill", "run", "--input", "f", "--input", "", "x"], "--input"),
+        (&["skill", "verify", ""], "the argument"),
+        (&["audit", "verify", "--dir", ""], "--dir"),
+        (&["mcp", "--audit-trail", ""], "--audit-trail"),
+    ] {
+        let output = command(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{arguments:?}: {text}");
+        assert!(text.contains(&format!("the value of {option} is empty\nhint: ")), "{arguments:?}: {text}");
+        assert_eq!(names(), ["ci"], "{arguments:?}");
+    }
+    // The program's own arguments, and the caller's variables, may be empty.
+    let ran = command(&["run", "--profiles", ".", "--profile", "ci", "--", "/bin/echo", "", "x"]).output().unwrap();
+    assert_eq!(ran.stdout, b" x\n", "{ran:?}");
+    let home = open_directory();
+    let empty = ["COFFERDAM_PROFILES", "COFFERDAM_AUDIT", "COFFERDAM_SKILLS"];
+    for arguments in [&["run", "--", "true"][..], &["skill", "list"], &["audit", "list"]] {
+        let mut command = command(arguments);
+        command.envs(empty.map(|name| (name, "")));
+        command.env("HOME", home.path()).env_remove("XDG_STATE_HOME").output().unwrap();
+        assert_eq!(names(), ["ci"], "{arguments:?}");
+    }
+}
+
+/// A caller that ignores SIGCHLD passes that on to the command.
+#[test]
+fn a_caller_that_ignores_sigchld_gets_the_status() {
+    if !needs("user namespaces") {
+        return;
+    }
+    let directory = open_directory();
+    let volume = format!("{0}:{0}:rw", directory.path().display());
+    for ignored in ["", "IGNORE"] {
+        let script = format!(
+            "import os,signal,sys\nif '{ignored}': signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nos.execv(sys.argv[1], sys.argv[1:])"
+        );
+        let output = Command::new(PYTHON)
+            .args(["-c", &script, env!("CARGO_BIN_EXE_cofferdam"), "run", "-v", &volume])
+            .args(["--", "sh", "-c", "(exit 4); echo $?; exit 3"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b"4\n"[..]), "{ignored}: {output:?}");
+    }
+}

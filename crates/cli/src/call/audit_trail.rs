@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 /// # Errors
 /// There is no home directory, and no variable names a directory.
 pub fn directory(caller: &Caller) -> Result<PathBuf, Refusal> {
-    if let Some(named) = caller.variable("COFFERDAM_AUDIT") {
+    if let Some(named) = caller.variable("COFFERDAM_AUDIT").filter(|named| !named.is_empty()) {
         return Ok(caller.absolute(named).into());
     }
     let state = caller.variable("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
