@@ -12,13 +12,13 @@ const TURN_BYTES: usize = 64 * 1024;
 
 /// How many bytes were read without a wait: a peer that sends for ever may not keep a thread.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub(crate) struct Turn {
     bytes: usize,
 }
 
 impl Turn {
     /// Reads as [`poll_read`] does. Once the turn is over it is pending one time, and the task is woken again.
-    pub fn poll_read(
+    pub(crate) fn poll_read(
         &mut self,
         stream: &TcpStream,
         context: &mut Context<'_>,
@@ -34,7 +34,7 @@ impl Turn {
     }
 
     /// Pending if the turn is over.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.bytes < TURN_BYTES {
             return Poll::Ready(());
         }

@@ -75,7 +75,7 @@ impl ClientConnection {
     }
 
     /// The program's side as a stream.
-    pub fn io(self: &Arc<ClientConnection>) -> Io {
+    pub(super) fn io(self: &Arc<ClientConnection>) -> Io {
         Box::new(ClientStream { client: Arc::clone(self), turn: Turn::default() })
     }
 

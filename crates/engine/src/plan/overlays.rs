@@ -99,7 +99,7 @@ impl Overlays {
 
     /// The overlay that a path lies in, where what it shows there is not known by a name of a layer. Not for one that is `/`:
     /// the layers of a container's root lie outside of what is seen in it.
-    pub fn undetermined(&self, path: &str) -> Option<&str> {
+    pub(crate) fn undetermined(&self, path: &str) -> Option<&str> {
         let unknown = |one: &&Overlay| {
             one.point != "/"
                 && is_within(path, &one.point)

@@ -37,7 +37,7 @@ fn leads_to(path: &str) -> Option<FileIdentity> {
 
 /// A descriptor of the file that a path leads to, if it is this one. While it is open, no other file gets the numbers that
 /// identify it.
-pub fn hold(path: &str, known: FileIdentity) -> Option<OwnedFd> {
+pub(crate) fn hold(path: &str, known: FileIdentity) -> Option<OwnedFd> {
     let held = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let about = rustix::fs::fstat(&held).ok()?;
     (known == FileIdentity { device: about.st_dev, inode: about.st_ino }).then_some(held)
@@ -107,7 +107,7 @@ impl FixedPlaces {
     ///
     /// # Errors
     /// It is gone or was replaced.
-    pub fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
+    pub(crate) fn check(&self, environment: &Environment, project: Option<&Project>) -> Result<(), Failure> {
         let mut places = self.places();
         let held = |project: &Project| {
             places.projects.get(&project.written).is_some_and(|(_, fixed, held)| {

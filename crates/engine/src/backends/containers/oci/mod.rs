@@ -186,7 +186,9 @@ impl ContainerRuntime for Oci {
         let root = self.roots.ready(&spec.root, &spec.mounts, &|_| {})?;
         if !root.moved.is_empty() {
             let message = format!("{} has other links than when it was made ready", root.path.display());
-            return Err(Failure::new(Step::Image, message).hint("run it again, and let no process write there meanwhile"));
+            return Err(
+                Failure::new(Step::Image, message).hint("run it again, and let no process write there meanwhile")
+            );
         }
         private(&bundles(&self.state))?;
         let calls = launch::calls(&self.installed, &self.state, spec, self.caller.is_some());
