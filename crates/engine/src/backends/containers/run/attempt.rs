@@ -307,12 +307,20 @@ impl Contained {
         if starved && matches!(report.end, End::Wait(_) | End::Lost) {
             report.end = End::Limit(Field::Memory);
         }
-        if matches!(report.end, End::Lost) && report.started_ns == 0 && !ended.said.is_empty() {
-            let failure =
-                Failure::new(Step::Container, format!("{} started nothing: {}", self.planned.backend, ended.said));
+        if matches!(report.end, End::Lost) && report.started_ns == 0 {
+            let failure = started_nothing(self.planned.backend, &ended.said);
             return Err(besides(failure, ended.problems.iter().cloned()));
         }
         Ok(())
+    }
+}
+
+/// The failure of a runtime that has ended, or was ended, before the program began.
+fn started_nothing(backend: impl std::fmt::Display, said: &str) -> Failure {
+    match said {
+        "" => Failure::new(Step::Container, format!("{backend} started nothing, and said nothing: its runtime hung, or it was killed from outside or by a memory limit that is too low for it"))
+            .hint("raise --memory, or try the runtime by itself: cofferdam doctor --verbose names it"),
+        said => Failure::new(Step::Container, format!("{backend} started nothing: {said}")),
     }
 }
 
@@ -383,6 +391,17 @@ mod tests {
             self.0.fetch_add(1, Ordering::SeqCst);
             Ended { problems: vec!["it is left".into()], ..Ended::default() }
         }
+    }
+
+    #[test]
+    fn a_silent_runtime_is_reported_as_one_that_may_hang() {
+        let failure = started_nothing("oci", "");
+        assert!(
+            failure.message.starts_with("oci started nothing, and said nothing: its runtime hung, or"),
+            "{failure:?}"
+        );
+        assert!(failure.hint.is_some());
+        assert_eq!(started_nothing("oci", "no cgroup").message, "oci started nothing: no cgroup");
     }
 
     #[test]
