@@ -8,8 +8,8 @@
 //!
 //! A version is written to a temporary directory, synchronised, and renamed, so it is complete or does not exist. Before a run each
 //! file is compared with its stamp, whose change time (ctime) programs cannot set. If one differs, all files are hashed again, and
-//! must match the manifest. Every directory and file on the way must belong to the user, or to root, and nobody else may write to
-//! it. Knows no names of skills and no states.
+//! must match the manifest. Every directory and file on the way must belong to the user, or to root, and no other user may write
+//! to it. Knows no names of skills and no states.
 
 use std::fs::File;
 use std::io::{self, Write as _};
