@@ -626,7 +626,7 @@ fn the_outcome_says_what_room_inside_costs() {
     let counted = has("cgroup memory");
     let reason = |outcome: &Value, field: &str| outcome["enforcement"][field]["reason"].as_str().unwrap().to_owned();
     for (field, word) in [
-        ("process.nested_sandboxes", "no second wall stands behind the mounts"),
+        ("process.nested_sandboxes", "no second layer stands behind the mounts"),
         ("process.seccomp", "the calls that make a sandbox"),
         ("filesystem.root", "behind Landlock no sandbox could be made"),
         // Without a cgroup the supervisor counts what is mapped, and no file in memory.

@@ -34,7 +34,7 @@ impl Engine {
             if abi > 0 { Ok(format!("ABI {abi}")) } else { Err("landlock_create_ruleset answers no version".into()) };
         rows.push(row(
             "landlock",
-            "the second wall of the jail, the first of the landlock backend",
+            "the second layer of the jail, the first of the landlock backend",
             found,
             Some("boot with lsm=landlock,yama,apparmor (Linux 5.13 or later)"),
         ));

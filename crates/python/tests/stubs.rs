@@ -30,7 +30,7 @@ fn in_rust() -> BTreeSet<String> {
         let (mut class, mut methods, mut marked) = (String::new(), false, "");
         for line in source.lines() {
             let text = line.trim_start();
-            let item = text.strip_prefix("pub ").unwrap_or(text);
+            let item = ["pub ", "pub(crate) "].iter().find_map(|visible| text.strip_prefix(visible)).unwrap_or(text);
             if let Some(kind) = ["#[pyclass", "#[pyfunction"].into_iter().find(|mark| text.starts_with(mark)) {
                 marked = kind;
             } else if text == "#[pymethods]" {

@@ -22,6 +22,71 @@ pub(crate) const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/ma
 
 pub(crate) const GIT: &[Attack] = &[
     Attack {
+        name: "hooks that a push to the repository has looked for in its own directory",
+        victim: "git init -q -b main repo && cd repo && mkdir -p .husky/_ && git config core.hooksPath .husky/_ && \
+                 git commit -q --allow-empty -m a && git clone -q . ../clone && git -C ../clone commit -q --allow-empty -m b",
+        volume: "repo",
+        attack: "mkdir -p .git/.husky/_; printf '#!/bin/sh\\nPAYLOAD\\n' >.git/.husky/_/pre-receive; chmod +x .git/.husky/_/pre-receive",
+        outside: ("clone", "git push origin HEAD:refs/heads/new"),
+    },
+    Attack {
+        name: "hooks of a bare repository where its configuration has them looked for",
+        victim: "git init -q -b main --bare repo && git -C repo config core.hooksPath .my-hooks && git clone -q repo clone && \
+                 git -C clone commit -q --allow-empty -m b",
+        volume: "repo",
+        attack: "mkdir .my-hooks; printf '#!/bin/sh\\nPAYLOAD\\n' >.my-hooks/pre-receive; chmod +x .my-hooks/pre-receive",
+        outside: ("clone", "git push origin HEAD:refs/heads/new"),
+    },
+    Attack {
+        name: "a link between a hook and the script that it leads to",
+        victim: "git init -q -b main repo && cd repo && mkdir tools && printf '#!/bin/sh\\n' >tools/x && chmod +x tools/x && \
+                 ln -s tools/x cur && ln -s ../../cur .git/hooks/post-commit && git add . && git commit -q -m a",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >k; chmod +x k; ln -sf k cur",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a link between a hook and the directory of its script",
+        victim: "git init -q -b main repo && cd repo && mkdir tools && printf '#!/bin/sh\\n' >tools/x && chmod +x tools/x && \
+                 ln -s tools cur && ln -s ../../cur/x .git/hooks/post-commit && git add . && git commit -q -m a",
+        volume: "repo",
+        attack: "mkdir k; printf '#!/bin/sh\\nPAYLOAD\\n' >k/x; chmod +x k/x; ln -sfn k cur",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "the script of a hook that is a link to what is not there",
+        victim: "git init -q -b main repo && cd repo && ln -s ../../tools/x .git/hooks/post-commit && git commit -q --allow-empty -m a",
+        volume: "repo",
+        attack: "mkdir tools; printf '#!/bin/sh\\nPAYLOAD\\n' >tools/x; chmod +x tools/x",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "hooks that a configuration names by a link outside",
+        victim: "git init -q -b main repo && ln -s repo link && cd repo && git config core.hooksPath \"${PWD%/repo}/link/tools\" && \
+                 git commit -q --allow-empty -m a",
+        volume: "repo",
+        attack: "mkdir tools; printf '#!/bin/sh\\nPAYLOAD\\n' >tools/post-commit; chmod +x tools/post-commit",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "what husky's hooks of a linked work tree run",
+        victim: "git init -q -b main repo && cd repo && mkdir -p .husky/_ && git config core.hooksPath .husky/_ && \
+                 printf '#!/bin/sh\\n. .husky/post-commit\\n' >.husky/_/post-commit && chmod +x .husky/_/post-commit && \
+                 touch .husky/post-commit && git add . && git commit -q -m a && git worktree add -q wt",
+        volume: "repo",
+        attack: "echo 'PAYLOAD' >wt/.husky/post-commit",
+        outside: ("repo/wt", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a further link to a hook of a linked work tree that the run adds",
+        victim: "git init -q -b main repo && cd repo && mkdir hk && printf '#!/bin/sh\\n' >hk/post-index-change && chmod +x hk/* && \
+                 echo hk >.git/info/exclude && git config core.hooksPath hk && echo a >a && git add a && git commit -q -m a",
+        volume: "repo",
+        attack: "git worktree add -q wt; cp -r hk wt/hk; ln wt/hk/post-index-change k; printf '#!/bin/sh\\nPAYLOAD\\n' >k; \
+                 touch -d 2020-01-01 wt/a",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
         name: "the repository of a linked work tree that the run adds, through a working directory",
         victim: REPOSITORY,
         volume: "repo",
@@ -529,6 +594,45 @@ pub(crate) const TO_PUSH: &str = "git config --global --add safe.directory '*'; 
 
 /// Where a push goes that goes on to submodules.
 pub(crate) const PUSH: &[Attack] = &[
+    Attack {
+        name: "a remote that is a path, with what is no repository before it",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mkdir e.git/.git; echo 'ref: refs/heads/main' >e.git/.git/HEAD; git -C x remote add origin ../e.git; \
+                 git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a remote that is a path, with a directory of its name before it",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mkdir -p e/hooks; git -C x remote add origin ../e; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a remote that is a path with a comment behind it",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x remote add origin ../e.git; sed -i 's,e.git$,e.git # c,' x/.git/config; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a remote whose addresses an empty one takes back",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mv e.git x/origin; echo /origin >x/.git/info/exclude; git -C x remote add origin https://h/x; \
+                 printf '\\turl =\\n' >>x/.git/config; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "hooks of a remote where the caller's configuration has them looked for",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                      git clone -q --bare . ../up.git && git remote add origin ../up.git && git push -q -u origin main && \
+                      git config push.recurseSubmodules on-demand && git config --file ../.gitconfig core.hooksPath .my-hooks",
+        volume: "repo",
+        attack: "TO_PUSH; mv e.git/hooks e.git/.my-hooks; git -C x remote add origin ../e.git; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
     Attack {
         name: "a remote of the older form in a plain repository",
         victim: PUSHED,

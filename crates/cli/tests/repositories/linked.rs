@@ -123,12 +123,19 @@ fn hooks_of_an_added_work_tree_that_are_the_repositorys_stay() {
     }
     let root = open_directory();
     let at = root.path();
-    let victim = "git init -q -b main repo && cd repo && mkdir -p tools/hooks && printf '#!/bin/sh\n' >tools/hooks/pre-commit && \
+    let victim = "git init -q -b main repo && cd repo && mkdir -p tools/hooks/lib && printf '#!/bin/sh\n' >tools/hooks/pre-commit && \
+                  touch tools/hooks/lib/x && \
                   git add . && git config core.hooksPath tools/hooks && git commit -q -m a";
     done(at, at, victim);
     let repo = at.join("repo");
     let script = "git config --global --add safe.directory '*'; git worktree add -q wt";
-    for (change, stays) in [("true", true), ("echo true >>wt/tools/hooks/pre-commit", false)] {
+    for (change, stays) in [
+        ("true", true),
+        ("echo true >>wt/tools/hooks/pre-commit", false),
+        ("echo true >>wt/tools/hooks/lib/x", false),
+        ("ln wt/tools/hooks/pre-commit further", false),
+        ("mkdir -p .git/worktrees/wt/tools/hooks && touch .git/worktrees/wt/tools/hooks/update", false),
+    ] {
         let ran = inside(&repo, repo.to_str().unwrap(), &format!("{script} && {change}"));
         let said = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{change}: {said}");
@@ -136,6 +143,8 @@ fn hooks_of_an_added_work_tree_that_are_the_repositorys_stay() {
         assert_eq!(repo.join(".git/worktrees/wt").exists(), stays, "{change}");
         if stays {
             done(&repo, at, "git worktree remove wt && git branch -q -D wt");
+        } else {
+            done(&repo, at, "rm -rf wt .git/wt.disabled* && git branch -q -D wt");
         }
     }
 }

@@ -14,6 +14,10 @@ pub(crate) trait Tree {
     fn canonical(&self, _path: &str) -> Option<String> {
         None
     }
+    /// What a symbolic link says; `None` of anything else, or where that is not known.
+    fn link(&self, _path: &str) -> Option<String> {
+        None
+    }
     /// The names in this directory.
     fn names(&self, directory: &str) -> Vec<String>;
     /// Whether something has this name.
@@ -38,6 +42,10 @@ impl Tree for Disk {
 
     fn canonical(&self, path: &str) -> Option<String> {
         std::fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
+    }
+
+    fn link(&self, path: &str) -> Option<String> {
+        std::fs::read_link(path).ok()?.into_os_string().into_string().ok()
     }
 
     fn names(&self, directory: &str) -> Vec<String> {

@@ -17,6 +17,8 @@ use crate::repository::vcs_config;
 const MOST_BYTES: u64 = 1 << 20;
 /// Configurations that are read for one volume, at most.
 const MOST_FILES: usize = 64;
+/// Links that lead from one to the next, at most: as many as the kernel follows.
+const MOST_LINKS: usize = 40;
 /// Names that are protected for them, at most.
 const MOST_NAMES: usize = 64;
 
@@ -26,15 +28,31 @@ type Obeyed = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
 /// What lies in this volume of what git's configurations name for a work tree. `git` are the repository's directories, where
 /// they are known.
 pub(crate) fn named_by_git(source: &str, top: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
-    let own = [join(top, ".git")].into_iter().chain(git.iter().cloned());
-    let mut files: Vec<String> =
-        own.flat_map(|directory| [join(&directory, "config"), join(&directory, "config.worktree")]).collect();
-    files.extend(of_every_repository(tree));
+    let own: Vec<String> = std::iter::once(join(top, ".git")).chain(git.iter().cloned()).collect();
+    let configurations: Vec<String> =
+        own.iter().flat_map(|directory| [join(directory, "config"), join(directory, "config.worktree")]).collect();
+    let files = configurations.iter().cloned().chain(of_every_repository(tree)).collect();
     let mut found = named(source, top, tree, files, vcs_config::obeyed_by_git);
-    let own = std::iter::once(join(top, ".git")).chain(git.iter().cloned()).map(|directory| join(&directory, "hooks"));
-    let hooks: Vec<String> = own.chain(found.iter().map(|below| join(source, below))).collect();
+    // A push has hooks looked for in the directory of the repository; husky's `_` has what runs the scripts beside it.
+    for hooks in relative_hooks(tree, &configurations) {
+        let receiving = own.iter().map(|directory| lexical(&Path::new(directory).join(&hooks)));
+        let beside = hooks.ends_with("_").then(|| hooks.parent()).flatten();
+        let beside = beside.map(|beside| lexical(&Path::new(top).join(beside))).filter(|path| path != Path::new(top));
+        found.extend(receiving.chain(beside).filter_map(|path| below(source, path.to_str()?)));
+    }
+    let hooks: Vec<String> = own
+        .iter()
+        .map(|directory| join(directory, "hooks"))
+        .chain(found.iter().map(|below| join(source, below)))
+        .collect();
     found.extend(hooks.iter().flat_map(|directory| linked(source, directory, tree)).take(MOST_NAMES));
     found
+}
+
+/// The path below the volume, where it is one.
+fn below(source: &str, path: &str) -> Option<String> {
+    let below = path.strip_prefix(source)?.strip_prefix('/')?;
+    (!below.is_empty() && fault(below).is_none()).then(|| below.to_owned())
 }
 
 /// The configurations of git that count in each repository: the caller's and the system's.
@@ -63,12 +81,24 @@ pub(crate) fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBu
 fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
     let names = tree.names(directory).into_iter().filter(|name| !name.ends_with(".sample")).take(MOST_FILES);
     let all = std::iter::once(directory.to_owned()).chain(names.map(|name| join(directory, &name)));
-    let below = all.filter_map(|path| {
-        let real = tree.canonical(&path).filter(|real| !is_within(real, directory))?;
-        let below = real.strip_prefix(source)?.strip_prefix('/')?;
-        fault(below).is_none().then(|| below.to_owned())
-    });
-    below.collect()
+    let ends = all.flat_map(|path| led_through(&path, tree)).filter(|end| !is_within(end, directory));
+    ends.filter_map(|end| below(source, &end)).collect()
+}
+
+/// Where a path leads: by each link that it is one after the other, also to what is not there, and in the end.
+fn led_through(path: &str, tree: &dyn Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut at = path.to_owned();
+    while found.len() < MOST_LINKS
+        && let Some(target) = tree.link(&at)
+    {
+        let next = Path::new(&at).parent().map(|parent| lexical(&parent.join(target)));
+        let Some(next) = next.as_deref().and_then(Path::to_str) else { break };
+        at = next.to_owned();
+        found.push(at.clone());
+    }
+    found.extend(tree.canonical(path));
+    found
 }
 
 /// The same for the work trees that are linked to these repositories, wherever they lie: git runs hooks in the one that it is
@@ -114,9 +144,13 @@ pub(crate) fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s
 fn named(source: &str, top: &str, tree: &dyn Tree, files: Vec<String>, obeyed: Obeyed) -> Vec<String> {
     let mut found = Vec::new();
     for_each_included(tree, files, obeyed, Path::new(top), |_, names| {
-        for path in names {
-            let below = path.strip_prefix(source).ok().and_then(Path::to_str);
-            found.extend(below.filter(|below| !below.is_empty() && fault(below).is_none()).map(str::to_owned));
+        for path in names.iter().filter_map(|path| path.to_str()) {
+            // Through a link elsewhere it may lead into the volume, also to what is not there yet.
+            let real = tree.canonical(path).or_else(|| {
+                let (parent, name) = path.rsplit_once('/')?;
+                Some(join(&tree.canonical(parent)?, name))
+            });
+            found.extend([Some(path.to_owned()), real].into_iter().flatten().filter_map(|path| below(source, &path)));
         }
     });
     found.sort();

@@ -43,6 +43,10 @@ impl Tree for Known<'_> {
         self.0.canonical(path)
     }
 
+    fn link(&self, path: &str) -> Option<String> {
+        self.exists(path).then(|| Disk.link(path)).flatten()
+    }
+
     fn names(&self, directory: &str) -> Vec<String> {
         self.0.list(directory)
     }
@@ -109,9 +113,9 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSe
     let led_to = configurations::led_to(source, tree);
     if list.contains(&".git/config") {
         let top = configurations::top(source, ".git", tree);
-        names.extend(configurations::named_by_git(source, top, tree, &led_to));
         let own = if is_git_directory(source, tree) { source.to_owned() } else { join(top, ".git") };
         let repositories: Vec<String> = led_to.iter().cloned().chain([own]).collect();
+        names.extend(configurations::named_by_git(source, top, tree, &repositories));
         names.extend(configurations::named_for_work_trees(source, tree, &repositories));
     }
     if list.contains(&".hg/hgrc") {

@@ -103,11 +103,8 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd, hooks: &BTreeSet<PathBuf>, 
     };
     let files = git.as_ref().map(|git| {
         let mut files = obeyed(git.as_fd())?;
-        files.pushed = pushed(tree, within.as_fd(), &files.config)?;
-        for directory in hooks {
-            let path = |name: Vec<u8>| [directory.as_os_str().as_bytes(), b"/", &name].concat();
-            files.hooks.extend(hooks_in(within.as_fd(), directory)?.into_iter().map(|(name, file)| (path(name), file)));
-        }
+        files.pushed = pushed(tree, within.as_fd(), hooks, &files.config)?;
+        files.add_hooks(within.as_fd(), hooks)?;
         Ok::<_, Errno>(files)
     });
     let plain = kind == FileType::Directory && matches!(&files, Some(Ok(files)) if files.is_plain());
@@ -150,6 +147,15 @@ struct Obeyed {
 }
 
 impl Obeyed {
+    /// Adds the hooks in these directories below or beside the one in which git looks for them.
+    fn add_hooks(&mut self, at: BorrowedFd<'_>, directories: &BTreeSet<PathBuf>) -> Result<(), Errno> {
+        for directory in directories {
+            let path = |name: Vec<u8>| [directory.as_os_str().as_bytes(), b"/", &name].concat();
+            self.hooks.extend(hooks_in(at, directory)?.into_iter().map(|(name, file)| (path(name), file)));
+        }
+        Ok(())
+    }
+
     fn is_plain(&self) -> bool {
         !self.links
             && self.worktree.is_empty()
@@ -198,7 +204,12 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<Obeyed, Errno> {
 }
 
 /// What the repositories obey that the addresses of remotes lead to, where they are paths. The work tree around is left out.
-fn pushed(tree: BorrowedFd<'_>, within: BorrowedFd<'_>, config: &[u8]) -> Result<Vec<Obeyed>, Errno> {
+fn pushed(
+    tree: BorrowedFd<'_>,
+    within: BorrowedFd<'_>,
+    relative_hooks: &BTreeSet<PathBuf>,
+    config: &[u8],
+) -> Result<Vec<Obeyed>, Errno> {
     let Ok(config) = std::str::from_utf8(config) else { return Ok(Vec::new()) };
     let around = fstat(tree)?;
     // A push of the repository around hands on the name of its remote.
@@ -218,16 +229,17 @@ fn pushed(tree: BorrowedFd<'_>, within: BorrowedFd<'_>, config: &[u8]) -> Result
                 // A file `.git` leads elsewhere: it counts as not understood.
                 Err(e) => return Err(e),
             };
-            let has = |name: &str| statat(&git, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            if !(has("HEAD") || has("config") || has("commondir") || has("hooks")) {
-                continue;
-            }
             let above = openat(&git, "..", DIRECTORY, Mode::empty()).and_then(fstat)?;
-            let is_around = suffix == "/.git" && (above.st_dev, above.st_ino) == (around.st_dev, around.st_ino);
-            if !is_around {
-                found.push(obeyed(git.as_fd())?);
+            if suffix == "/.git" && (above.st_dev, above.st_ino) == (around.st_dev, around.st_ino) {
+                break;
             }
-            break;
+            // Each of them: git passes over one that is no repository by its own rules, which are stricter.
+            if statat(&git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                let mut files = obeyed(git.as_fd())?;
+                // A push has them looked for in the directory of the repository.
+                files.add_hooks(git.as_fd(), relative_hooks)?;
+                found.push(files);
+            }
         }
     }
     Ok(found)
@@ -362,6 +374,10 @@ fn files(git: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<Vec<u8>, Stri
 /// in any other way than theirs does not count as that.
 pub(super) fn is_plain(config: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(config) else { return false };
+    // Blanks that are none for git.
+    if text.chars().any(|c| !matches!(c, '\n' | '\t' | '\r' | ' ') && (c.is_control() || c.is_whitespace())) {
+        return false;
+    }
     let mut keys: &[&str] = &[];
     text.lines().map(str::trim).filter(|line| !line.is_empty()).all(|line| {
         if let Some(header) = line.strip_prefix('[') {
@@ -395,8 +411,13 @@ pub(super) fn is_plain(config: &[u8]) -> bool {
         !value.contains(['\\', '"', '\r'])
             && !value.contains("::")
             && keys.contains(&key.as_str())
-            && (!is_address || Address::of(value.trim()) != Address::Other)
+            && (!is_address || is_plain_address(value.trim()))
     })
+}
+
+/// Whether an address is one, without a comment behind it. An empty one takes back those before it.
+fn is_plain_address(value: &str) -> bool {
+    !value.is_empty() && !value.contains(['#', ';']) && Address::of(value) != Address::Other
 }
 
 /// A regular file, whole. `Ok(None)` where there is nothing of this name.
@@ -483,6 +504,12 @@ mod tests {
             "[remote \"x\"]\nurl = FILE:///x",
             "[remote \"x\"]\nurl = ~/x",
             "[remote \"x\"]\nurl = ~",
+            "[remote \"x\"]\nurl = /x # y",
+            "[remote \"x\"]\nurl = /x;y",
+            "[remote \"x\"]\nurl = https://x/y\nurl =",
+            "[remote \"x\"]\nurl = \u{a0}x",
+            "[remote \"x\"]\nurl = x\u{b}",
+            "[branch \"x\"]\nremote = /x # y",
             "[branch \"x\"]\nremote = file://localhost/x",
             "[remote \"x\"] y = [z \"a\"]",
             "[extensions]\nworktreeConfig = true",

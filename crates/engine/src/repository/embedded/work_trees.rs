@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::paths::lexical;
@@ -116,23 +117,40 @@ pub(super) fn has_other_hooks(git: BorrowedFd<'_>, at: &Path) -> bool {
     let says = read_itself(git, &at.join("gitdir"), MOST).ok().flatten().unwrap_or_default();
     let Some(tree) = named(&own, &says).ok().and_then(|file| file.parent().map(Path::to_owned)) else { return false };
     let main = around.parent();
-    relative
-        .iter()
-        .any(|directory| !same_hooks(&tree.join(directory), main.map(|main| main.join(directory)).as_deref()))
+    relative.iter().any(|directory| {
+        // A push to the work tree has hooks looked for in its own directory of the repository.
+        let receiving = obeyed::hooks_in(CWD, &own.join(directory));
+        // husky's `_` has what runs the scripts beside it.
+        let all = if directory.ends_with("_") { directory.parent().unwrap_or(directory) } else { directory };
+        let known = main.map(|main| main.join(all));
+        receiving.map_or_else(|e| !absent(e) || e == Errno::LOOP, |hooks| !hooks.is_empty())
+            || !same_files(&tree.join(all), known.as_deref(), &mut MOST_FILES.clone())
+    })
 }
 
-/// Whether each hook in a directory is the same file, or has the same text, as that of its name in another. One that cannot be
-/// read is none that is.
-fn same_hooks(directory: &Path, known: Option<&Path>) -> bool {
+/// Files that are compared, at most.
+const MOST_FILES: usize = 4096;
+
+/// Whether each file below a directory has the same text as that of its name below another, and no other name through which it
+/// could be written. One that cannot be read is none that is, and so is each where there are too many.
+fn same_files(directory: &Path, known: Option<&Path>, left: &mut usize) -> bool {
     let hooks = match obeyed::hooks_in(CWD, directory) {
         Ok(hooks) => hooks,
         Err(e) => return absent(e) && e != Errno::LOOP,
     };
-    let text =
-        |directory: &Path, name: &[u8]| read(CWD, &directory.join(OsStr::from_bytes(name)), 1 << 20).ok().flatten();
-    hooks.keys().all(|name| {
-        let theirs = text(directory, name);
-        theirs.is_some() && known.is_some_and(|known| text(known, name) == theirs)
+    let text = |file: &Path| read(CWD, file, 1 << 20).ok().flatten();
+    hooks.keys().map(|name| Path::new(OsStr::from_bytes(name))).all(|name| {
+        let (Some(now_left), Some(known)) = (left.checked_sub(1), known) else { return false };
+        *left = now_left;
+        let (theirs, known) = (directory.join(name), known.join(name));
+        match std::fs::symlink_metadata(&theirs) {
+            Ok(about) if about.is_dir() => same_files(&theirs, Some(&known), left),
+            Ok(about) if about.is_file() => {
+                about.nlink() == 1 && text(&theirs).is_some_and(|theirs| text(&known) == Some(theirs))
+            }
+            // A link may lead elsewhere later.
+            _ => false,
+        }
     })
 }
 
