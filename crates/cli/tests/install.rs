@@ -146,7 +146,7 @@ fn a_link_of_ones_own_is_followed_and_stays_a_link() {
     if common::is_root() {
         use std::os::unix::fs::lchown;
         lchown(home.path(".claude.json"), Some(65534), Some(65534)).unwrap();
-        assert!(home.refused("claude-code", &["-y", "--remove"]).contains("a link that somebody else made"));
+        assert!(home.refused("claude-code", &["-y", "--remove"]).contains("a link that another user made"));
     }
 }
 
