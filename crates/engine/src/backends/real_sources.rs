@@ -4,7 +4,7 @@
 //! Reads paths of the host. Mounts nothing: backends open what they mount, and compare it with the file that was judged here.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
@@ -96,14 +96,68 @@ fn follow(path: &str) -> Option<(OwnedFd, String)> {
     Some((file, leads_to.into_os_string().into_string().ok()?))
 }
 
+/// The names in directories in which many paths may be, folded: some file systems take names of either case for the same.
+struct Listings<'a>(BTreeMap<&'a str, Option<BTreeSet<String>>>);
+
+impl<'a> Listings<'a> {
+    /// So many names in a directory are worth a list of it.
+    const MANY: usize = 8;
+
+    /// Lists the directories that have many of these paths, or of the directories above them, in them.
+    fn of(paths: &'a [String]) -> Listings<'a> {
+        let mut children: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (directory, name) in paths.iter().flat_map(|path| steps(path)) {
+            children.entry(directory).or_default().insert(name);
+        }
+        let many = children.into_iter().filter(|(_, names)| names.len() >= Self::MANY);
+        let list = |directory: &str| match fs::read_dir(directory) {
+            Ok(entries) => {
+                let names = entries.map(|entry| entry.map(|entry| folded(&entry.file_name().to_string_lossy())));
+                names.collect::<Result<_, _>>().ok()
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
+            Err(_) => None,
+        };
+        Listings(many.map(|(directory, _)| (directory, list(directory))).collect())
+    }
+
+    /// Whether something may be at this path. Not if a directory that was listed has not the name that leads there.
+    fn may_have(&self, path: &str) -> bool {
+        let lacks = |(directory, name): (&str, &str)| {
+            self.0
+                .get(directory)
+                .is_some_and(|names| names.as_ref().is_some_and(|names| !names.contains(&folded(name))))
+        };
+        !steps(path).any(lacks)
+    }
+}
+
+/// The same for all names that a file system which ignores case takes for one.
+fn folded(name: &str) -> String {
+    name.to_uppercase().to_lowercase()
+}
+
+/// Each directory on an absolute path, with the name that leads on.
+fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    path.match_indices('/').skip(1).map(|(at, _)| at).chain([path.len()]).filter_map(|end| {
+        let (directory, name) = path[..end].rsplit_once('/')?;
+        Some((directory, name)).filter(|(directory, name)| !(directory.is_empty() || name.is_empty()))
+    })
+}
+
 fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
     if let Some(of) = sources.iter().find(|of| of.on_proc || is_within(&of.leads_to, "/proc")) {
         let message = format!("{} leads to {}, and the host's /proc cannot be given", of.source, of.leads_to);
         return Err(Failure::new(Step::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
     }
     // A denied path may itself be reached by a link, so each is followed; there are hundreds, and most do not exist.
-    // No source leads to one that is not there, or that this user cannot reach. Looking costs less than opening in vain.
+    // No source leads to one that is not there, or that this user cannot reach. Looking costs less than opening in vain, and a
+    // list of their directory less than looking for each.
+    let listings = Listings::of(&policy.filesystem.deny);
     let real = |path: &String| {
+        if !listings.may_have(path) {
+            return None;
+        }
         rustix::fs::lstat(path).ok()?;
         Some(follow(path)?.1)
     };
@@ -173,6 +227,21 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn many_denied_names_in_one_directory_are_looked_for_in_one_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| format!("{}/{name}", directory.path().display());
+        fs::create_dir(at(".KEYS")).unwrap();
+        let mut paths: Vec<String> = (0..Listings::MANY).map(|n| at(&format!("none{n}"))).collect();
+        paths.extend([at(".keys"), at(".keys/a"), at("gone/a/b"), "/no/such".into()]);
+        let listings = Listings::of(&paths);
+        assert_eq!(listings.0.len(), 1, "the directory itself");
+        let found: Vec<&String> = paths.iter().filter(|path| listings.may_have(path)).collect();
+        assert_eq!(found, [&at(".keys"), &at(".keys/a"), "/no/such"], "what is in no list is looked for");
+        let few = Listings::of(&paths[1..Listings::MANY - 1]);
+        assert!(few.0.is_empty() && paths.iter().all(|path| few.may_have(path)));
+    }
 
     fn policy(source: &Path, access: &str, deny: &[&Path], protected: &[&str]) -> Policy {
         let deny: Vec<&str> = deny.iter().map(|path| path.to_str().unwrap()).collect();
