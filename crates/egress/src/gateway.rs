@@ -48,6 +48,9 @@ pub struct Gateway {
 /// In a forked child it holds the parent's gateway, whose threads do not exist there: dropping it would wait for them.
 static GATEWAY: Mutex<Option<ManuallyDrop<Arc<Gateway>>>> = Mutex::new(None);
 
+/// Turns of tasks between two looks at sockets and timers.
+const EVENT_INTERVAL: u32 = 4;
+
 impl Gateway {
     /// This process's gateway, which the first call starts.
     ///
@@ -80,6 +83,8 @@ impl Gateway {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_WORKERS);
         let mut runtime = Builder::new_multi_thread();
         runtime.worker_threads(workers).thread_name("egress").on_thread_start(signals::block).enable_all();
+        // Sockets and timers are looked at after so many turns: a turn of a connection that always has bytes takes long.
+        runtime.event_interval(EVENT_INTERVAL);
         let runtime = runtime.build()?;
         let room = settings.descriptors.unwrap_or_else(room);
         Ok(Gateway {

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fsync, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 
 /// The prefix of temporary files, followed by the process id and a number.
 pub(crate) const TEMPORARY: &str = ".tmp-";
@@ -76,9 +77,24 @@ pub(crate) fn is_link(directory: impl AsFd, name: &str) -> bool {
 /// # Errors
 /// fstat(2) failed.
 pub fn others_write(fd: impl AsFd) -> Result<Option<String>> {
-    let stat = fstat(fd)?;
+    let stat = fstat(&fd)?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    Ok(writer((stat.st_uid, stat.st_gid, stat.st_mode), user, group))
+    if let Some(why) = writer((stat.st_uid, stat.st_gid, stat.st_mode), user, group) {
+        return Ok(Some(why));
+    }
+    // With an access control list the group's bits are the most that it gives to another user: acl(5).
+    let listed = stat.st_mode & 0o020 != 0 && has_access_list(fd.as_fd())?;
+    Ok(listed.then(|| "an access control list lets others write to it".to_owned()))
+}
+
+/// Whether a file has an access control list. Also of a descriptor that is only a place.
+fn has_access_list(fd: BorrowedFd<'_>) -> Result<bool> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0u8; 0]) {
+        Ok(_) | Err(Errno::RANGE) => Ok(true),
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Which other users can write to a file of this owner, group and mode. The caller's own group is assumed to have no other members,
@@ -142,7 +158,39 @@ pub fn names(directory: impl AsFd) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::writer;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{others_write, writer};
+
+    #[test]
+    fn an_access_control_list_that_lets_others_write_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        let opened = || {
+            let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+            rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap()
+        };
+        let set = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        set(0o660);
+        assert_eq!(others_write(opened()).unwrap(), None, "the control: a group of one's own");
+        // Version 2; owner rw, user 12345 rw, group r, mask rw, others nothing.
+        let entries =
+            [(1u16, 6u16, u32::MAX), (2, 6, 12345), (4, 4, u32::MAX), (0x10, 6, u32::MAX), (0x20, 0, u32::MAX)];
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+            list.extend(id.to_le_bytes());
+        }
+        let written = rustix::fs::setxattr(&path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty());
+        if written == Err(rustix::io::Errno::NOTSUP) {
+            return; // the file system has none, so no file here has one
+        }
+        written.unwrap();
+        assert!(others_write(opened()).unwrap().is_some_and(|why| why.contains("access control list")));
+        set(0o640); // the mask
+        assert_eq!(others_write(opened()).unwrap(), None, "only the owner can write");
+    }
 
     #[test]
     fn only_the_user_and_the_system_are_trusted_to_write() {

@@ -25,7 +25,7 @@ impl Turn {
         buffer: &mut ReadBuf<'_>,
         most: usize,
     ) -> Poll<io::Result<usize>> {
-        let read = poll_read(stream, context, buffer, most);
+        let read = poll_read(stream, context, buffer, most.min(TURN_BYTES.saturating_sub(self.bytes).max(1)));
         match &read {
             Poll::Ready(Ok(count)) => self.bytes += count,
             _ => self.bytes = 0,

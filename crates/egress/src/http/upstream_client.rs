@@ -36,6 +36,11 @@ const READY: Duration = Duration::from_millis(200);
 const MOST_INTERIM: usize = 32;
 /// Most bytes up to the end of a response's head, interim responses included. A single head that hyper reads is shorter.
 const MOST_ANSWER_BYTES: usize = 512 * 1024;
+/// Most bytes of a response that are no part of its body, besides [`FRAMING_SHARE`] for each byte of it: sizes of chunks, which
+/// hyper reads with any number of zeros, and trailers. What is read ahead counts until it is delivered.
+const MOST_FRAMING: usize = 2 * 1024 * 1024;
+/// A chunk of one byte has five others; extensions of chunks may have some more.
+const FRAMING_SHARE: usize = 32;
 /// Most bytes that are read at once while a head is awaited: hyper parses all of them before it reads again.
 const ANSWER_READ: usize = 16 * 1024;
 
@@ -60,6 +65,11 @@ struct AnswerLimit {
     awaited: AtomicBool,
     interim: AtomicUsize,
     bytes: AtomicUsize,
+    /// Bytes that were read since, and those of them that were delivered as the body.
+    read: AtomicUsize,
+    delivered: AtomicUsize,
+    /// The connection is no HTTP any more.
+    upgraded: AtomicBool,
 }
 
 impl AnswerLimit {
@@ -67,6 +77,8 @@ impl AnswerLimit {
     fn begin(&self) {
         self.interim.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
+        self.read.store(0, Ordering::Relaxed);
+        self.delivered.store(0, Ordering::Relaxed);
         self.awaited.store(true, Ordering::Release);
     }
 
@@ -83,6 +95,13 @@ impl AnswerLimit {
         self.is_awaited()
             && (self.interim.load(Ordering::Relaxed) > MOST_INTERIM
                 || self.bytes.load(Ordering::Relaxed) > MOST_ANSWER_BYTES)
+    }
+
+    /// Takes note of bytes that were read behind a head. False where too few of all are a body.
+    fn note_read(&self, count: usize) -> bool {
+        let read = self.read.fetch_add(count, Ordering::Relaxed).saturating_add(count);
+        let body = self.delivered.load(Ordering::Relaxed).saturating_mul(FRAMING_SHARE);
+        self.upgraded.load(Ordering::Relaxed) || read <= MOST_FRAMING.saturating_add(body)
     }
 
     fn refusal() -> Refusal {
@@ -105,7 +124,10 @@ impl AsyncRead for LimitedStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.limit.is_awaited() {
-            return Pin::new(&mut self.io).poll_read(context, buffer);
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+            let is_body = self.limit.note_read(buffer.filled().len() - before);
+            return Poll::Ready(if is_body { Ok(()) } else { Err(io::Error::other("upstream sends no body")) });
         }
         if self.limit.is_exceeded() {
             return Poll::Ready(Err(io::Error::other("too many interim responses")));
@@ -210,7 +232,7 @@ impl UpstreamClient {
     }
 
     /// Sends a request, whose head is already as upstream is to receive it.
-    pub(crate) async fn exchange(&self, request: Request<BoxedBody>) -> Result<Response<Incoming>, Refusal> {
+    pub(crate) async fn exchange(&self, request: Request<BoxedBody>) -> Result<Response<AnswerBody>, Refusal> {
         let mut state = self.state.lock().await;
         let (mut request, gate) = gated(request);
         // A copy in case upstream closes the connection just when it is used again; only of requests that are
@@ -239,7 +261,9 @@ impl UpstreamClient {
             let used = std::mem::replace(&mut connection_slot.used, true);
             match sent {
                 Ok(Ok(response)) => {
+                    let limit = Arc::clone(&connection_slot.limit);
                     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                        limit.upgraded.store(true, Ordering::Relaxed);
                         state.turned = Some(connection_slot.task);
                     } else if gate.as_ref().is_none_or(|gate| gate.is_open()) {
                         state.connection_slot = Some(connection_slot);
@@ -247,7 +271,7 @@ impl UpstreamClient {
                         // Upstream did not want the body: no other request can follow on this connection.
                         state.turned = Some(connection_slot.task);
                     }
-                    return Ok(response);
+                    return Ok(response.map(|body| AnswerBody { body, limit }));
                 }
                 Ok(Err(_)) if is_exceeded => return Err(AnswerLimit::refusal()),
                 Ok(Err(mut error)) => match (error.take_message(), again.take()) {
@@ -346,14 +370,45 @@ impl Body for Gated {
     }
 }
 
+/// A response's body as it arrives.
+pub(crate) struct AnswerBody {
+    body: Incoming,
+    limit: Arc<AnswerLimit>,
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            let count = frame.data_ref().map_or(0, Bytes::len);
+            self.limit.delivered.fetch_add(count, Ordering::Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A response's body, which fails when upstream sends nothing for `BODY`.
 pub(crate) struct TimedBody {
-    body: Incoming,
+    body: AnswerBody,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl TimedBody {
-    pub(crate) fn new(body: Incoming) -> TimedBody {
+    pub(crate) fn new(body: AnswerBody) -> TimedBody {
         TimedBody { body, sleep: Box::pin(sleep(BODY)) }
     }
 }

@@ -545,3 +545,56 @@ async fn interim_responses_are_bounded() {
         }
     }
 }
+
+/// An upstream that answers with this head and body part, and then the second part so many times.
+fn sends(first: &'static str, then: String, times: usize, sent: Arc<std::sync::atomic::AtomicUsize>) -> Fake {
+    Fake::new(move |mut stream: DuplexStream, _: Noted| {
+        let (then, sent) = (then.clone(), Arc::clone(&sent));
+        async move {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                match stream.read_u8().await {
+                    Ok(byte) => request.push(byte),
+                    Err(_) => return,
+                }
+            }
+            if stream.write_all(first.as_bytes()).await.is_err() {
+                return;
+            }
+            for _ in 0..times {
+                if stream.write_all(then.as_bytes()).await.is_err() {
+                    return;
+                }
+                sent.fetch_add(then.len(), std::sync::atomic::Ordering::Relaxed);
+            }
+            stream.write_all(b"0\r\n\r\n").await.ok();
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_response_that_is_hardly_a_body_is_cut() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let trailers = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n";
+    for (first, then, times, ends) in [
+        // Twins: chunks of one byte, and a long body.
+        (head, "1\r\nx\r\n".repeat(1000), 1000, true),
+        (head, format!("10000\r\n{}\r\n", "y".repeat(65536)), 64, true),
+        (head, "0".repeat(65536), 1024, false),
+        (trailers, "A: b\r\n".repeat(1000), 10_000, false),
+    ] {
+        let case = format!("{}… {times} times", &then[..7]);
+        let sent = Arc::default();
+        let gateway = Arc::new(sends(first, then.clone(), times, Arc::clone(&sent)));
+        // The client does not end its side: it would be taken for gone.
+        let mut client = connect(&gateway);
+        let request = "GET / HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        tokio::time::timeout(Duration::from_secs(60), client.read_to_end(&mut answer)).await.expect("an end").ok();
+        let sent = sent.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(answer.ends_with(b"0\r\n\r\n"), ends, "{case}: {sent} bytes");
+        assert_eq!(sent == then.len() * times, ends, "{case}: {sent} bytes");
+        assert!(ends || sent < 8 << 20, "{case}: {sent} bytes");
+    }
+}
