@@ -90,8 +90,8 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
     }
 }
 
-/// The arguments that are paths. As a path an empty text is the working directory, and whoever writes `--profiles "$STORE"` does
-/// not mean that.
+/// The arguments that are paths. As a path an empty text is the working directory, which `--profiles "$STORE"` with an unset
+/// variable does not mean.
 const PATHS: &[&str] = &[
     "allow-import",
     "audit-trail",

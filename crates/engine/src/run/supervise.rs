@@ -26,7 +26,7 @@ use crate::run::streams::{Sink, Source, buffer};
 pub(crate) mod init_tree;
 mod sampled_limits;
 
-/// What the supervisor holds of a run, whoever set the sandbox up.
+/// What the supervisor holds of a run, by whatever backend the sandbox was set up.
 pub(crate) struct Run<'a> {
     /// The first process that is watched: init, or the external program.
     pub running: Running,

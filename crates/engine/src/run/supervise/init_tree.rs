@@ -23,7 +23,7 @@ use crate::run::lifeline::Lifeline;
 use crate::run::report::{End, Report};
 use crate::run::streams::{Sink, Source};
 
-/// How long a container may take to end once it has been told to.
+/// How long a container may take to end once it has been asked to.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// An init, and what is between it and its owner.
@@ -40,7 +40,7 @@ pub(crate) struct InitTree<'a> {
     pub own_pids: bool,
     /// What paths mean, for events.
     pub paths: Paths<'a>,
-    /// A session's, which is told what is refused while it lives, and of a tmpfs as soon as it is there.
+    /// The channel of a session, which gets each refusal while it lives, and a tmpfs as soon as it is there.
     pub session: Option<&'a Channel>,
     /// The mount step of that tmpfs.
     pub workspace: Option<usize>,
