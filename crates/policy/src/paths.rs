@@ -87,6 +87,22 @@ pub fn is_within(path: &str, base: &str) -> bool {
     path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// A name as file systems that ignore case compare it: the same for all names that they may take for one.
+pub fn case_folded(name: &str) -> String {
+    match name.is_ascii() {
+        true => name.to_ascii_lowercase(),
+        false => name.to_uppercase().to_lowercase(),
+    }
+}
+
+/// Whether a file system that ignores case may take two names for one.
+pub fn may_be_one_name(one: &str, other: &str) -> bool {
+    match one.is_ascii() && other.is_ascii() {
+        true => one.eq_ignore_ascii_case(other),
+        false => case_folded(one) == case_folded(other),
+    }
+}
+
 /// The path itself and every directory above it, longest first; an absolute path ends with `/`.
 pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |current| match current.rfind('/') {
@@ -147,16 +163,31 @@ impl PathSet {
 
     /// The set without the entries that lie under another entry.
     pub fn outermost(&self) -> PathSet {
-        // A kept directory's descendants need not follow it directly ("/a", "/a-b", "/a/c"), so ask, do not scan.
-        let covered = |entry: &str| ancestors(entry).skip(1).any(|above| self.contains(above));
-        PathSet { entries: self.entries.iter().filter(|entry| !covered(entry)).cloned().collect() }
+        PathSet { entries: self.clone().into_outermost() }
+    }
+
+    /// The entries that do not lie under another one, in order.
+    pub fn into_outermost(self) -> Vec<String> {
+        // In the order of bytes, all that begin with an entry follow it, its descendants among them ("/a", "/a-b", "/a/c"). So
+        // the kept entries that the current one begins with are all that can cover it.
+        let (mut kept, mut begins): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
+        for entry in self.entries {
+            while begins.last().is_some_and(|&above| !entry.starts_with(&kept[above])) {
+                begins.pop();
+            }
+            if !begins.iter().any(|&above| is_within(&entry, &kept[above])) {
+                begins.push(kept.len());
+                kept.push(entry);
+            }
+        }
+        kept
     }
 }
 
 impl<S: Into<String>> FromIterator<S> for PathSet {
     fn from_iter<I: IntoIterator<Item = S>>(paths: I) -> PathSet {
         let mut entries: Vec<String> = paths.into_iter().map(Into::into).collect();
-        entries.sort_unstable();
+        entries.sort(); // often of parts that are in order
         entries.dedup();
         PathSet { entries }
     }

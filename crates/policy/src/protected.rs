@@ -2,8 +2,6 @@
 //!
 //! One source for every backend and every front end. How the lists are enforced is decided elsewhere.
 
-use std::sync::LazyLock;
-
 use crate::paths::{is_within, normalize};
 
 /// Paths that can be read but never written, created, replaced or removed, relative to the root of every
@@ -428,31 +426,76 @@ pub const PROTECTED_DEFAULT: &[&str] = &[
 ];
 
 /// A place in which an application keeps credentials, a history or private data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credential {
     /// Relative to the user's home, or absolute.
     pub path: &'static str,
-    /// Variables that name the place instead; `NAME/REST` names the directory that has REST in it.
-    pub variables: Vec<&'static str>,
+    /// The names of [`Credential::variables`], with commas.
+    variables: &'static str,
     /// The application.
     pub application: &'static str,
     /// Where that is documented.
     pub source: &'static str,
 }
 
+/// `credentials.txt`, which the compiler reads: each process has the list without parsing it.
+const CREDENTIALS_TEXT: &str = include_str!("credentials.txt");
+
 /// Every place of credentials, as `credentials.txt` lists them. `.npmrc` and `.pypirc` are in: they hold registry tokens,
 /// and code that needs a registry gets it by policy.
-pub static CREDENTIALS: LazyLock<Vec<Credential>> = LazyLock::new(|| {
-    let lines = include_str!("credentials.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.filter_map(credential).collect()
-});
+pub static CREDENTIALS: &[Credential] = &parse_credentials::<{ count_credentials() }>();
 
-fn credential(line: &'static str) -> Option<Credential> {
-    let mut fields = line.split('|').map(str::trim);
-    let path = fields.next()?;
-    let variables = fields.next()?.split(',').filter(|name| !name.is_empty()).collect();
-    Some(Credential { path, variables, application: fields.next()?, source: fields.next()? })
+/// A text up to a byte, and what follows that.
+const fn split_once(text: &'static str, at: u8) -> (&'static str, &'static str) {
+    let mut end = 0;
+    while end < text.len() {
+        if text.as_bytes()[end] == at {
+            let (before, rest) = text.split_at(end);
+            return (before, rest.split_at(1).1);
+        }
+        end += 1;
+    }
+    (text, "")
+}
+
+/// Whether a line of the list is an entry.
+const fn is_entry(line: &str) -> bool {
+    !line.is_empty() && line.as_bytes()[0] != b'#'
+}
+
+const fn count_credentials() -> usize {
+    let (mut rest, mut count) = (CREDENTIALS_TEXT, 0);
+    while !rest.is_empty() {
+        let (line, after) = split_once(rest, b'\n');
+        if is_entry(line) {
+            count += 1;
+        }
+        rest = after;
+    }
+    count
+}
+
+const fn parse_credentials<const COUNT: usize>() -> [Credential; COUNT] {
+    let mut entries = [Credential { path: "", variables: "", application: "", source: "" }; COUNT];
+    let (mut rest, mut count) = (CREDENTIALS_TEXT, 0);
+    while !rest.is_empty() {
+        let (line, after) = split_once(rest, b'\n');
+        if is_entry(line) {
+            let (path, fields) = split_once(line, b'|');
+            let (variables, fields) = split_once(fields, b'|');
+            let (application, source) = split_once(fields, b'|');
+            entries[count] = Credential {
+                path: path.trim_ascii(),
+                variables: variables.trim_ascii(),
+                application: application.trim_ascii(),
+                source: source.trim_ascii(),
+            };
+            count += 1;
+        }
+        rest = after;
+    }
+    entries
 }
 
 /// Directories of a home that the XDG base directory specification lets a variable move.
@@ -477,19 +520,22 @@ pub const PROTECTED_COMPANIONS: &[(&str, &str)] = &[
 const OF_INSTALLATIONS: &[&str] = &["etc/npmrc", "pip.conf", ".condarc", "condarc", "condarc.d"];
 
 impl Credential {
+    /// Variables that name the place instead; `NAME/REST` names the directory that has REST in it.
+    pub fn variables(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.variables.split(',').filter(|name| !name.is_empty())
+    }
+
     /// Whether it is a file of an installation of an interpreter, such as a virtual environment.
     pub fn is_of_an_installation(&self) -> bool {
         OF_INSTALLATIONS.iter().any(|name| self.path.strip_suffix(name).is_some_and(|above| above.ends_with('/')))
     }
 }
 
-/// A path with `*` in the place of names: one for each name that `list` says the directory has.
-fn each(path: String, list: &dyn Fn(&str) -> Vec<String>) -> Vec<String> {
-    match path.split_once("/*") {
-        None => vec![path],
-        Some((base, rest)) => {
-            list(base).into_iter().flat_map(|name| each(format!("{base}/{name}{rest}"), list)).collect()
-        }
+/// Adds a path with `*` in the place of names: one for each name that `list` says the directory has.
+fn add_each(path: String, list: &dyn Fn(&str) -> Vec<String>, found: &mut Vec<String>) {
+    let Some((base, rest)) = path.split_once("/*") else { return found.push(path) };
+    for name in list(base) {
+        add_each(format!("{base}/{name}{rest}"), list, found);
     }
 }
 
@@ -497,11 +543,15 @@ fn each(path: String, list: &dyn Fn(&str) -> Vec<String>) -> Vec<String> {
 /// directory has.
 pub fn credential_deny(home: &str, list: &dyn Fn(&str) -> Vec<String>) -> Vec<String> {
     let home = home.strip_suffix('/').unwrap_or(home);
-    let absolute = |entry: &Credential| match entry.path.strip_prefix('/') {
-        Some(_) => entry.path.to_owned(),
-        None => format!("{home}/{}", entry.path),
-    };
-    CREDENTIALS.iter().flat_map(|entry| each(absolute(entry), list)).collect()
+    let mut denied = Vec::with_capacity(CREDENTIALS.len());
+    for entry in CREDENTIALS {
+        let path = match entry.path.starts_with('/') {
+            true => entry.path.to_owned(),
+            false => [home, "/", entry.path].concat(),
+        };
+        add_each(path, list, &mut denied);
+    }
+    denied
 }
 
 /// Where the caller's variables put credentials instead; a relative value is one below `cwd`, as programs take it. Not
@@ -511,21 +561,30 @@ pub fn credential_deny_moved<'v>(
     variable: impl Fn(&str) -> Option<&'v str>,
     list: &dyn Fn(&str) -> Vec<String>,
 ) -> Vec<String> {
-    let named = |name: &str| -> Vec<String> {
-        let (name, rest) = name.split_once('/').unwrap_or((name, ""));
-        let places = variable(name).unwrap_or_default().split(':').filter(|place| !place.is_empty());
-        let places = places.filter_map(|place| match place.strip_prefix('/') {
-            Some(_) => normalize(&format!("{place}/{rest}")),
-            None => normalize(&format!("{cwd}/{place}/{rest}")),
-        });
-        places.filter(|place| place != "/").flat_map(|place| each(place, list)).collect()
-    };
     let mut moved = Vec::new();
-    for entry in CREDENTIALS.iter() {
-        moved.extend(entry.variables.iter().flat_map(|name| named(name)));
-        for (directory, name) in XDG {
+    let mut add = |value: &str, rest: &str| {
+        for place in value.split(':').filter(|place| !place.is_empty()) {
+            let place = match place.starts_with('/') {
+                true => normalize(&format!("{place}/{rest}")),
+                false => normalize(&format!("{cwd}/{place}/{rest}")),
+            };
+            if let Some(place) = place.filter(|place| place != "/") {
+                add_each(place, list, &mut moved);
+            }
+        }
+    };
+    let base_directories: Vec<(&str, &str)> =
+        XDG.iter().filter_map(|(directory, name)| Some((*directory, variable(name)?))).collect();
+    for entry in CREDENTIALS {
+        for name in entry.variables() {
+            let (name, rest) = name.split_once('/').unwrap_or((name, ""));
+            if let Some(value) = variable(name) {
+                add(value, rest);
+            }
+        }
+        for (directory, value) in &base_directories {
             if let Some(rest) = entry.path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')) {
-                moved.extend(named(&format!("{name}/{rest}")));
+                add(value, rest);
             }
         }
     }
@@ -677,10 +736,7 @@ mod tests {
         for entry in CREDENTIALS.iter() {
             assert!(!entry.application.is_empty() && !entry.source.is_empty(), "{entry:?}");
             let of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            assert!(
-                entry.variables.iter().all(|name| name.split('/').next().unwrap().chars().all(of_a_name)),
-                "{entry:?}"
-            );
+            assert!(entry.variables().all(|name| name.split('/').next().unwrap().chars().all(of_a_name)), "{entry:?}");
         }
     }
 

@@ -3,10 +3,11 @@
 //!
 //! The command and the server share it, so that an environment means the same in both. Builds nothing.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use cofferdam_policy::paths::{PathSet, is_within};
+use cofferdam_policy::paths::{PathSet, is_within, may_be_one_name};
 use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credential_deny_moved, dot_deny};
 
 use super::{Around, EnvironmentSpec, Project};
@@ -22,7 +23,7 @@ pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
 
 /// The variables that move credentials to other paths.
 static CREDENTIAL_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let named = CREDENTIALS.iter().flat_map(|entry| &entry.variables).filter_map(|name| name.split('/').next());
+    let named = CREDENTIALS.iter().flat_map(|entry| entry.variables()).filter_map(|name| name.split('/').next());
     named.chain(XDG.iter().map(|(_, name)| *name)).map(str::to_owned).collect()
 });
 
@@ -37,11 +38,13 @@ pub(super) fn credentials_elsewhere(homes: &[String]) -> Vec<String> {
 
 /// The paths of credentials in these homes.
 pub fn credentials(homes: &[String]) -> Vec<String> {
-    let mut deny: Vec<String> = homes.iter().flat_map(|home| credential_deny(home, &names)).collect();
+    let listings = Listings::of(homes);
+    let mut deny: Vec<String> =
+        homes.iter().flat_map(|home| credential_deny(home, &|directory| listings.names(directory))).collect();
     if homes.is_empty() {
         deny.extend(CREDENTIALS.iter().filter(|entry| entry.path.starts_with('/')).map(|entry| entry.path.to_owned()));
     }
-    deny.sort_unstable();
+    deny.sort(); // in parts it is: one for each home
     deny.dedup();
     deny
 }
@@ -53,9 +56,10 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
     let contains = |path: &String| homes.iter().chain(&cwd).any(|place| is_within(place, path));
     // The caller's programs resolve a relative value from their working directory, which is this process's.
     let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default();
-    let moved = credential_deny_moved(&here, variable, &names);
+    let listings = Listings::of(homes);
+    let moved = credential_deny_moved(&here, variable, &|directory| listings.names(directory));
     policy.filesystem.deny.extend(moved.into_iter().filter(|path| !contains(path)));
-    policy.filesystem.deny.sort_unstable();
+    policy.filesystem.deny.sort();
     policy.filesystem.deny.dedup();
 }
 
@@ -71,25 +75,78 @@ pub fn deny_dot_names(policy: &mut Policy, around: Around<'_>, volumes: &[String
     let given = |home: &str| {
         volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
     };
+    let listings = Listings::of(around.homes);
     let homes = around.homes.iter().map(|home| (home.as_str(), ""));
     let moved = XDG.iter().filter_map(|(directory, name)| Some((around.variable(name)?, *directory)));
     for (base, directory) in homes.chain(moved) {
         let in_a_home = !directory.is_empty() && around.homes.iter().any(|home| is_within(home, base));
         if base.starts_with('/') && base != "/" && !in_a_home && !given(base) {
+            let names = |directory: &str| listings.names(directory);
             policy.filesystem.deny.extend(dot_deny(&names, base, directory, &opened));
         }
     }
     // Paths below a denied directory are covered by it.
-    let denied: PathSet = policy.filesystem.deny.iter().map(String::as_str).collect();
-    policy.filesystem.deny = denied.outermost().iter().map(str::to_owned).collect();
+    let denied: PathSet = std::mem::take(&mut policy.filesystem.deny).into_iter().collect();
+    policy.filesystem.deny = denied.into_outermost();
 }
 
-/// The names in a directory that are not symbolic links; none if it cannot be listed, since the sandbox's user cannot list it
-/// either.
-fn names(directory: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let plain = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
-    plain.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+/// The names in a directory, and whether each is a symbolic link; `None` if it cannot be listed.
+type Entries = Option<Vec<(String, bool)>>;
+
+/// What directories hold, each listed once.
+struct Listings<'h> {
+    homes: &'h [String],
+    known: RefCell<BTreeMap<String, Entries>>,
+}
+
+impl<'h> Listings<'h> {
+    fn of(homes: &'h [String]) -> Listings<'h> {
+        Listings { homes, known: RefCell::default() }
+    }
+
+    /// The names in a directory that are not symbolic links; none if it cannot be listed, since the sandbox's user cannot list
+    /// it either.
+    fn names(&self, directory: &str) -> Vec<String> {
+        if !self.may_be_there(directory) {
+            return Vec::new();
+        }
+        let plain = |entries: &Entries| -> Vec<String> {
+            entries.iter().flatten().filter(|(_, link)| !link).map(|(name, _)| name.clone()).collect()
+        };
+        self.with(directory, plain)
+    }
+
+    /// Whether a directory may be there. One below a home is not if the home has not the name that leads there: most of the
+    /// directories with credentials are not there, and the home is listed anyway.
+    fn may_be_there(&self, directory: &str) -> bool {
+        self.homes.iter().all(|home| {
+            let Some(below) = directory.strip_prefix(home.as_str()).and_then(|rest| rest.strip_prefix('/')) else {
+                return true;
+            };
+            let name = below.split('/').next().unwrap_or(below);
+            let leads_on = |entries: &Entries| {
+                entries.as_ref().is_none_or(|entries| entries.iter().any(|(entry, _)| may_be_one_name(entry, name)))
+            };
+            self.with(home, leads_on)
+        })
+    }
+
+    /// Calls `look` with what a directory holds.
+    fn with<T>(&self, directory: &str, look: impl Fn(&Entries) -> T) -> T {
+        if let Some(known) = self.known.borrow().get(directory) {
+            return look(known);
+        }
+        let entries = std::fs::read_dir(directory).ok().map(|entries| {
+            let entry = |entry: std::fs::DirEntry| {
+                let link = entry.file_type().ok()?.is_symlink();
+                Some((entry.file_name().into_string().ok()?, link))
+            };
+            entries.flatten().filter_map(entry).collect()
+        });
+        let found = look(&entries);
+        self.known.borrow_mut().insert(directory.to_owned(), entries);
+        found
+    }
 }
 
 /// Applies an environment's settings and the project to the policy. If they show more of the host than the system's files,
