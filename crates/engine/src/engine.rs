@@ -11,8 +11,9 @@ use crate::failure::{Failure, Step};
 use crate::host::{Expected, Host};
 use crate::outcome::Enforcement;
 use crate::plan::executables::Executables;
+use crate::plan::host_sockets;
+use crate::plan::own_places::{self, OwnPlaces};
 use crate::plan::support::Support;
-use crate::plan::{host_sockets, own_places};
 use crate::prepared::Prepared;
 use crate::progress::ProgressCallback;
 
@@ -57,7 +58,7 @@ impl Engine {
     }
 
     fn support_of(&self, backend: &dyn Backend, policy: &Policy) -> Support {
-        let request = Request { policy, reason: String::new(), programs: None };
+        let request = Request { reason: String::new(), ..Request::of(policy) };
         match backend.plan(&self.host, &request) {
             Ok(plan) => {
                 Support { backend: backend.name(), unavailable: None, fields: plan.planned().enforcement.clone() }
@@ -117,8 +118,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`].
     pub fn prepare_by(&self, backend: &dyn Backend, policy: &Policy) -> Result<Prepared, Failure> {
-        let policy = &*acceptable(policy, &[backend])?;
-        Ok(self.prepared(backend, &Request { policy, reason: "named by the caller".into(), programs: None })?)
+        let (policy, own) = acceptable(policy, &[backend])?;
+        let request = Request { reason: "named by the caller".into(), own: Some(&own), ..Request::of(&policy) };
+        Ok(self.prepared(backend, &request)?)
     }
 
     /// `instead` is why another backend than the policy's runs it.
@@ -131,11 +133,12 @@ impl Engine {
         let named = policy.backend;
         let candidates = registry::candidates(&named).iter().map(|name| registry::of(*name));
         let candidates = candidates.collect::<Result<Vec<_>, Failure>>()?;
-        let policy = &*acceptable(policy, &candidates)?;
+        let (policy, own) = acceptable(policy, &candidates)?;
         let mut refusals = Vec::new();
         for backend in candidates {
             let reason = instead.clone().unwrap_or_else(|| reason(named, backend, &refusals));
-            match self.prepared(backend, &Request { policy, reason, programs: programs.as_ref() }) {
+            let request = Request { policy: &policy, reason, programs: programs.as_ref(), own: Some(&own) };
+            match self.prepared(backend, &request) {
                 Ok(prepared) => return Ok(prepared),
                 Err(refusal) => refusals.push((backend.name(), refusal)),
             }
@@ -150,16 +153,16 @@ impl Engine {
     }
 }
 
-/// The policy as these backends enforce it, where its paths are ones that may be shown at all.
-fn acceptable<'a>(policy: &'a Policy, candidates: &[&dyn Backend]) -> Result<Cow<'a, Policy>, Failure> {
+/// The policy as these backends enforce it, where its paths are ones that may be shown at all, and what no sandbox may reach.
+fn acceptable<'a>(policy: &'a Policy, candidates: &[&dyn Backend]) -> Result<(Cow<'a, Policy>, OwnPlaces), Failure> {
     let hides = candidates.iter().any(|backend| backend.capabilities().hides_paths);
     let policy = if hides { host_sockets::denied(policy)? } else { Cow::Borrowed(policy) };
     if !candidates.iter().all(|backend| backend.capabilities().judges_sources) {
         backends::real_sources::acceptable(&policy)?;
     }
-    own_places::acceptable(&policy)?;
-    own_places::claim(&policy);
-    Ok(policy)
+    let own = own_places::acceptable(&policy)?;
+    let own = own_places::claim(&policy, own);
+    Ok((policy, own))
 }
 
 /// The failure to report where no backend can run a policy. The strongest one's refusal is what the user can act on. Where it

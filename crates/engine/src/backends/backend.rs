@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::io::Io;
 use crate::outcome::{Enforcement, Outcome};
 use crate::plan::executables::Executables;
+use crate::plan::own_places::OwnPlaces;
 
 /// One way to make a sandbox of a policy.
 ///
@@ -119,12 +120,14 @@ pub struct Request<'a> {
     pub reason: String,
     /// The programs that alone may be executed, where that is limited.
     pub programs: Option<&'a Executables>,
+    /// What no sandbox may reach, where it has just been looked up.
+    pub(crate) own: Option<&'a OwnPlaces>,
 }
 
 impl<'a> Request<'a> {
     /// For a policy that names this backend and allows every program.
     pub fn of(policy: &'a Policy) -> Request<'a> {
-        Request { policy, reason: "named by the policy".into(), programs: None }
+        Request { policy, reason: "named by the policy".into(), programs: None, own: None }
     }
 }
 

@@ -20,7 +20,9 @@ use crate::outcome::Enforcement;
 use crate::plan::NativePlan;
 use crate::plan::facts::Here;
 use crate::plan::interpreter::Part;
+use crate::plan::lookup::Lookup;
 use crate::plan::mount_table::{Place, Shows, View};
+use crate::plan::own_places::{self, OwnPlaces};
 use crate::plan::seccomp_filter::Filters;
 use crate::plan::seccomp_filter::Needs;
 
@@ -98,13 +100,13 @@ pub(crate) fn as_root() -> Failure {
 ///
 /// # Errors
 /// The policy asks for what needs mounts.
-fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, Refusal> {
+fn plan(policy: &Policy, me: Identity, filters: &Filters, own: &OwnPlaces) -> Result<NativePlan, Refusal> {
     if policy.audit.trace && !host::listener_available() {
         let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
         return Err(Failure::new(Step::policy("audit.trace"), why).hint(hint).into());
     }
-    let policy = &*real_sources::pinned(policy)?;
+    let policy = &*real_sources::pinned(policy, &mut Lookup::default())?;
     let abi = kernel::abi();
     let mut view = View::default();
     view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });
@@ -185,7 +187,7 @@ fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, 
         rules.push(PathRule { identity, ..rule(source, rights, false) });
         view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
     }
-    exposed(&rules)?;
+    exposed(&rules, &own.places)?;
     for device in ["null", "zero", "full", "random", "urandom"] {
         rules.push(rule(&format!("/dev/{device}"), access::READ_FILE | access::WRITE_FILE | access::TRUNCATE, true));
     }
@@ -243,8 +245,7 @@ fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<NativePlan, 
 
 /// Refuses rules by which the program could write Cofferdam's own files, or reach the trail that it is recorded in: nothing
 /// can be taken out of what a rule gives.
-fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
-    let places = crate::plan::own_places::places();
+fn exposed(rules: &[PathRule], places: &[own_places::Place]) -> Result<(), Refusal> {
     for rule in rules {
         let Some(given) = std::fs::canonicalize(&rule.path).ok().and_then(|path| path.to_str().map(str::to_owned))
         else {
@@ -253,7 +254,7 @@ fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
         let writes = rule.access & access::WRITE != 0;
         let mut reached = places.iter().filter(|place| is_within(&place.path, &given));
         if let Some(place) = reached.find(|place| writes || place.trail) {
-            return Err(Refusal { failure: crate::plan::own_places::exposed("landlock", place), needs_mounts: true });
+            return Err(Refusal { failure: own_places::exposed("landlock", place), needs_mounts: true });
         }
     }
     Ok(())

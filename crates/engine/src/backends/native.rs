@@ -28,6 +28,7 @@ use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Enforcement, Outcome, Strength};
 use crate::plan::NativePlan;
 use crate::plan::executables::Executables;
+use crate::plan::own_places::OwnPlaces;
 use crate::plan::seccomp_filter::{Filters, Needs};
 use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
@@ -75,14 +76,17 @@ pub(crate) struct Native {
     /// What its filters need.
     pub(crate) needs: fn() -> Needs,
     /// Plans one run.
-    pub(crate) plan: fn(&Policy, Identity, &Filters) -> Result<NativePlan, Refusal>,
+    pub(crate) plan: fn(&Policy, Identity, &Filters, &OwnPlaces) -> Result<NativePlan, Refusal>,
 }
 
 /// A policy planned for the jail or the landlock backend, its enforcement completed by what cgroups enforce here.
 pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_>) -> Result<Arc<Core>, Refusal> {
     let (policy, identity) = (request.policy, host.identity());
     let filters = Filters::new(Needs { limited_exec: request.programs.is_some(), ..(native.needs)() });
-    let mut plan = (native.plan)(policy, identity, &filters)?;
+    let mut plan = match request.own {
+        Some(own) => (native.plan)(policy, identity, &filters, own)?,
+        None => (native.plan)(policy, identity, &filters, &OwnPlaces::now())?,
+    };
     if let Some(programs) = request.programs {
         programs.limit(&mut plan)?;
     }
@@ -177,7 +181,7 @@ type TakeStaged<'a> = dyn Fn(&NativePlan, usize) -> Option<Staged> + 'a;
 
 impl Core {
     pub(crate) fn plan(&self) -> Result<NativePlan, Failure> {
-        let mut plan = (self.native.plan)(&self.planned.policy, self.identity, &self.filters)?;
+        let mut plan = (self.native.plan)(&self.planned.policy, self.identity, &self.filters, &OwnPlaces::now())?;
         if let Some(programs) = &self.programs {
             programs.limit(&mut plan)?;
         }

@@ -4,7 +4,7 @@
 //! Reads paths of the host. Mounts nothing: backends open what they mount, and compare it with the file that was judged here.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
@@ -14,6 +14,7 @@ use cofferdam_policy::{FileIdentity, Policy};
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step};
+use crate::plan::lookup::Lookup;
 use crate::plan::mount_table::{below, join};
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
@@ -41,9 +42,9 @@ struct Found<'a> {
 ///
 /// # Errors
 /// See [`acceptable`].
-pub(crate) fn pinned(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
+pub(crate) fn pinned<'p>(policy: &'p Policy, lookup: &mut Lookup) -> Result<Cow<'p, Policy>, Failure> {
     let found = find(policy);
-    judge(policy, &found)?;
+    judge(policy, &found, lookup)?;
     let mut pins = policy.filesystem.identities.clone();
     for Found { source, identity, .. } in found {
         pins.entry(source.to_owned()).or_insert(identity);
@@ -62,7 +63,7 @@ pub(crate) fn pinned(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
 /// # Errors
 /// There is such a source; the first one is named. What cannot be looked at is left to the backend.
 pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
-    judge(policy, &find(policy))
+    judge(policy, &find(policy), &mut Lookup::default())
 }
 
 /// Each source once, however many mounts show it: what is judged of one is pinned for all. A source that cannot be looked at is
@@ -96,74 +97,16 @@ fn follow(path: &str) -> Option<(OwnedFd, String)> {
     Some((file, leads_to.into_os_string().into_string().ok()?))
 }
 
-/// The names in directories in which many paths may be, folded: some file systems take names of either case for the same.
-struct Listings<'a>(BTreeMap<&'a str, Option<BTreeSet<String>>>);
-
-impl<'a> Listings<'a> {
-    /// So many names in a directory are worth a list of it.
-    const MANY: usize = 8;
-
-    /// Lists the directories that have many of these paths, or of the directories above them, in them.
-    fn of(paths: &'a [String]) -> Listings<'a> {
-        let mut children: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (directory, name) in paths.iter().flat_map(|path| steps(path)) {
-            children.entry(directory).or_default().insert(name);
-        }
-        let many = children.into_iter().filter(|(_, names)| names.len() >= Self::MANY);
-        let list = |directory: &str| match fs::read_dir(directory) {
-            Ok(entries) => {
-                let names = entries.map(|entry| entry.map(|entry| folded(&entry.file_name().to_string_lossy())));
-                names.collect::<Result<_, _>>().ok()
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
-            Err(_) => None,
-        };
-        Listings(many.map(|(directory, _)| (directory, list(directory))).collect())
-    }
-
-    /// Whether something may be at this path. Not if a directory that was listed has not the name that leads there.
-    fn may_have(&self, path: &str) -> bool {
-        let lacks = |(directory, name): (&str, &str)| {
-            self.0
-                .get(directory)
-                .is_some_and(|names| names.as_ref().is_some_and(|names| !names.contains(&folded(name))))
-        };
-        !steps(path).any(lacks)
-    }
-}
-
-/// The same for all names that a file system which ignores case takes for one.
-fn folded(name: &str) -> String {
-    name.to_uppercase().to_lowercase()
-}
-
-/// Each directory on an absolute path, with the name that leads on.
-fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
-    path.match_indices('/').skip(1).map(|(at, _)| at).chain([path.len()]).filter_map(|end| {
-        let (directory, name) = path[..end].rsplit_once('/')?;
-        Some((directory, name)).filter(|(directory, name)| !(directory.is_empty() || name.is_empty()))
-    })
-}
-
-fn judge(policy: &Policy, sources: &[Found<'_>]) -> Result<(), Failure> {
+fn judge(policy: &Policy, sources: &[Found<'_>], lookup: &mut Lookup) -> Result<(), Failure> {
     if let Some(of) = sources.iter().find(|of| of.on_proc || is_within(&of.leads_to, "/proc")) {
         let message = format!("{} leads to {}, and the host's /proc cannot be given", of.source, of.leads_to);
         return Err(Failure::new(Step::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
     }
     // A denied path may itself be reached by a link, so each is followed; there are hundreds, and most do not exist.
-    // No source leads to one that is not there, or that this user cannot reach. Looking costs less than opening in vain, and a
-    // list of their directory less than looking for each.
-    let listings = Listings::of(&policy.filesystem.deny);
-    let real = |path: &String| {
-        if !listings.may_have(path) {
-            return None;
-        }
-        rustix::fs::lstat(path).ok()?;
-        Some(follow(path)?.1)
-    };
+    // No source leads to one that is not there, or that this user cannot reach.
     let denied: Vec<(&String, Option<String>)> = match sources {
         [] => Vec::new(),
-        _ => policy.filesystem.deny.iter().map(|path| (path, real(path))).collect(),
+        _ => policy.filesystem.deny.iter().map(|path| (path, lookup.canonical(path))).collect(),
     };
     if let Some((of, denied)) = sources.iter().find_map(|of| {
         let below = |path: &str| of.leads_to != path && is_within(&of.leads_to, path);
@@ -227,21 +170,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    #[test]
-    fn many_denied_names_in_one_directory_are_looked_for_in_one_list() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| format!("{}/{name}", directory.path().display());
-        fs::create_dir(at(".KEYS")).unwrap();
-        let mut paths: Vec<String> = (0..Listings::MANY).map(|n| at(&format!("none{n}"))).collect();
-        paths.extend([at(".keys"), at(".keys/a"), at("gone/a/b"), "/no/such".into()]);
-        let listings = Listings::of(&paths);
-        assert_eq!(listings.0.len(), 1, "the directory itself");
-        let found: Vec<&String> = paths.iter().filter(|path| listings.may_have(path)).collect();
-        assert_eq!(found, [&at(".keys"), &at(".keys/a"), "/no/such"], "what is in no list is looked for");
-        let few = Listings::of(&paths[1..Listings::MANY - 1]);
-        assert!(few.0.is_empty() && paths.iter().all(|path| few.may_have(path)));
-    }
 
     fn policy(source: &Path, access: &str, deny: &[&Path], protected: &[&str]) -> Policy {
         let deny: Vec<&str> = deny.iter().map(|path| path.to_str().unwrap()).collect();
@@ -348,7 +276,7 @@ mod tests {
         fs::create_dir_all(dir.join("data")).unwrap();
         fs::create_dir_all(dir.join("other")).unwrap();
         let given = policy(&dir.join("data"), "read_write", &[], &[]);
-        let judged = pinned(&given).unwrap().into_owned();
+        let judged = pinned(&given, &mut Lookup::default()).unwrap().into_owned();
         crate::plan::source_identity::compare_all(&judged).unwrap();
         fs::rename(dir.join("data"), dir.join("aside")).unwrap();
         symlink("other", dir.join("data")).unwrap();
@@ -356,15 +284,18 @@ mod tests {
         assert!(replaced.message.contains("was replaced"), "{replaced:?}");
         // What was not there to be judged is refused when it is there.
         let absent = policy(&dir.join("new"), "read_write", &[], &[]);
-        let judged_absent = pinned(&absent).unwrap().into_owned();
+        let judged_absent = pinned(&absent, &mut Lookup::default()).unwrap().into_owned();
         crate::plan::source_identity::compare_all(&judged_absent).unwrap();
         symlink("other", dir.join("new")).unwrap();
         let appeared = crate::plan::source_identity::compare_all(&judged_absent).unwrap_err();
         assert!(appeared.message.contains("appeared"), "{appeared:?}");
-        crate::plan::source_identity::compare_all(&pinned(&absent).unwrap()).unwrap();
+        crate::plan::source_identity::compare_all(&pinned(&absent, &mut Lookup::default()).unwrap()).unwrap();
         // Looked at again, it is another directory, and that one is pinned.
-        crate::plan::source_identity::compare_all(&pinned(&given).unwrap()).unwrap();
-        assert!(crate::plan::source_identity::compare_all(&pinned(&judged).unwrap()).is_err(), "a caller's pin stays");
+        crate::plan::source_identity::compare_all(&pinned(&given, &mut Lookup::default()).unwrap()).unwrap();
+        assert!(
+            crate::plan::source_identity::compare_all(&pinned(&judged, &mut Lookup::default()).unwrap()).is_err(),
+            "a caller's pin stays"
+        );
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Facts for Here {
     }
 
     fn state(&self) -> Vec<Place> {
-        crate::plan::own_places::places()
+        crate::plan::own_places::OwnPlaces::now().places
     }
 
     fn processes(&self) -> &[String] {

@@ -3,15 +3,17 @@
 //! Thousands of denied or protected paths cost one question per directory, not per path: a directory that many names
 //! lie in is listed once, and below a directory that is not there nothing is asked at all.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
+
+use cofferdam_policy::paths::case_folded;
 
 /// What is known of a directory.
 #[derive(Debug, Clone)]
 enum Dir {
     /// It exists, at this canonical path.
-    There { canonical: String, names: Option<HashMap<String, bool>>, asked: u32 },
+    There { canonical: String, names: Option<HashSet<String>>, asked: u32 },
     /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
     Missing { parent: String, name: String },
     /// It, or one above it, may not be searched: this one (canonical).
@@ -35,6 +37,8 @@ pub(crate) enum Found {
         canonical: String,
         /// Whether the last component is a symbolic link.
         is_link: bool,
+        /// Whether `canonical` is a directory.
+        is_dir: bool,
     },
     /// It does not exist: `name` is the first component that is missing, in `parent` (canonical).
     Missing {
@@ -68,12 +72,14 @@ pub(crate) enum Looked {
 }
 
 /// Above this many questions about one directory it is listed instead.
-const LIST_AFTER: u32 = 32;
+const LIST_AFTER: u32 = 8;
 
 /// The memory of one planning.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
     dirs: HashMap<String, Dir>,
+    /// Directories that are listed at once, since many of their names will be asked about.
+    listed: HashSet<String>,
     /// Symbolic links that paths went through: `(canonical directory, name)`.
     pub links: BTreeSet<(String, String)>,
 }
@@ -83,6 +89,16 @@ fn utf8(path: std::path::PathBuf) -> Option<String> {
 }
 
 impl Lookup {
+    /// For questions about these paths, each normalized and absolute.
+    pub(crate) fn expecting(paths: &[String]) -> Lookup {
+        let mut names: HashMap<&str, u32> = HashMap::new();
+        for (dir, _) in paths.iter().filter_map(|path| path.rsplit_once('/')) {
+            *names.entry(dir).or_default() += 1;
+        }
+        let many = names.into_iter().filter(|(_, names)| *names >= LIST_AFTER / 2);
+        Lookup { listed: many.map(|(dir, _)| dir.to_owned()).collect(), ..Lookup::default() }
+    }
+
     /// Looks a normalized absolute path up.
     pub(crate) fn find(&mut self, path: &str) -> Found {
         let (dir, name) = match path.rfind('/') {
@@ -91,7 +107,13 @@ impl Lookup {
             None => return Found::Unknown,
         };
         if name.is_empty() {
-            return Found::There { parent: "/".into(), name: String::new(), canonical: "/".into(), is_link: false };
+            return Found::There {
+                parent: "/".into(),
+                name: String::new(),
+                canonical: "/".into(),
+                is_link: false,
+                is_dir: true,
+            };
         }
         self.dir(dir);
         let Some(known) = self.dirs.get_mut(dir) else { return Found::Unknown };
@@ -105,12 +127,25 @@ impl Lookup {
                 if names.is_none() && *asked == LIST_AFTER {
                     *names = list(canonical);
                 }
-                if names.as_ref().is_some_and(|n| !n.contains_key(name)) {
+                if names.as_ref().is_some_and(|names| !names.contains(&case_folded(name))) {
                     return Found::Missing { parent: canonical.clone(), name: name.to_owned() };
                 }
                 let parent = canonical.clone();
                 look(&parent, name, &mut self.links)
             }
+        }
+    }
+
+    /// Where a normalized absolute path leads, without links; `None` where nothing is there or it cannot be reached.
+    pub(crate) fn canonical(&mut self, path: &str) -> Option<String> {
+        let (dir, _) = path.rsplit_once('/')?;
+        self.dir(if dir.is_empty() { "/" } else { dir });
+        if matches!(self.dirs.get(dir), Some(Dir::Missing { .. })) {
+            return None; // as most of them are
+        }
+        match self.find(path) {
+            Found::There { canonical, .. } => Some(canonical),
+            _ => None,
         }
     }
 
@@ -134,8 +169,9 @@ impl Lookup {
             return;
         }
         let known = match self.find(path) {
-            Found::There { canonical, .. } if Path::new(&canonical).is_dir() => {
-                Dir::There { canonical, names: None, asked: 0 }
+            Found::There { canonical, is_dir: true, .. } => {
+                let names = if self.listed.contains(path) { list(&canonical) } else { None };
+                Dir::There { canonical, names, asked: 0 }
             }
             // A file, such as the `.git` of a worktree: nothing can be below it as long as it stays what it is.
             Found::There { canonical, .. } => Dir::Blocked(canonical),
@@ -149,17 +185,25 @@ impl Lookup {
 }
 
 /// Which of these names a directory holds, in their order, and whether each is a symbolic link; `None` when the directory
-/// cannot be listed in full. One listing, and nothing kept of what was not asked for.
+/// cannot be listed in full, or holds a name that its file system may take for one of these. One listing, and nothing kept of
+/// what was not asked for.
 pub(crate) fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
     use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
     let mut wanted: HashMap<&[u8], Option<bool>> = names.iter().map(|name| (name.as_bytes(), None)).collect();
+    let folded: HashSet<String> = names.iter().map(|name| case_folded(name)).collect();
     let at = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut buf = Vec::with_capacity(64 * 1024);
     let mut entries = RawDir::new(&at, buf.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry.ok()?;
         let name = entry.file_name();
-        let Some(found) = wanted.get_mut(name.to_bytes()) else { continue };
+        let Some(found) = wanted.get_mut(name.to_bytes()) else {
+            let name = name.to_str().map(case_folded);
+            if name.is_ok_and(|name| folded.contains(&name)) {
+                return None;
+            }
+            continue;
+        };
         let kind = match entry.file_type() {
             // Not every file system says.
             FileType::Unknown => {
@@ -174,14 +218,12 @@ pub(crate) fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
     Some(names.iter().map(|name| wanted.get(name.as_bytes()).copied().flatten()).collect())
 }
 
-/// The names of a directory, and whether each is a symbolic link; `None` when it cannot be listed in full.
-fn list(dir: &str) -> Option<HashMap<String, bool>> {
-    let mut names = HashMap::new();
+/// The names of a directory, folded; `None` when it cannot be listed in full.
+fn list(dir: &str) -> Option<HashSet<String>> {
+    let mut names = HashSet::new();
     for entry in fs::read_dir(dir).ok()? {
-        let entry = entry.ok()?;
-        let is_link = entry.file_type().ok()?.is_symlink();
-        if let Ok(name) = entry.file_name().into_string() {
-            names.insert(name, is_link);
+        if let Ok(name) = entry.ok()?.file_name().into_string() {
+            names.insert(case_folded(&name));
         }
     }
     Some(names)
@@ -234,10 +276,19 @@ fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Fou
     let path = crate::plan::mount_table::join(parent, name);
     match fs::symlink_metadata(&path) {
         Ok(meta) if meta.file_type().is_symlink() => match follow(parent, name, links) {
-            Ok(canonical) => Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true },
+            Ok(canonical) => {
+                let is_dir = Path::new(&canonical).is_dir();
+                Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true, is_dir }
+            }
             Err(astray) => astray,
         },
-        Ok(_) => Found::There { parent: parent.into(), name: name.into(), canonical: path, is_link: false },
+        Ok(meta) => Found::There {
+            parent: parent.into(),
+            name: name.into(),
+            canonical: path,
+            is_link: false,
+            is_dir: meta.is_dir(),
+        },
         Err(e) => absent(&e, parent.into(), name.into()),
     }
 }
@@ -254,6 +305,21 @@ mod tests {
         std::os::unix::fs::symlink("b", format!("{base}/l")).unwrap();
         assert_eq!(among(base, &["z", "l", "b", "b"]), Some(vec![None, Some(true), Some(false), Some(false)]));
         assert_eq!(among("/nonexistent", &["a"]), None);
+    }
+
+    #[test]
+    fn names_that_differ_by_case_alone_are_left_to_the_file_system() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::write(format!("{base}/.AWS"), "").unwrap();
+        assert_eq!(among(&base, &[".aws"]), None, "it may be the same file");
+        assert_eq!(among(&base, &[".ssh"]), Some(vec![None]));
+        let asked = [".aws", ".ssh", ".netrc", ".gnupg"].map(|name| format!("{base}/{name}"));
+        let mut l = Lookup::expecting(&asked);
+        l.dir(&base);
+        let Some(Dir::There { names: Some(names), .. }) = l.dirs.get(&base) else { panic!("{l:?}") };
+        assert!(names.contains(&case_folded(".aws")) && !names.contains(".ssh"));
+        assert!(matches!(l.find(&asked[0]), Found::Missing { .. }), "this file system does not ignore case");
     }
 
     #[test]

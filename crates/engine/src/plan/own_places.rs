@@ -1,13 +1,13 @@
 //! Where Cofferdam keeps what it writes and obeys itself: audit trails, their state, configuration, profiles, skills, caches.
 //!
 //! No sandbox writes there, and none sees a trail, a key or a lock: who holds a lock, keeps everybody else from it. Every
-//! backend asks [`places`] and refuses what it cannot enforce. Names paths only; it makes those that a writable volume would
+//! backend asks [`OwnPlaces`] and refuses what it cannot enforce. Names paths only; it makes those that a writable volume would
 //! otherwise leave to the program ([`claim`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam_audit::{opened, trails};
@@ -16,6 +16,7 @@ use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
 use crate::failure::{Failure, Step};
 use crate::plan::aliases::{Aliases, MOST, MOUNT_TABLE};
+use crate::plan::lookup::Lookup;
 
 /// A directory or file of Cofferdam's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,15 +45,25 @@ pub fn hide(path: &Path) -> std::io::Result<()> {
 
 /// Everything of this user's, by the variables of this process, and where it is without them; also under the other names that
 /// the host's bind mounts and overlays give it.
-pub(crate) fn places() -> Vec<Place> {
-    // Where it cannot be read, `acceptable` has refused the run.
-    places_by(&Aliases::here())
+#[derive(Debug)]
+pub(crate) struct OwnPlaces {
+    pub places: Vec<Place>,
+    /// The mounts that give the other names.
+    pub aliases: Aliases,
 }
 
-fn places_by(aliases: &Aliases) -> Vec<Place> {
-    let mut all = named_places();
-    also_at(&mut all, aliases);
-    all
+impl OwnPlaces {
+    /// As they are now.
+    pub(crate) fn now() -> OwnPlaces {
+        // Where the mounts cannot be read, `acceptable` has refused the run.
+        OwnPlaces::by(Aliases::here())
+    }
+
+    fn by(aliases: Aliases) -> OwnPlaces {
+        let mut places = named_places();
+        also_at(&mut places, &aliases);
+        OwnPlaces { places, aliases }
+    }
 }
 
 /// Adds the other places at which these show, [`MOST`] at the most. One that is the whole tree is left out: no sandbox could see
@@ -131,10 +142,17 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
         .collect();
 
     let mut all: BTreeMap<String, (bool, bool)> = BTreeMap::new();
+    let mut lookup = Lookup::default();
     let mut add = |path: &Path, hidden: bool, trail: bool| {
-        for path in [lexical(path)].into_iter().chain(fs::canonicalize(path).ok()) {
-            let Some(path) = path.to_str().filter(|path| *path != "/") else { continue };
-            let known = all.entry(path.to_owned()).or_default();
+        let named = lexical(path).into_os_string().into_string().ok();
+        // Before a `..`, a link leads elsewhere than its name says.
+        let plain = path.components().all(|part| part != Component::ParentDir);
+        let real = match &named {
+            Some(named) if plain => lookup.canonical(named),
+            _ => fs::canonicalize(path).ok().and_then(|path| path.into_os_string().into_string().ok()),
+        };
+        for path in named.into_iter().chain(real).filter(|path| path != "/") {
+            let known = all.entry(path).or_default();
             *known = (known.0 | hidden, known.1 | trail);
         }
     };
@@ -178,22 +196,25 @@ fn links_below(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Makes the directories that are missing in a volume that the program may write, before it could. Where that is not
-/// possible, a backend guards the name or refuses.
-pub(crate) fn claim(policy: &Policy) {
+/// possible, a backend guards the name or refuses. Returns the places as they are then.
+pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> OwnPlaces {
     use std::os::unix::fs::DirBuilderExt as _;
     let writable = writable(policy);
     if writable.is_empty() {
-        return;
+        return own;
     }
-    for place in named_places().iter().filter(|place| !place.path.ends_with("/.lock")) {
+    let mut made = false;
+    for place in own.places.iter().filter(|place| !place.path.ends_with("/.lock")) {
         let path = Path::new(&place.path);
         let above = path.ancestors().find_map(|dir| fs::canonicalize(dir).ok());
         let inside =
             above.as_deref().and_then(Path::to_str).is_some_and(|dir| writable.iter().any(|w| is_within(dir, w)));
         if inside && fs::symlink_metadata(path).is_err() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(path).ok(); // who cannot make it finds its name guarded
+            // Who cannot make it finds its name guarded.
+            made |= fs::DirBuilder::new().recursive(true).mode(0o700).create(path).is_ok();
         }
     }
+    if made { OwnPlaces::by(own.aliases) } else { own }
 }
 
 /// The sources of the volumes whose files the program may change.
@@ -207,11 +228,11 @@ pub(crate) fn writable(policy: &Policy) -> Vec<String> {
     policy.filesystem.mounts.iter().filter_map(source).collect()
 }
 
-/// Refuses a volume that is, or lies in, what no sandbox sees, or could be written and may only be read.
+/// Refuses a volume that is, or lies in, what no sandbox sees, or could be written and may only be read. Returns the places.
 ///
 /// # Errors
 /// There is such a volume, or it cannot be read which trails there are.
-pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
+pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
     if let Ok(state) = opened::state_directory() {
         trails::known(&state).map_err(|why| {
             Failure::new(Field::Deny, format!("cannot read which directories hold audit trails: {why}"))
@@ -223,8 +244,8 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
     };
     let mounts = fs::read(MOUNT_TABLE)
         .map_err(|e| unknown(&format!("{MOUNT_TABLE}: {e}")).hint("mount a proc file system at /proc"))?;
-    let aliases = Aliases::of_mounts(&mounts);
-    let places = places_by(&aliases);
+    let own = OwnPlaces::by(Aliases::of_mounts(&mounts));
+    let OwnPlaces { places, aliases } = &own;
     if places.len() >= MOST {
         return Err(
             unknown("there are thousands of places").hint("unmount bind mounts and overlays that contain each other")
@@ -241,7 +262,7 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
             )
             .hint("mount the overlay with absolute names of its layers, unmount what covers them, or copy what the program needs to another directory"));
         }
-        let Some((place, fault)) = fault(&places, &source, writes) else { return Ok(()) };
+        let Some((place, fault)) = fault(places, &source, writes) else { return Ok(()) };
         let hint = match place.hidden {
             true => "copy what the program needs to another directory",
             false => "mount it read-only, without :rw",
@@ -256,7 +277,7 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
             check(Step::mount_entry(i), source, *access == Access::ReadWrite)?;
         }
     }
-    Ok(())
+    Ok(own)
 }
 
 /// In which place a path lies that is to be seen, or also written, and the message about it.
@@ -276,7 +297,7 @@ fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place
 /// Why the files that a program wrote may not be put into this directory, which need not be there yet: it is, lies in, or
 /// would contain a place of Cofferdam's own. `own` are more places, such as the registry that a call names.
 pub fn destination_fault(directory: &Path, own: &[PathBuf]) -> Option<String> {
-    let mut all = places();
+    let mut all = OwnPlaces::now().places;
     all.extend(own.iter().map(|path| Place { path: real(path), hidden: true, trail: false }));
     fault_of_destination(&all, &real(directory))
 }

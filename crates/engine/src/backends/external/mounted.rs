@@ -231,7 +231,9 @@ mod tests {
         };
         let now = look(CWD, source, false).unwrap().identity;
         assert_eq!(identities(&given), [None, Some(now)]);
-        let pinned = crate::backends::real_sources::pinned(&given).unwrap().into_owned();
+        let pinned = crate::backends::real_sources::pinned(&given, &mut crate::plan::lookup::Lookup::default())
+            .unwrap()
+            .into_owned();
         assert_eq!(identities(&pinned), [Some(now), Some(now)]);
     }
 

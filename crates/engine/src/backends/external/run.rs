@@ -26,6 +26,7 @@ use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Enforcement, Outcome, Strength};
 use crate::plan::facts::Here;
+use crate::plan::lookup::Lookup;
 use crate::run::evidence::Log;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
@@ -245,7 +246,7 @@ impl Ready {
             )
             .hint(hint));
         }
-        let pinned = real_sources::pinned(&self.planned.policy)?;
+        let pinned = real_sources::pinned(&self.planned.policy, &mut Lookup::default())?;
         let (start, mut enforcement) = self.start()?;
         crate::plan::source_identity::compare_all(&pinned)?;
         // What the engine knows of cgroups stays.

@@ -32,6 +32,7 @@ use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
 use crate::failure::{Failure, Step};
 use crate::host::Host;
 use crate::plan::NativePlan;
+use crate::plan::own_places::OwnPlaces;
 use crate::plan::seccomp_filter::{Filters, Needs};
 use crate::run::lifeline::Lifeline;
 
@@ -43,7 +44,7 @@ static NATIVE: Native = Native {
     name: BackendName::Jail,
     namespaces: true,
     needs: Needs::default,
-    plan: |policy, me, filters| Ok(complete(policy, me, filters, &Ids::fresh())?),
+    plan: |policy, me, filters, own| Ok(complete(policy, me, filters, &Ids::fresh(), own)?),
 };
 
 impl Backend for Jail {
@@ -324,9 +325,15 @@ pub(crate) fn namespaces(plan: &NativePlan, jail: bool) -> Namespaces {
 ///
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
-pub(crate) fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
+pub(crate) fn complete(
+    policy: &Policy,
+    me: Identity,
+    filters: &Filters,
+    ids: &Ids,
+    own: &OwnPlaces,
+) -> Result<NativePlan, Failure> {
     crate::plan::whiteout::claim(policy);
-    let mut plan = plan(policy, me, filters, ids)?;
+    let mut plan = plan(policy, me, filters, ids, own)?;
     for (op, names) in &plan.whiteouts {
         let dir = crate::plan::whiteout::layer(names)?;
         if let Some(init_plan::Step::Whiteout { layer, .. }) = plan.init_plan.mounts.get_mut(*op) {

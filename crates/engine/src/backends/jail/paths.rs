@@ -4,7 +4,7 @@
 //! mount that carries it, under its own name and under what a symbolic link leads to. What exists is mounted over; what
 //! does not is guarded where the program could make it, and needs nothing where it cannot.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use cofferdam_policy::paths::is_within;
 use crate::plan::aliases::Aliases;
 use crate::plan::lookup::{Found, Looked, Lookup};
 use crate::plan::mount_table::{Place, Shows, View, below, join};
-use crate::plan::own_places;
+use crate::plan::own_places::{self, OwnPlaces};
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
 
@@ -58,7 +58,7 @@ struct Work<'a> {
     view: &'a View,
     /// What the sandbox's own scratch directories hold at the start.
     own: &'a BTreeSet<String>,
-    aliases: Aliases,
+    aliases: &'a Aliases,
     lookup: Lookup,
     pins: BTreeSet<String>,
     masks: BTreeSet<String>,
@@ -71,6 +71,8 @@ struct Work<'a> {
     /// Whether every path is noted for evidence: only a trace asks for them all.
     evidence: bool,
     appearances: HashMap<String, Vec<String>>,
+    /// Names that are missing in a directory and have been guarded, and whether each is denied.
+    guarded: HashSet<(String, String, bool)>,
     /// Whether some path inside is another one on the host, so that a link can lead elsewhere inside than there.
     moved: bool,
     /// Where paths lead inside, behind the links on the way.
@@ -96,12 +98,11 @@ struct Names<'p> {
 }
 
 /// Works out what holds the policy's deny and protected paths in this view.
-pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
+pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>, lookup: Lookup, places: &OwnPlaces) -> Held {
     let fs = &policy.filesystem;
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
-    let state = own_places::places();
+    let OwnPlaces { places: state, aliases } = places;
     let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
-    let aliases = Aliases::here();
     let shows_processes = |mounted: &&String| !view.appearances(mounted).is_empty();
     let processes: Vec<String> = aliases.processes().iter().filter(shows_processes).cloned().collect();
     if !shown
@@ -116,7 +117,7 @@ pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held
         view,
         own,
         aliases,
-        lookup: Lookup::default(),
+        lookup,
         pins: BTreeSet::new(),
         masks: BTreeSet::new(),
         seals: BTreeSet::new(),
@@ -124,6 +125,7 @@ pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held
         guards: BTreeMap::new(),
         whiteouts: BTreeMap::new(),
         appearances: HashMap::new(),
+        guarded: HashSet::new(),
         moved: view.places().iter().any(|p| matches!(&p.shows, Shows::Host(source) if *source != p.target)),
         inside: HashMap::new(),
         too_deep: false,
@@ -438,7 +440,7 @@ impl Work<'_> {
             // protected directory decides for it what is there, as the `.git` of a worktree does.
             Found::Closed(path) | Found::Blocked(path) => self.existing(&path, false),
             Found::Missing { parent, name } => self.missing(&parent, &name, host, deny),
-            Found::There { parent, name, canonical, is_link } => {
+            Found::There { parent, name, canonical, is_link, .. } => {
                 let named = join(&parent, &name);
                 if is_link {
                     // The link itself is held by name (it cannot be mounted over), what it leads to by mounts.
@@ -457,6 +459,10 @@ impl Work<'_> {
     }
 
     fn missing(&mut self, parent: &str, name: &str, wanted: &str, deny: bool) {
+        // Many paths are missing for the same name, and only a trace wants each of them.
+        if !self.guarded.insert((parent.to_owned(), name.to_owned(), deny)) && !self.evidence {
+            return;
+        }
         self.absent(parent, name, wanted, deny);
         self.layered(&join(parent, name), deny);
     }
@@ -511,23 +517,12 @@ impl Work<'_> {
     }
 
     fn appear(&mut self, host: &str) -> Vec<String> {
-        // A directory that thousands of names lie in is asked about once.
-        let (dir, name) = match host.rfind('/') {
-            Some(0) | None => return self.everywhere(host),
-            Some(i) => (&host[..i], &host[i + 1..]),
-        };
-        let ends_here = !self.aliases.is_empty()
-            || self
-                .view
-                .places()
-                .iter()
-                .any(|p| p.target.ends_with(name) || matches!(&p.shows, Shows::Host(s) if s == host));
-        if ends_here {
-            return self.everywhere(host);
+        if let Some(known) = self.appearances.get(host) {
+            return known.clone();
         }
-        let view = self.view;
-        let dirs = self.appearances.entry(dir.to_owned()).or_insert_with(|| view.appearances(dir));
-        dirs.iter().map(|d| join(d, name)).collect()
+        let found = self.everywhere(host);
+        self.appearances.insert(host.to_owned(), found.clone());
+        found
     }
 
     /// Where a path of the host shows inside, by its own name and by those that the host's mounts give it.

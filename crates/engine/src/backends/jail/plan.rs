@@ -19,7 +19,9 @@ use crate::backends::real_sources;
 use crate::failure::{self, Failure};
 use crate::outcome::Enforcement;
 use crate::plan::egress::EgressPlan;
+use crate::plan::lookup::Lookup;
 use crate::plan::mount_table::{Place, Shows};
+use crate::plan::own_places::OwnPlaces;
 use crate::plan::seccomp_filter::Filters;
 use crate::plan::{Layer, NativePlan, PreparedSource};
 
@@ -100,8 +102,15 @@ fn start(me: Identity, nested: bool) -> u32 {
 ///
 /// # Errors
 /// A mount source that cannot be used, or something that no jail can hold.
-pub(crate) fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<NativePlan, Failure> {
-    let policy = &*real_sources::pinned(policy)?;
+pub(crate) fn plan(
+    policy: &Policy,
+    me: Identity,
+    filters: &Filters,
+    ids: &Ids,
+    own: &OwnPlaces,
+) -> Result<NativePlan, Failure> {
+    let mut lookup = Lookup::expecting(&policy.filesystem.deny);
+    let policy = &*real_sources::pinned(policy, &mut lookup)?;
     let exec_scratch = false;
     let mut p = Planner {
         policy,
@@ -121,7 +130,7 @@ pub(crate) fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) 
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         p.mount(i, mount)?;
     }
-    let mut held = paths::hold(policy, &p.build.view, &p.build.own_entries());
+    let mut held = paths::hold(policy, &p.build.view, &p.build.own_entries(), lookup, own);
     if let Some((path, why, deny)) = held.unheld.first() {
         let field = if *deny { Field::Deny } else { Field::Protected };
         let (message, hint) = match why {

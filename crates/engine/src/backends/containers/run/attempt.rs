@@ -27,6 +27,7 @@ use crate::backends::real_sources;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
 use crate::outcome::{Enforcement, Network, Outcome};
+use crate::plan::lookup::Lookup;
 use crate::plan::mount_table::View;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
@@ -105,7 +106,7 @@ impl Contained {
         }
         let sweeping = self.sweep();
         // What exists changes: what an earlier run made is denied, protected or renamed by now.
-        let pinned = real_sources::pinned(&self.planned.policy)?;
+        let pinned = real_sources::pinned(&self.planned.policy, &mut Lookup::default())?;
         let Looked { layout, parts } = Looked::at_host(&self.planned.policy, &self.place)?;
         let mut enforcement = self.enforced(&layout);
         let location = self.location.as_ref().filter(|_| !self.about.limits);
