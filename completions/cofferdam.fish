@@ -40,10 +40,11 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l policy -d 'S
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l profile -d 'Start from this profile, or a stored one' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s w -l workdir -d 'Directory inside in which the program starts' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l stdin -d 'Use TEXT as standard input' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l stdin -d 'Use TEXT as standard input; none closes it' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l id -d 'Name of the policy, for reports' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l here -d 'Let it write the working directory, or a copy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mount an empty file system in memory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l image -d 'What / is in a container: image, tarball, DIR' -r
@@ -101,7 +102,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l keep-changes
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s t -l tty -d 'Give it a terminal of its own; implies -i'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interactive -d 'Pass standard input on, also a terminal\'s'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l read-only -d 'Make every volume read-only, the policy file\'s too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-spawn -d 'No child process at all; threads still work'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l spawn -d 'Allow child processes, where the policy file does not'
@@ -119,10 +120,11 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l policy -d '
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profile -d 'Start from this profile, or a stored one' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s w -l workdir -d 'Directory inside in which the program starts' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l stdin -d 'Use TEXT as standard input' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l stdin -d 'Use TEXT as standard input; none closes it' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l id -d 'Name of the policy, for reports' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l here -d 'Let it write the working directory, or a copy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'Mount an empty file system in memory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l image -d 'What / is in a container: image, tarball, DIR' -r
@@ -182,7 +184,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l audit-secre
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file -d 'Run this file, at its own path' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l config -d 'The configuration that defines environments' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s t -l tty -d 'Give it a terminal of its own; implies -i'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s i -l interactive -d 'Pass standard input on, also a terminal\'s'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l read-only -d 'Make every volume read-only, the policy file\'s too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-spawn -d 'No child process at all; threads still work'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l spawn -d 'Allow child processes, where the policy file does not'

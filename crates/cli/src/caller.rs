@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path};
 
 use cofferdam_config::environments::{Around, Surroundings};
+use cofferdam_policy::paths::is_within;
 
 use crate::refusal::Refusal;
 
@@ -19,6 +20,17 @@ pub struct Caller {
     pub homes: Vec<String>,
     /// The caller's variables that are valid UTF-8.
     pub variables: BTreeMap<String, String>,
+    /// Whether standard input is a pipe, a socket or a file, and so something that was given to the program.
+    pub gives_input: bool,
+    /// The memory of this machine in MiB, 0 where it is not known.
+    pub memory_mb: u64,
+}
+
+/// Whether standard input is a pipe, a socket or a file: neither a terminal nor another device such as /dev/null, nor closed.
+fn gives_input() -> bool {
+    use rustix::fs::{FileType, fstat};
+    let kind = fstat(rustix::stdio::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket | FileType::RegularFile))
 }
 
 impl Caller {
@@ -29,7 +41,10 @@ impl Caller {
     pub fn observe() -> Result<Caller, Refusal> {
         let seen =
             Surroundings::observe().map_err(|error| Refusal::new("arguments", error.to_string()).split_hint())?;
-        Ok(Caller { cwd: seen.cwd, homes: seen.homes, variables: seen.variables })
+        let system = rustix::system::sysinfo();
+        let memory_mb = (u64::from(system.mem_unit) * system.totalram) >> 20;
+        let Surroundings { cwd, homes, variables, .. } = seen;
+        Ok(Caller { cwd, homes, variables, gives_input: gives_input(), memory_mb })
     }
 
     /// The part on which the search for interpreters depends.
@@ -53,6 +68,37 @@ impl Caller {
             return real.to_owned();
         }
         cofferdam_policy::paths::lexical(&joined).to_string_lossy().into_owned()
+    }
+
+    /// Whether a path lies in the working directory, and is what the caller works on: not where that is `/`.
+    pub(crate) fn works_in(&self, path: &str) -> bool {
+        let real = |path: &str| std::fs::canonicalize(path).ok()?.into_os_string().into_string().ok();
+        self.cwd != "/" && is_within(path, &self.cwd) && real(path).is_none_or(|path| is_within(&path, &self.cwd))
+    }
+
+    /// Refuses a working directory in which much more lies than one project: the whole tree, a home or what is above one, a
+    /// directory of the system, and one that everybody shares.
+    ///
+    /// # Errors
+    /// It is such a directory.
+    pub(crate) fn require_project(&self) -> Result<(), String> {
+        const SYSTEM: [&str; 14] = [
+            "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/media", "/mnt", "/proc", "/run", "/sbin", "/sys",
+            "/usr", "/var",
+        ];
+        let shared = || {
+            use std::os::unix::fs::MetadataExt as _;
+            std::fs::metadata(&self.cwd).is_ok_and(|about| about.mode() & 0o1000 != 0)
+        };
+        let above_a_home = self.homes.iter().any(|home| is_within(home, &self.cwd));
+        if self.cwd == "/" || above_a_home || SYSTEM.contains(&self.cwd.as_str()) || shared() {
+            return Err(format!(
+                "{} is no project: more lies in it than a program should write\n\
+                 hint: change to the directory of the project, or name what it may write: -v ./DIR:./DIR:rw",
+                self.cwd
+            ));
+        }
+        Ok(())
     }
 
     /// An absolute path inside the sandbox. `..` is resolved by name, because there is no tree yet.
@@ -83,5 +129,42 @@ mod tests {
         assert_eq!(caller.absolute("."), "/no/where");
         assert_eq!(caller.absolute("../x"), "/no/x");
         assert_eq!(caller.absolute_inside("/a/../b/"), "/b");
+    }
+
+    #[test]
+    fn a_project_is_neither_shared_nor_the_systems_nor_a_home() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(dir.path()).unwrap();
+        let home = dir.join("home").to_str().unwrap().to_owned();
+        let at = |cwd: &str| Caller { cwd: cwd.into(), homes: vec![home.clone()], ..Caller::default() };
+        for refused in ["/", "/etc", "/tmp", "/var/tmp", "/usr", &home, dir.to_str().unwrap()] {
+            assert!(at(refused).require_project().unwrap_err().contains(" is no project: "), "{refused}");
+        }
+        for project in [format!("{home}/code"), "/srv/site".into(), format!("{}/other", dir.display())] {
+            assert_eq!(at(&project).require_project(), Ok(()), "{project}");
+        }
+    }
+
+    #[test]
+    fn a_caller_works_in_what_lies_in_the_working_directory_behind_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(dir.path()).unwrap();
+        let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir_all(dir.join("project/src")).unwrap();
+        std::fs::create_dir(dir.join("other")).unwrap();
+        std::os::unix::fs::symlink("../other", dir.join("project/out")).unwrap();
+        std::os::unix::fs::symlink("src", dir.join("project/in")).unwrap();
+        let caller = Caller { cwd: path("project"), ..Caller::default() };
+        for (name, works) in [
+            ("project", true),
+            ("project/src", true),
+            ("project/in", true),
+            ("project/out", false),
+            ("project/missing", true),
+            ("other", false),
+        ] {
+            assert_eq!(caller.works_in(&path(name)), works, "{name}");
+        }
+        assert!(!Caller { cwd: "/".into(), ..Caller::default() }.works_in("/srv"), "not everything");
     }
 }

@@ -96,16 +96,37 @@ fn a_program_on_the_callers_path_only_is_named_with_its_place() {
 }
 
 #[test]
-fn stdin_is_closed_unless_asked_for() {
+fn stdin_is_what_a_pipe_or_a_file_gives() {
     let run = |arguments: &[&str]| {
         let mut child = cofferdam().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         // The program may be gone before it is written.
         child.stdin.take().unwrap().write_all(b"secret").ok();
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     };
-    assert_eq!(run(&["run", "--", "cat"]), "");
+    assert_eq!(run(&["run", "--", "cat"]), "secret");
     assert_eq!(run(&["run", "-i", "--", "cat"]), "secret");
     assert_eq!(run(&["run", "--stdin", "given", "--", "cat"]), "given");
+    assert_eq!(run(&["run", "--stdin", "none", "--", "cat"]), "");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("input");
+    std::fs::write(&file, "of the file").unwrap();
+    let of = |input: std::fs::File, arguments: &[&str]| {
+        let output = cofferdam().args(arguments).stdin(input).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let open = |path: &std::path::Path| std::fs::File::open(path).unwrap();
+    assert_eq!(of(open(&file), &["run", "--", "cat"]), (Some(0), "of the file".into()));
+    assert_eq!(
+        of(open(std::path::Path::new("/dev/zero")), &["run", "--", "cat"]),
+        (Some(0), String::new()),
+        "a device"
+    );
+    // A policy states by itself what the program gets.
+    let policy = directory.path().join("policy.json");
+    std::fs::write(&policy, r#"{"version": 1, "command": {"argv": ["/bin/cat"]}}"#).unwrap();
+    let policy = policy.to_str().unwrap();
+    assert_eq!(of(open(&file), &["run", "--policy", policy]), (Some(0), String::new()));
+    assert_eq!(of(open(&file), &["run", "--policy", policy, "-i"]), (Some(0), "of the file".into()));
 }
 
 #[test]

@@ -109,7 +109,7 @@ struct Interpreter {
 fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
     let mut all: BTreeMap<String, String> = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     all.insert("PATH".into(), path.into());
-    Caller { cwd: "/home/u/project/deep".into(), homes: vec!["/home/u".into()], variables: all }
+    Caller { cwd: "/home/u/project/deep".into(), homes: vec!["/home/u".into()], variables: all, ..Caller::default() }
 }
 
 /// What `eval` makes of it: the program, and what is mounted for it.

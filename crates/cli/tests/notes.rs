@@ -123,11 +123,71 @@ fn a_script_without_the_right_to_execute_says_what_to_do() {
     assert!(text.contains("chmod +x") && !text.contains(",exec"), "{text}");
     let text = run(&["-v", ".:.:rw,exec", "./job.py"]);
     assert!(text.contains("chmod +x") && !text.contains(",exec"), "{text}");
-    let text = run(&["-v", ".:.:rw", "./job.py"]);
+    let text = run(&["-v", ".:.:rw,noexec", "./job.py"]);
     assert!(text.contains("chmod +x") && text.contains(":rw,exec"), "{text}");
     std::fs::set_permissions(directory.path().join("job.py"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let text = run(&["-v", ".:.:rw", "./job.py"]);
+    let text = run(&["-v", ".:.:rw,noexec", "./job.py"]);
     assert!(!text.contains("chmod") && text.contains(":rw,exec"), "{text}");
+}
+
+#[test]
+fn a_failure_in_a_read_only_directory_names_here() {
+    let directory = open_directory();
+    std::fs::write(directory.path().join("build.sh"), "touch made || exit 3; echo made >&2\n").unwrap();
+    let run = |arguments: &[&str], code: i32| {
+        let output = cofferdam().current_dir(directory.path()).arg("run").args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        text
+    };
+    let hint = "hint: --here";
+    let first = run(&["sh", "build.sh"], 3);
+    assert!(first.ends_with(&format!("is read-only to the program; {hint}\n")), "{first}");
+    assert!(!run(&["-q", "sh", "build.sh"], 3).contains(hint));
+    assert!(!run(&["sh", "-c", "exit 1"], 1).contains(hint), "it has not said what it lacks");
+    assert!(!run(&["sh", "-c", "echo warning >&2"], 0).contains(hint), "it has not failed");
+    assert!(!run(&["-v", ".:.:rw", "sh", "-c", "echo no >&2; exit 1"], 1).contains(hint), "it can write");
+    assert!(!run(&["--here=cow", "sh", "-c", "./build.sh; sh build.sh"], 0).contains(hint));
+    assert!(!directory.path().join("made").exists(), "a copy");
+    assert_eq!(run(&["--here", "sh", "build.sh"], 0), "made\n");
+    assert!(directory.path().join("made").exists());
+}
+
+#[test]
+fn what_lies_in_the_working_directory_can_be_executed_where_it_is_written() {
+    let directory = open_directory();
+    let project = directory.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::create_dir(directory.path().join("downloads")).unwrap();
+    for directory in [&project, &directory.path().join("downloads")] {
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let run = |arguments: &[&str]| {
+        let script = "printf '#!/bin/sh\\necho built\\n' > \"$0/t\" && chmod +x \"$0/t\" && \"$0/t\"";
+        let (options, place) = arguments.split_at(arguments.len() - 1);
+        let line = [&["run"][..], options, &["--", "sh", "-c", script, place[0]]].concat();
+        let output = cofferdam().current_dir(&project).args(line).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let built = (Some(0), "built\n".to_owned());
+    for executable in [&["--here", "."][..], &["-v", ".:.:rw", "."], &["-v", ".:/w:cow", "/w"], &["--here=cow", "."]] {
+        assert_eq!(run(executable), built, "{executable:?}");
+    }
+    for not in [&["-v", ".:.:rw,noexec", "."][..], &["-v", "../downloads:/d:rw", "/d"], &["-v", ".:.:cow,noexec", "."]]
+    {
+        assert_eq!(run(not).0, Some(126), "{not:?}");
+    }
+    assert_eq!(run(&["-v", "../downloads:/d:rw,exec", "/d"]), built, "where it is named");
+}
+
+#[test]
+fn the_working_directory_is_written_only_where_it_is_a_project() {
+    for directory in ["/", "/tmp", "/etc"] {
+        let output = cofferdam().current_dir(directory).args(["run", "--here", "true"]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert!(text.contains(&format!("{directory} is no project: ")) && text.contains("hint: change to"), "{text}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn caller() -> Caller {
         cwd: "/srv/project".into(),
         homes: vec!["/home/u".into()],
         variables: variables.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect::<BTreeMap<_, _>>(),
+        ..Caller::default()
     }
 }
 
@@ -258,7 +259,10 @@ fn mounts(arguments: &[&str]) -> Vec<String> {
 fn the_working_directory_is_readable_and_options_replace_that() {
     let own = "/srv/project>/srv/project ReadOnly true";
     assert_eq!(mounts(&[]), [own]);
-    assert_eq!(mounts(&["-v", ".:.:rw"]), ["/srv/project>/srv/project ReadWrite false"]);
+    assert_eq!(mounts(&["-v", ".:.:rw"]), ["/srv/project>/srv/project ReadWrite true"]);
+    assert_eq!(mounts(&["--here"]), ["/srv/project>/srv/project ReadWrite true"]);
+    assert_eq!(mounts(&["--here=cow"]), ["/srv/project>/srv/project CopyOnWrite true"]);
+    assert_eq!(mounts(&["-v", ".:.:rw,noexec"]), ["/srv/project>/srv/project ReadWrite false"]);
     assert_eq!(mounts(&["-v", "/srv:/srv:rw"]), ["/srv>/srv ReadWrite false"], "shows the directory as well");
     assert_eq!(mounts(&["-v", "/opt:/srv"]), ["/opt>/srv ReadOnly true", own], "would hide it");
     assert_eq!(
@@ -267,8 +271,8 @@ fn the_working_directory_is_readable_and_options_replace_that() {
         "in the order of the command line"
     );
     assert_eq!(mounts(&["-v", "a:/a:optional"]), [own, "/srv/project/a>/a ReadOnly true optional"]);
-    assert_eq!(mounts(&["-v", "a:/a:optional,rw"]), [own, "/srv/project/a>/a ReadWrite false optional"]);
-    assert_eq!(mounts(&["--read-only", "-v", ".:.:rw"]), ["/srv/project>/srv/project ReadOnly false"]);
+    assert_eq!(mounts(&["-v", "a:/a:optional,rw"]), [own, "/srv/project/a>/a ReadWrite true optional"]);
+    assert_eq!(mounts(&["--read-only", "-v", ".:.:rw"]), ["/srv/project>/srv/project ReadOnly true"]);
 }
 
 #[test]

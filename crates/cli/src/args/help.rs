@@ -4,12 +4,14 @@
 
 use cofferdam_policy::{Policy, Root};
 
+use crate::call::defaults::run_limits;
+
 /// Examples and exit codes, at the end of the help.
 pub const EXAMPLES: &str = "\
 Examples:
   cofferdam eval python 'print(6*7)'
   cofferdam run -- ./build.sh
-  cofferdam run -v .:.:cow,exec --timeout 5m -- make test
+  cofferdam run --here make test
   cofferdam eval shell -it
   cofferdam run --profile ./reader.ncl -v .:.:ro -w . -- cat notes.txt
 
@@ -24,7 +26,7 @@ pub fn defaults(root: &str) -> String {
     base.filesystem.root = if root == "host" { Root::Host } else { Root::Minimal };
     let mut text = String::from("Defaults:\n");
     let mut row = |name: &str, value: String| text.push_str(&format!("  {name:<16}{value}\n"));
-    let limits = &base.limits;
+    let limits = if root == "host" { run_limits(0) } else { base.limits };
     if root == "host" {
         row("files", "the host, read-only, without credentials, /run and /tmp".into());
         row("workdir", "the caller's, read-only".into());
@@ -36,18 +38,24 @@ pub fn defaults(root: &str) -> String {
     for (at, pair) in variables.chunks(3).enumerate() {
         row(if at == 0 { "variables" } else { "" }, pair.join(" "));
     }
-    row("stdin", "closed".into());
+    row("stdin", "the caller's if it is a pipe or a file, else closed".into());
     row("network", "none".into());
     row("seccomp", "standard".into());
-    row("memory", format!("{}m", limits.memory_mb));
+    let (memory, timeout) = match root {
+        "host" => {
+            ("half of the machine's, 512m to 4096m".into(), format!("{}m; none with -t", limits.wall_ms / 60_000))
+        }
+        _ => (format!("{}m", limits.memory_mb), format!("{}s", limits.wall_ms as f64 / 1000.0)),
+    };
+    row("memory", memory);
     row("cpus", format!("{}", limits.cpu_millis as f64 / 1000.0));
-    row("timeout", format!("{}s", limits.wall_ms as f64 / 1000.0));
+    row("timeout", timeout);
     row("cpu-time", format!("{}s", limits.cpu_seconds));
     row("pids", limits.processes.to_string());
     row("open-files", limits.open_files.to_string());
     row("file-size", format!("{}m", limits.file_size_mb));
     row("tmpfs-size", format!("{}m", limits.tmpfs_mb));
-    row("output-limit", format!("{}k", limits.output_bytes >> 10));
+    row("output-limit", format!("none, with --json {}k", limits.output_bytes >> 10));
     row("layer-size", format!("{}m", limits.layer_mb));
     row("layer-files", limits.layer_inodes.to_string());
     row("hostname", base.process.hostname.clone());

@@ -125,8 +125,8 @@ pub struct Volume {
     pub target: String,
     /// Read-only by default.
     pub access: Access,
-    /// Whether programs may be executed: by default only where nothing can be written.
-    pub exec: bool,
+    /// Whether programs may be executed, where the value says so.
+    pub exec: Option<bool>,
     /// Whether the mount is left out where the source does not exist.
     pub optional: bool,
 }
@@ -166,7 +166,6 @@ pub fn volume(text: &str) -> Result<Volume, String> {
         }
     }
     let access = access.unwrap_or(Access::ReadOnly);
-    let exec = exec.unwrap_or(access == Access::ReadOnly);
     Ok(Volume { source: source.into(), target: target.into(), access, exec, optional })
 }
 
@@ -396,19 +395,19 @@ mod tests {
     }
 
     #[test]
-    fn volumes_default_to_ro_and_writable_ones_to_noexec() {
+    fn volumes_default_to_ro_and_say_whether_programs_may_be_executed() {
         let read = |t| volume(t).map(|v| (v.access, v.exec));
-        assert_eq!(read("a:/b"), Ok((Access::ReadOnly, true)));
-        assert_eq!(read("a:/b:ro,noexec"), Ok((Access::ReadOnly, false)));
-        assert_eq!(read("a:/b:rw"), Ok((Access::ReadWrite, false)));
-        assert_eq!(read("a:/b:cow,exec"), Ok((Access::CopyOnWrite, true)));
+        assert_eq!(read("a:/b"), Ok((Access::ReadOnly, None)));
+        assert_eq!(read("a:/b:ro,noexec"), Ok((Access::ReadOnly, Some(false))));
+        assert_eq!(read("a:/b:rw"), Ok((Access::ReadWrite, None)));
+        assert_eq!(read("a:/b:cow,exec"), Ok((Access::CopyOnWrite, Some(true))));
         for bad in ["", "a", ":/b", "a:", "a:/b:rx", "a:/b:rw:exec", "a:/b:"] {
             assert!(volume(bad).is_err(), "{bad}");
         }
         for bad in ["a:/b:ro,rw", "a:/b:rw,cow", "a:/b:cow,ro", "a:/b:exec,rw,noexec"] {
             assert!(volume(bad).unwrap_err().contains("contradicts"), "{bad}");
         }
-        assert_eq!(read("a:/b:rw,rw"), Ok((Access::ReadWrite, false)));
+        assert_eq!(read("a:/b:rw,rw"), Ok((Access::ReadWrite, None)));
         assert!(volume("a:/b:rw,optional").unwrap().optional && !volume("a:/b:rw").unwrap().optional);
         for bad in ["a:b:/c", "a:b:/c:rw", "/x:y/z:/c"] {
             let error = volume(bad).unwrap_err();

@@ -2,10 +2,44 @@
 
 use cofferdam_config::environments::credentials;
 use cofferdam_engine::backends::capabilities;
+use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Mount, Policy, PolicyError, PolicyErrors, Root};
+use cofferdam_policy::{Access, Field, Limits, Mount, Policy, PolicyError, PolicyErrors, Root};
 
 use crate::caller::Caller;
+
+/// Bytes of each stream that are passed on as they come: more than any reader takes.
+pub(crate) const UNLIMITED_OUTPUT: u64 = most(Field::Output);
+
+/// The default limits of `run`, with which the builds of ordinary projects come to their end. `machine_mb` is the memory of
+/// this machine in MiB, 0 where it is not known.
+pub(crate) fn run_limits(machine_mb: u64) -> Limits {
+    let base = Policy::base().limits;
+    Limits {
+        memory_mb: (machine_mb / 2).clamp(base.memory_mb, 4096),
+        processes: 1024,
+        wall_ms: 60 * 60 * 1000,
+        cpu_seconds: 4 * 60 * 60,
+        ..base
+    }
+}
+
+/// Takes the limits of time away, as a person at a terminal expects.
+pub(crate) fn without_time_limits(limits: &mut Limits) {
+    (limits.wall_ms, limits.cpu_seconds) = (most(Field::WallTime), most(Field::CpuTime));
+}
+
+/// The largest value of a limit.
+const fn most(field: Field) -> u64 {
+    let mut at = 0;
+    while at < LIMITS.len() {
+        if LIMITS[at].field as usize == field as usize {
+            return LIMITS[at].max;
+        }
+        at += 1;
+    }
+    panic!("the field is no limit")
+}
 
 /// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program
 /// starts in another directory, so a denied working directory is left out.
@@ -13,6 +47,7 @@ pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
     let mut policy = Policy::base();
     policy.filesystem.root = Root::Host;
     policy.filesystem.deny = credentials(&caller.homes);
+    policy.limits = run_limits(caller.memory_mb);
     let denied = policy.filesystem.deny.iter().any(|path| is_within(&caller.cwd, path));
     if !(elsewhere && denied) {
         policy.command.cwd = Some(caller.cwd.clone());

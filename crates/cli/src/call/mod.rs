@@ -20,9 +20,9 @@ use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::Tree;
 use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_moved, eval_base};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, BackendName, Limits, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
-use self::defaults::{require_open_files, run_defaults};
+use self::defaults::{UNLIMITED_OUTPUT, require_open_files, run_defaults, without_time_limits};
 use self::environment::Resolved;
 use self::policy_file::{Base, refused};
 use self::preset::Code;
@@ -45,6 +45,8 @@ pub struct Call {
     pub audit_trail: Option<String>,
     /// Names of variables whose values are removed from the records.
     pub audit_secrets: Vec<String>,
+    /// Whether the working directory is shown read-only and `--here` would let the program write it.
+    pub here_would_write: bool,
     /// The code of an `eval`, where it is short enough to be the name of a file by mistake.
     pub perhaps_file: Option<String>,
 }
@@ -131,6 +133,25 @@ pub(crate) fn from_base(
     } else if policy.command.argv.is_empty() {
         return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
     }
+    let default_output = policy.limits.output_bytes == Policy::base().limits.output_bytes;
+    if file.is_none() && !flag("json") && default_output && !is_given(matches, "output-limit") {
+        policy.limits.output_bytes = UNLIMITED_OUTPUT;
+    }
+    if file.is_none() && flag("tty") && !eval {
+        let Limits { wall_ms, cpu_seconds, .. } = policy.limits;
+        without_time_limits(&mut policy.limits);
+        if is_given(matches, "timeout") {
+            policy.limits.wall_ms = wall_ms;
+        }
+        if is_given(matches, "cpu-time") {
+            policy.limits.cpu_seconds = cpu_seconds;
+        }
+    }
+    let named_input = is_given(matches, "stdin") || flag("interactive") || flag("tty");
+    let reads_input = eval && code == Some("-");
+    if file.is_none() && caller.gives_input && !named_input && !reads_input && policy.command.stdin == Stdin::Closed {
+        policy.command.stdin = Stdin::Caller;
+    }
     if file.is_none() {
         if !policy.filesystem.deny.is_empty() {
             deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
@@ -140,6 +161,15 @@ pub(crate) fn from_base(
         }
     }
     policy.validate().and_then(|()| require_open_files(&policy)).map_err(|errors| refused(&errors, &given, file))?;
+    let shows_cwd = |mount: &&Mount| is_within(&caller.cwd, mount.target());
+    let read_only = policy.filesystem.mounts.iter().rev().find(shows_cwd).is_some_and(|mount| {
+        matches!(mount, Mount::Bind { source, target, access: Access::ReadOnly, .. }
+            if (source, target) == (&caller.cwd, &caller.cwd))
+    });
+    let here_would_write = file.is_none()
+        && read_only
+        && policy.command.cwd.as_ref() == Some(&caller.cwd)
+        && caller.require_project().is_ok();
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
     Ok(Call {
         policy,
@@ -147,6 +177,7 @@ pub(crate) fn from_base(
         keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
         audit_trail: audit_trail::named(matches.get_one::<String>("audit-trail"), caller),
         audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
+        here_would_write,
         perhaps_file: perhaps_file.map(str::to_owned),
     })
 }

@@ -41,6 +41,8 @@ struct Copied {
     lost: Arc<AtomicI32>,
     /// Whether the output asked a terminal for an answer.
     asked: Arc<AtomicBool>,
+    /// Whether the program wrote to standard error.
+    complained: Arc<AtomicBool>,
 }
 
 /// Runs the call and returns the exit code.
@@ -145,7 +147,8 @@ pub(crate) fn execute_about(
         print_error(&failure.message, failure.hint.as_deref());
     }
     let warning = trail.as_ref().and_then(Trail::warning);
-    let code = report_outcome(&outcome, code, &call, presentation, is_skill, warning)?;
+    let complained = copied.complained.load(Ordering::Relaxed);
+    let code = report_outcome(&outcome, code, &call, presentation, is_skill, complained, warning)?;
     Ok(if presentation.json || presentation.result { code } else { report_lost_output(&copied, code) })
 }
 
@@ -176,8 +179,8 @@ fn io(
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
-            let Copied { lost, asked } = copied.clone();
-            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked)))
+            let Copied { lost, asked, complained } = copied.clone();
+            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked, complained)))
         },
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),

@@ -139,6 +139,14 @@ pub(super) fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
     })
 }
 
+/// The note for a program that failed, and could not write its working directory. Whether that is why it failed, only a trace
+/// knows: a mount that is read-only refuses without a record.
+pub(super) fn read_only_directory(outcome: &Outcome, call: &Call) -> Option<Note> {
+    let failed = outcome.outcome == Ending::Exited && !outcome.success && outcome.limit.is_none();
+    let directory = call.policy.command.cwd.as_deref().filter(|_| failed && call.here_would_write)?;
+    Some(Note { text: format!("{directory} is read-only to the program"), hint: Some("--here".into()) })
+}
+
 fn amount(limit: Field, policy: &Policy) -> String {
     let key = limit.name().strip_prefix("limits.");
     match policy.limits.iter().find(|(row, _)| Some(row.key) == key) {

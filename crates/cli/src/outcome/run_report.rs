@@ -28,8 +28,8 @@ pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Re
     Ok(code)
 }
 
-/// Reports the outcome of a run, and returns the exit code of the command. `code` is the exit code of the outcome; `warning`
-/// is about the audit trail.
+/// Reports the outcome of a run, and returns the exit code of the command. `code` is the exit code of the outcome; `complained`
+/// says whether the program wrote to standard error; `warning` is about the audit trail.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -39,6 +39,7 @@ pub(crate) fn report_outcome(
     call: &Call,
     presentation: Presentation,
     is_skill: bool,
+    complained: bool,
     warning: Option<String>,
 ) -> Result<i32, Refusal> {
     if presentation.json {
@@ -60,9 +61,13 @@ pub(crate) fn report_outcome(
             if let Some(warning) = warning {
                 print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
             }
-            notes::notes(outcome, call).into_iter().for_each(print);
+            let notes = notes::notes(outcome, call);
+            let unexplained = complained && notes.is_empty();
+            notes.into_iter().for_each(print);
             if let Some(note) = notes::file_for_code(outcome, call) {
                 print_note(&note.text, note.hint.as_deref());
+            } else if let Some(note) = notes::read_only_directory(outcome, call).filter(|_| unexplained) {
+                print(note);
             }
         }
         error => {

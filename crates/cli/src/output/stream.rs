@@ -76,12 +76,14 @@ impl Sink {
 }
 
 /// The callback that copies chunks of output. `wall` is the wall limit of the run. `lost` becomes the errno of a write that
-/// failed although the reader is there, such as ENOSPC. `asked` becomes true when the output asks a terminal for an answer.
+/// failed although the reader is there, such as ENOSPC. `asked` becomes true when the output asks a terminal for an answer,
+/// `complained` when something comes on standard error.
 pub(crate) fn copy(
     cancel: Cancel,
     wall: Duration,
     lost: Arc<AtomicI32>,
     asked: Arc<AtomicBool>,
+    complained: Arc<AtomicBool>,
 ) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
     let now = Instant::now();
@@ -90,7 +92,10 @@ pub(crate) fn copy(
     move |stream, bytes| {
         let sink = match stream {
             Stream::Stdout => &out,
-            Stream::Stderr => &err,
+            Stream::Stderr => {
+                complained.store(true, Ordering::Relaxed);
+                &err
+            }
         };
         if sink.terminal {
             queries.read(bytes);

@@ -13,26 +13,53 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         takes: Takes::Many("SRC:DST[:MODE]"),
         help: "Show a host path; MODE ro (default), rw, cow",
         more: "`ro` can be read, `rw` changes the host's own files, `cow` (copy-on-write) keeps changes in a layer in \
-               memory that is listed afterwards and dropped, or kept with --keep-changes. Add `,exec` to allow \
-               programs on a writable one to be executed, `,noexec` to forbid it on a read-only one, and \
-               `,optional` to leave the mount out where nothing is at SRC, which the answer says. An option with \
+               memory that is listed afterwards and dropped, or kept with --keep-changes. Programs on it can be \
+               executed, but on a writable one outside of the working directory only with `,exec`; `,noexec` forbids \
+               it. `,optional` leaves the mount out where nothing is at SRC, which the answer says. An option with \
                the target of a default mount replaces it: `-v .:.:rw` makes the working directory writable.",
         heading: Heading::Files,
         leaves: &["filesystem.mounts"],
         requires: &[Field::Mounts],
         apply: |draft, text| {
             let volume = values::volume(text)?;
+            let source = draft.caller.absolute(&volume.source);
+            let executable = volume.access == Access::ReadOnly || draft.caller.works_in(&source);
             let mount = Mount::Bind {
-                source: draft.caller.absolute(&volume.source),
                 target: draft.caller.absolute_inside(&volume.target),
                 access: volume.access,
-                exec: volume.exec,
+                exec: volume.exec.unwrap_or(executable),
                 optional: volume.optional,
+                source,
             };
             if volume.access == Access::CopyOnWrite {
                 draft.policy.require(Field::Layer);
             }
             draft.mount(mount);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "here",
+        takes: Takes::Optional("MODE", "rw"),
+        help: "Let it write the working directory, or a copy",
+        more: "Short for `-v .:.:rw` or `-v .:.:cow` (`--here=cow`), at the directory's own path. It is this directory alone, whatever lies \
+               above it.",
+        heading: Heading::Files,
+        leaves: &["filesystem.mounts"],
+        requires: &[Field::Mounts],
+        apply: |draft, text| {
+            let access = match text {
+                "rw" => Access::ReadWrite,
+                "cow" => Access::CopyOnWrite,
+                _ => return Err(format!("`{text}` is neither rw nor cow; write it like --here or --here=cow")),
+            };
+            draft.caller.require_project()?;
+            if access == Access::CopyOnWrite {
+                draft.policy.require(Field::Layer);
+            }
+            let cwd = draft.caller.cwd.clone();
+            draft.mount(Mount::Bind { source: cwd.clone(), target: cwd, access, exec: true, optional: false });
             Ok(())
         },
         ..BLANK

@@ -9,6 +9,7 @@ use crate::args::values;
 pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "no-spawn",
+        rare: true,
         help: "No child process at all; threads still work",
         heading: Heading::NetworkAndProcesses,
         leaves: &["process.spawn"],

@@ -40,7 +40,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "interactive",
         short: Some('i'),
-        help: "Pass standard input on; it is closed otherwise",
+        help: "Pass standard input on, also a terminal's",
         leaves: &["command.stdin"],
         apply: |draft, _| {
             draft.policy.command.stdin = Stdin::Caller;
@@ -51,11 +51,16 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "stdin",
         takes: Takes::One("TEXT"),
-        help: "Use TEXT as standard input",
+        help: "Use TEXT as standard input; none closes it",
+        more: "Without this option, what a pipe or a file gives on standard input goes to the program, and a terminal only \
+               with -i or -t. A loop that reads the same input needs `--stdin none`, as it would need `</dev/null`.",
         rare: true,
         leaves: &["command.stdin"],
         apply: |draft, text| {
-            draft.policy.command.stdin = Stdin::Text(text.to_owned());
+            draft.policy.command.stdin = match text {
+                "none" => Stdin::Closed,
+                text => Stdin::Text(text.to_owned()),
+            };
             Ok(())
         },
         ..BLANK

@@ -110,6 +110,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         keep_changes: exchange.output,
         audit_trail: Some(invocation.trail_directory()?.to_string_lossy().into_owned()),
         audit_secrets: invocation.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
+        here_would_write: false,
         perhaps_file: None,
     };
     execute_about(engine, call, invocation.caller, presentation, about)
