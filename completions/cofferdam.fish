@@ -65,7 +65,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l syscall-rule
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l hostname -d 'Host name inside' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l memory -d 'Memory of the whole tree, such as 512m' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l cpus -d 'CPUs it may keep busy, such as 1.5' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l timeout -d 'Wall time, such as 30s or 5m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l timeout -d 'Wall time, such as 30s, 5m or none' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l cpu-time -d 'CPU time of the whole tree, whole seconds' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l pids -d 'Processes and threads of the whole tree' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l open-files -d 'Open files per process' -r
@@ -145,7 +145,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l syscall-rul
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l hostname -d 'Host name inside' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l memory -d 'Memory of the whole tree, such as 512m' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l cpus -d 'CPUs it may keep busy, such as 1.5' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l timeout -d 'Wall time, such as 30s or 5m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l timeout -d 'Wall time, such as 30s, 5m or none' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l cpu-time -d 'CPU time of the whole tree, whole seconds' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l pids -d 'Processes and threads of the whole tree' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l open-files -d 'Open files per process' -r

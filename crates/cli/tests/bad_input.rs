@@ -104,7 +104,7 @@ fn limits_of_zero_and_beyond_the_host() {
     for (option, zero, huge) in [
         ("--memory", "0", "99999999999g"),
         ("--cpus", "0", "1e30"),
-        ("--timeout", "0", "99999999999999999999s"),
+        ("--timeout", "0s", "99999999999999999999s"),
         ("--cpu-time", "0", "99999999999999999999s"),
         ("--pids", "0", "99999999999"),
         ("--open-files", "0", "99999999999"),

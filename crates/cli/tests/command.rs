@@ -134,6 +134,10 @@ fn variables_are_the_sandboxs_own() {
     let output = cofferdam()
         .env("SECRET", "s")
         .env("SHARED", "yes")
+        .env("HOME", "/no/toolchains")
+        .env_remove("PYENV_ROOT")
+        .env_remove("RUSTUP_HOME")
+        .env_remove("NVM_DIR")
         .args(["run", "-e", "SHARED", "-e", "X=1", "--", "env"])
         .output()
         .unwrap();

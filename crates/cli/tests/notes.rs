@@ -142,15 +142,54 @@ fn a_failure_in_a_read_only_directory_names_here() {
     };
     let hint = "hint: --here";
     let first = run(&["sh", "build.sh"], 3);
+    assert!(first.contains("Read-only file system"), "{first}");
     assert!(first.ends_with(&format!("is read-only to the program; {hint}\n")), "{first}");
     assert!(!run(&["-q", "sh", "build.sh"], 3).contains(hint));
-    assert!(!run(&["sh", "-c", "exit 1"], 1).contains(hint), "it has not said what it lacks");
-    assert!(!run(&["sh", "-c", "echo warning >&2"], 0).contains(hint), "it has not failed");
-    assert!(!run(&["-v", ".:.:rw", "sh", "-c", "echo no >&2; exit 1"], 1).contains(hint), "it can write");
+    assert!(!run(&["sh", "-c", "ls gone; exit 1"], 1).contains(hint), "it lacks something else");
+    assert!(!run(&["sh", "-c", "touch made; true"], 0).contains(hint), "it has not failed");
+    assert!(!run(&["-v", ".:.:rw", "sh", "-c", "echo EROFS >&2; exit 1"], 1).contains(hint), "it can write");
     assert!(!run(&["--here=cow", "sh", "-c", "./build.sh; sh build.sh"], 0).contains(hint));
     assert!(!directory.path().join("made").exists(), "a copy");
     assert_eq!(run(&["--here", "sh", "build.sh"], 0), "made\n");
     assert!(directory.path().join("made").exists());
+}
+
+#[test]
+fn a_failure_without_a_network_names_the_host_of_the_arguments() {
+    let run = |arguments: &[&str]| {
+        let output = cofferdam().arg("run").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(6), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let script = "echo 'Could not resolve host: example.org' >&2; exit 6";
+    let fetch = ["sh", "-c", script, "fetch", "https://example.org:8443/x"];
+    assert!(run(&fetch).ends_with("the program has no network; hint: --allow example.org:8443\n"));
+    assert!(run(&fetch[..4]).ends_with("the program has no network; hint: --allow HOST\n"));
+    assert!(
+        !run(&["sh", "-c", "exit 6", "fetch", "https://example.org"]).contains("--allow"),
+        "it says nothing of that"
+    );
+    let loopback = [&["--network", "loopback"][..], &fetch].concat();
+    assert!(!run(&loopback).contains("--allow"), "it has one");
+}
+
+#[test]
+fn mistyped_calls_get_what_was_meant() {
+    let refused = |arguments: &[&str], code: i32, hint: &str| {
+        let output = cofferdam().args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(&format!("hint: {hint}")), "{arguments:?}: {text}");
+    };
+    refused(&["version"], 125, "cofferdam --version");
+    refused(&["run", "--backend", "gvisor", "true"], 125, "--backend oci:runsc");
+    refused(&["run", "-v", ".:rw", "true"], 125, "-v .:.:rw");
+    refused(&["run", "-v", "~/x:/y", "true"], 125, "-v \"$HOME/x:/y\"");
+    refused(&["run", "--", "cd", "/usr"], 127, "it is a command of the shell: cofferdam run -- sh -c 'cd /usr'");
+    for time in ["none", "0", "1d"] {
+        let output = cofferdam().args(["run", "--timeout", time, "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{time}: {output:?}");
+    }
 }
 
 #[test]

@@ -75,6 +75,11 @@ pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str
         ErrorKind::InvalidSubcommand => {
             of(error, ContextKind::InvalidSubcommand).and_then(|name| program(&name, words, subcommands))
         }
+        ErrorKind::InvalidValue
+            if of(error, ContextKind::InvalidArg).is_some_and(|name| name.starts_with("--backend")) =>
+        {
+            of(error, ContextKind::InvalidValue).and_then(|name| backend(&name))
+        }
         _ => None,
     };
     // The parser's advice to pass the option as a value is never what was meant here.
@@ -108,6 +113,21 @@ fn option(name: &str) -> Option<String> {
     OTHER_TOOLS.iter().find(|(other, _)| *other == name).map(|(_, instead)| (*instead).to_owned())
 }
 
+/// The hint for another name of a backend.
+fn backend(name: &str) -> Option<String> {
+    let ours = match name {
+        "gvisor" | "runsc" => "oci:runsc",
+        "crun" => "oci:crun",
+        "runc" => "oci:runc",
+        "youki" => "oci:youki",
+        "container" | "containers" => "oci",
+        "bwrap" => "bubblewrap",
+        "sandbox-exec" => "seatbelt",
+        _ => return None,
+    };
+    Some(format!("--backend {ours}"))
+}
+
 /// The hint for an option that the subcommand does not have, nor one like it: where an option of the program's belongs.
 fn unknown_option(name: &str, words: &[String], subcommands: &[&str]) -> String {
     let command = words.first().map_or("", String::as_str);
@@ -138,12 +158,13 @@ fn unknown_option(name: &str, words: &[String], subcommands: &[&str]) -> String 
 
 /// The hint for a word in the place of a subcommand: a program, or a subcommand with another spelling.
 fn program(name: &str, words: &[String], subcommands: &[&str]) -> Option<String> {
-    if matches!(name, "exec" | "shell" | "validate" | "compile") {
+    if matches!(name, "exec" | "shell" | "validate" | "compile" | "version") {
         let ours = match name {
             "exec" if words.len() > 1 => return Some(run(&words[1..])),
             "exec" => "cofferdam run -- PROGRAM [ARGS]...",
             "shell" => "cofferdam eval shell -it",
             "validate" => "cofferdam check FILE",
+            "version" => "cofferdam --version",
             _ => "cofferdam export FILE.ncl",
         };
         return Some(ours.into());

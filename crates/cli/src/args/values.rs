@@ -68,7 +68,7 @@ pub(crate) fn mebibytes(text: &str) -> Result<u64, String> {
     Ok(bytes >> 20)
 }
 
-/// A time in milliseconds: a number with at most three decimals and a unit `ms`, `s`, `m` or `h`. Without a unit, seconds.
+/// A time in milliseconds: a number with at most three decimals and a unit `ms`, `s`, `m`, `h` or `d`. Without a unit, seconds.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
     let accepted = || format!("`{text}` is not a time; write it like 30s, 1.5s, 500ms, 10m or 2h");
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -77,6 +77,7 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
         "" | "s" => 1_000,
         "m" | "min" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return Err(accepted()),
     };
     let thousandths = thousandths(&text[..end]).ok_or_else(accepted)?;
@@ -131,6 +132,9 @@ pub struct Volume {
     pub optional: bool,
 }
 
+/// What stands behind the second colon of a volume.
+const VOLUME_OPTIONS: [&str; 6] = ["ro", "rw", "cow", "exec", "noexec", "optional"];
+
 /// Parses the value of `--volume`.
 pub fn volume(text: &str) -> Result<Volume, String> {
     let accepted = "write it like ./src:/src, ./src:/src:rw or ./src:/src:cow,exec";
@@ -148,6 +152,19 @@ pub fn volume(text: &str) -> Result<Volume, String> {
     };
     if source.is_empty() || target.is_empty() {
         return Err(format!("`{text}` has an empty path; {accepted}"));
+    }
+    if let Some(rest) = source.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        let options = options.map_or(String::new(), |options| format!(":{options}"));
+        return Err(format!(
+            "`{text}` begins with `~`, which the shell did not replace: it does not in quotes\n\
+             hint: -v \"$HOME{rest}:{target}{options}\""
+        ));
+    }
+    if options.is_none() && target.split(',').all(|word| VOLUME_OPTIONS.contains(&word)) {
+        return Err(format!(
+            "`{text}` names no path inside: `{target}` is a mode\n\
+             hint: -v {source}:{source}:{target}, or a directory inside of that name: -v {source}:./{target}"
+        ));
     }
     let (mut access, mut exec, mut optional) = (None, None, false);
     for option in options.into_iter().flat_map(|o| o.split(',')) {
@@ -388,7 +405,8 @@ mod tests {
         assert_eq!(seconds("2h"), Ok(7_200));
         assert_eq!(cpu_millis("0.25"), Ok(250));
         assert_eq!(cpu_millis("2"), Ok(2_000));
-        for bad in ["", "s", "-1", "1d", "1.", ".5", "1.5.1", "0.0005s", "99999999999999999h"] {
+        assert_eq!(seconds("1d"), Ok(86_400));
+        for bad in ["", "s", "-1", "1w", "1.", ".5", "1.5.1", "0.0005s", "99999999999999999h"] {
             assert!(milliseconds(bad).is_err(), "{bad}");
         }
         assert!(seconds("1.5s").is_err());
@@ -408,6 +426,16 @@ mod tests {
             assert!(volume(bad).unwrap_err().contains("contradicts"), "{bad}");
         }
         assert_eq!(read("a:/b:rw,rw"), Ok((Access::ReadWrite, None)));
+        for (mistyped, hint) in [
+            (".:rw", "hint: -v .:.:rw,"),
+            ("src:cow,exec", "hint: -v src:src:cow,exec,"),
+            ("~/x:/y", "hint: -v \"$HOME/x:/y\""),
+            ("~:/y:rw", "hint: -v \"$HOME:/y:rw\""),
+        ] {
+            assert!(volume(mistyped).unwrap_err().contains(hint), "{mistyped}");
+        }
+        assert_eq!(volume("a:./rw").map(|volume| volume.target), Ok("./rw".into()));
+        assert_eq!(volume("~x:/y").map(|volume| volume.source), Ok("~x".into()));
         assert!(volume("a:/b:rw,optional").unwrap().optional && !volume("a:/b:rw").unwrap().optional);
         for bad in ["a:b:/c", "a:b:/c:rw", "/x:y/z:/c"] {
             let error = volume(bad).unwrap_err();

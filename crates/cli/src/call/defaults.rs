@@ -3,7 +3,7 @@
 use cofferdam_config::environments::credentials;
 use cofferdam_engine::backends::capabilities;
 use cofferdam_policy::limits::LIMITS;
-use cofferdam_policy::paths::is_within;
+use cofferdam_policy::paths::{is_within, normalize};
 use cofferdam_policy::{Access, Field, Limits, Mount, Policy, PolicyError, PolicyErrors, Root};
 
 use crate::caller::Caller;
@@ -30,7 +30,7 @@ pub(crate) fn without_time_limits(limits: &mut Limits) {
 }
 
 /// The largest value of a limit.
-const fn most(field: Field) -> u64 {
+pub(crate) const fn most(field: Field) -> u64 {
     let mut at = 0;
     while at < LIMITS.len() {
         if LIMITS[at].field as usize == field as usize {
@@ -48,6 +48,10 @@ pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
     policy.filesystem.root = Root::Host;
     policy.filesystem.deny = credentials(&caller.homes);
     policy.limits = run_limits(caller.memory_mb);
+    if let Some(path) = program_path(caller, policy.command.variables.get("PATH").map_or("", String::as_str)) {
+        policy.command.variables.insert("PATH".into(), path);
+    }
+    policy.command.variables.extend(toolchains(caller));
     let denied = policy.filesystem.deny.iter().any(|path| is_within(&caller.cwd, path));
     if !(elsewhere && denied) {
         policy.command.cwd = Some(caller.cwd.clone());
@@ -65,6 +69,44 @@ pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
         }
     }
     policy
+}
+
+/// The variables that name the caller's toolchains, which their programs on the PATH look for in the home: the sandbox has
+/// another one. A toolchain is read-only, and its credentials are denied as everywhere.
+fn toolchains(caller: &Caller) -> impl Iterator<Item = (String, String)> + '_ {
+    const HOMES: [(&str, &str); 9] = [
+        ("ASDF_DATA_DIR", ".asdf"),
+        ("GOENV_ROOT", ".goenv"),
+        ("MISE_DATA_DIR", ".local/share/mise"),
+        ("NVM_DIR", ".nvm"),
+        ("PYENV_ROOT", ".pyenv"),
+        ("RBENV_ROOT", ".rbenv"),
+        ("RUSTUP_HOME", ".rustup"),
+        ("SDKMAN_DIR", ".sdkman"),
+        ("VOLTA_HOME", ".volta"),
+    ];
+    HOMES.iter().filter_map(|(variable, directory)| {
+        let named = caller.variable(variable).map(str::to_owned);
+        let place = named.or_else(|| Some(format!("{}/{directory}", caller.homes.first()?)))?;
+        let there = normalize(&place).as_deref() == Some(&place) && std::path::Path::new(&place).is_dir();
+        there.then(|| ((*variable).to_owned(), place))
+    })
+}
+
+/// The PATH of the program: the absolute directories of the caller's, so that the same programs are found, and behind them
+/// those of the sandbox's own. `None` without one of the caller's.
+fn program_path(caller: &Caller, own: &str) -> Option<String> {
+    /// More than a person has, and less than a variable may be long.
+    const MOST: usize = 64;
+    let mut directories: Vec<&str> = Vec::new();
+    let named =
+        caller.variable("PATH")?.split(':').filter(|directory| normalize(directory).as_deref() == Some(directory));
+    for directory in named.filter(|directory| directory.starts_with('/')).take(MOST).chain(own.split(':')) {
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
+    }
+    Some(directories.join(":"))
 }
 
 /// Open files that the setup of a sandbox needs under the program's limit: descriptors of its stages, and the seccomp
@@ -88,4 +130,23 @@ pub(crate) fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
         problem: "too few to set the sandbox up".into(),
         accepted: format!("at least {least} with these volumes"),
     }]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_where_the_caller_looks() {
+        let with = |path: Option<&str>| {
+            let variables = path.map(|path| ("PATH".to_owned(), path.to_owned())).into_iter().collect();
+            program_path(&Caller { variables, ..Caller::default() }, "/usr/bin:/bin")
+        };
+        assert_eq!(with(None), None);
+        assert_eq!(with(Some("/home/u/.cargo/bin:/bin")).as_deref(), Some("/home/u/.cargo/bin:/bin:/usr/bin"));
+        let odd = ":.:bin:../x:/a/../b:/a//b:/c/:/usr/bin::/usr/bin:~/bin";
+        assert_eq!(with(Some(odd)).as_deref(), Some("/usr/bin:/bin"), "only what is written as it is");
+        let many: Vec<String> = (0..10_000).map(|n| format!("/p/{n}")).collect();
+        assert_eq!(with(Some(&many.join(":"))).unwrap().split(':').count(), 66);
+    }
 }

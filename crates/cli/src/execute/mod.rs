@@ -11,8 +11,8 @@ mod signals;
 
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam_engine::audit::Trail;
@@ -29,6 +29,7 @@ use crate::failure;
 use crate::outcome::presentation::{Presentation, exit_code};
 use crate::outcome::run_report::{report_failure, report_outcome};
 use crate::outcome::{explain, skill_hints};
+use crate::output::complaints::Complaint;
 use crate::output::stderr::print_error;
 use crate::output::stdout::print_json;
 use crate::output::{stream, terminal};
@@ -41,8 +42,8 @@ struct Copied {
     lost: Arc<AtomicI32>,
     /// Whether the output asked a terminal for an answer.
     asked: Arc<AtomicBool>,
-    /// Whether the program wrote to standard error.
-    complained: Arc<AtomicBool>,
+    /// What the program complained of.
+    complaint: Arc<Mutex<Option<Complaint>>>,
 }
 
 /// Runs the call and returns the exit code.
@@ -147,8 +148,8 @@ pub(crate) fn execute_about(
         print_error(&failure.message, failure.hint.as_deref());
     }
     let warning = trail.as_ref().and_then(Trail::warning);
-    let complained = copied.complained.load(Ordering::Relaxed);
-    let code = report_outcome(&outcome, code, &call, presentation, is_skill, complained, warning)?;
+    let complaint = *copied.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = report_outcome(&outcome, code, &call, presentation, is_skill, complaint, warning)?;
     Ok(if presentation.json || presentation.result { code } else { report_lost_output(&copied, code) })
 }
 
@@ -179,8 +180,8 @@ fn io(
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
-            let Copied { lost, asked, complained } = copied.clone();
-            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked, complained)))
+            let Copied { lost, asked, complaint } = copied.clone();
+            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked, complaint)))
         },
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),

@@ -201,6 +201,12 @@ fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> 
     if program.contains('/') {
         return None;
     }
+    const OF_THE_SHELL: [&str; 12] =
+        [".", "alias", "bg", "cd", "eval", "exec", "export", "fg", "pushd", "set", "source", "ulimit"];
+    if OF_THE_SHELL.contains(&program) {
+        let line: Vec<String> = policy.command.argv.iter().map(|word| quoted(word)).collect();
+        return Some(format!("it is a command of the shell: cofferdam run -- sh -c {}", quoted(&line.join(" "))));
+    }
     let found = caller.variable("PATH")?.split(':').filter(|d| d.starts_with('/')).find_map(|directory| {
         let path = format!("{directory}/{program}");
         std::fs::metadata(&path).is_ok_and(|m| m.is_file()).then_some(path)

@@ -2,13 +2,14 @@
 //! but for [`file_for_code`].
 
 use cofferdam_engine::{Ending, Outcome, Violation};
-use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
+use cofferdam_policy::{Access, AllowEntry, AuditLevel, Field, Mount, NetworkMode, Policy, text};
 
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
 use crate::args::option::Takes;
 use crate::args::table::POLICY_OPTIONS;
 use crate::call::Call;
 use crate::failure;
+use crate::output::complaints::Complaint;
 
 /// Most violations, and most changed files, with a note of their own.
 const MOST: usize = 5;
@@ -139,12 +140,36 @@ pub(super) fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
     })
 }
 
-/// The note for a program that failed, and could not write its working directory. Whether that is why it failed, only a trace
-/// knows: a mount that is read-only refuses without a record.
-pub(super) fn read_only_directory(outcome: &Outcome, call: &Call) -> Option<Note> {
+/// The note for a program that failed, and said that it lacks something which an option gives.
+pub(super) fn of_complaint(complaint: Complaint, outcome: &Outcome, call: &Call) -> Option<Note> {
     let failed = outcome.outcome == Ending::Exited && !outcome.success && outcome.limit.is_none();
-    let directory = call.policy.command.cwd.as_deref().filter(|_| failed && call.here_would_write)?;
-    Some(Note { text: format!("{directory} is read-only to the program"), hint: Some("--here".into()) })
+    match complaint {
+        Complaint::ReadOnly => {
+            let directory = call.policy.command.cwd.as_deref().filter(|_| failed && call.here_would_write)?;
+            Some(Note { text: format!("{directory} is read-only to the program"), hint: Some("--here".into()) })
+        }
+        Complaint::NoNetwork => {
+            let none = failed && call.policy.network.mode == NetworkMode::None;
+            let host = call.policy.command.argv.iter().find_map(|argument| host_of_url(argument));
+            let hint = format!("--allow {}", host.unwrap_or_else(|| "HOST".into()));
+            none.then(|| Note { text: "the program has no network".into(), hint: Some(hint) })
+        }
+    }
+}
+
+/// The host of an address in an argument, as `--allow` takes it: with the port where the scheme has another one.
+fn host_of_url(argument: &str) -> Option<String> {
+    let (scheme, rest) = argument.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let usual = match scheme {
+        "https" => ":443",
+        "http" => ":80",
+        _ => "",
+    };
+    let host = host.strip_suffix(usual).unwrap_or(host);
+    let entry: Result<AllowEntry, _> = host.parse();
+    entry.is_ok().then(|| host.to_owned())
 }
 
 fn amount(limit: Field, policy: &Policy) -> String {
@@ -180,7 +205,23 @@ fn option_hint(limit: Field) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::singular;
+    use super::{host_of_url, singular};
+
+    #[test]
+    fn the_host_of_an_address_is_what_an_option_takes() {
+        for (argument, host) in [
+            ("https://example.org/a?b", Some("example.org")),
+            ("http://you:secret@example.org:80", Some("example.org")),
+            ("http://example.org:8443/", Some("example.org:8443")),
+            ("git+https://github.com/a/b.git#c", Some("github.com")),
+            ("example.org", None),
+            ("https://", None),
+            ("https://*", None),
+            ("data://x y", None),
+        ] {
+            assert_eq!(host_of_url(argument).as_deref(), host, "{argument}");
+        }
+    }
 
     #[test]
     fn every_unit_has_a_singular() {

@@ -8,6 +8,7 @@ use super::presentation::Presentation;
 use super::runner_result::RunnerResult;
 use crate::call::Call;
 use crate::failure;
+use crate::output::complaints::Complaint;
 use crate::output::stderr::{print_error, print_note};
 use crate::output::stdout::print_json;
 use crate::refusal::Refusal;
@@ -28,8 +29,8 @@ pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Re
     Ok(code)
 }
 
-/// Reports the outcome of a run, and returns the exit code of the command. `code` is the exit code of the outcome; `complained`
-/// says whether the program wrote to standard error; `warning` is about the audit trail.
+/// Reports the outcome of a run, and returns the exit code of the command. `code` is the exit code of the outcome; `complaint`
+/// is what the program said that it lacks; `warning` is about the audit trail.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -39,7 +40,7 @@ pub(crate) fn report_outcome(
     call: &Call,
     presentation: Presentation,
     is_skill: bool,
-    complained: bool,
+    complaint: Option<Complaint>,
     warning: Option<String>,
 ) -> Result<i32, Refusal> {
     if presentation.json {
@@ -62,11 +63,11 @@ pub(crate) fn report_outcome(
                 print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
             }
             let notes = notes::notes(outcome, call);
-            let unexplained = complained && notes.is_empty();
+            let complaint = complaint.filter(|_| notes.is_empty());
             notes.into_iter().for_each(print);
             if let Some(note) = notes::file_for_code(outcome, call) {
                 print_note(&note.text, note.hint.as_deref());
-            } else if let Some(note) = notes::read_only_directory(outcome, call).filter(|_| unexplained) {
+            } else if let Some(note) = complaint.and_then(|complaint| notes::of_complaint(complaint, outcome, call)) {
                 print(note);
             }
         }

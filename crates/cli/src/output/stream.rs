@@ -5,8 +5,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::{Cancel, Stream};
@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::termios::isatty;
 
+use super::complaints::{Complaint, Complaints};
 use super::terminal_queries::Queries;
 
 /// Most bytes in one write where a write could block: what a writable pipe accepts without blocking (pipe(7)).
@@ -77,26 +78,27 @@ impl Sink {
 
 /// The callback that copies chunks of output. `wall` is the wall limit of the run. `lost` becomes the errno of a write that
 /// failed although the reader is there, such as ENOSPC. `asked` becomes true when the output asks a terminal for an answer,
-/// `complained` when something comes on standard error.
+/// `complaint` the first thing that the program complains of on standard error, or at a terminal.
 pub(crate) fn copy(
     cancel: Cancel,
     wall: Duration,
     lost: Arc<AtomicI32>,
     asked: Arc<AtomicBool>,
-    complained: Arc<AtomicBool>,
+    complaint: Arc<Mutex<Option<Complaint>>>,
 ) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall.saturating_add(GRACE)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-    let mut queries = Queries::default();
+    let (mut queries, mut complaints) = (Queries::default(), Complaints::default());
     move |stream, bytes| {
         let sink = match stream {
             Stream::Stdout => &out,
-            Stream::Stderr => {
-                complained.store(true, Ordering::Relaxed);
-                &err
-            }
+            Stream::Stderr => &err,
         };
+        if stream == Stream::Stderr || sink.terminal {
+            complaints.read(bytes);
+            *complaint.lock().unwrap_or_else(PoisonError::into_inner) = complaints.found();
+        }
         if sink.terminal {
             queries.read(bytes);
             asked.store(queries.asked(), Ordering::Relaxed);

@@ -4,6 +4,7 @@ use cofferdam_policy::Field;
 
 use crate::args::option::{BLANK, Heading, PolicyOption, Takes};
 use crate::args::values;
+use crate::call::defaults::most;
 
 /// The options, in the order in which help shows them.
 pub(super) const OPTIONS: &[PolicyOption] = &[
@@ -30,11 +31,17 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "timeout",
         takes: Takes::One("TIME"),
-        help: "Wall time, such as 30s or 5m",
+        help: "Wall time, such as 30s, 5m or none",
         heading: Heading::Limits,
         leaves: &["limits.wall_ms"],
         requires: &[Field::WallTime],
-        apply: |draft, text| set(&mut draft.policy.limits.wall_ms, values::milliseconds(text)),
+        apply: |draft, text| {
+            let wall_ms = match text {
+                "none" | "0" => Ok(most(Field::WallTime)),
+                text => values::milliseconds(text),
+            };
+            set(&mut draft.policy.limits.wall_ms, wall_ms)
+        },
         ..BLANK
     },
     PolicyOption {
