@@ -24,13 +24,25 @@ pub(super) type Print = Option<String>;
 
 /// What git finds at the path of an entry.
 pub(super) struct Found {
-    /// The directory with the `.git`.
+    /// The directory with the `.git`; that of the link where nothing is there.
     pub within: OwnedFd,
     pub obeys: Print,
     /// It obeys nothing that could run a program.
     pub plain: bool,
     /// The directory with its index; `None` where it is named and not there.
     pub git: Option<OwnedFd>,
+    /// The first link on the way there.
+    pub link: Option<Link>,
+}
+
+/// A symbolic link on the way to an entry. `git status` stops at it, and `git grep --recurse-submodules` does not.
+pub(super) struct Link {
+    /// The directory that it lies in.
+    pub within: OwnedFd,
+    /// Its path from the work tree.
+    pub at: PathBuf,
+    /// The hash of where it leads.
+    pub leads: String,
 }
 
 /// How a path in a work tree is opened.
@@ -38,13 +50,14 @@ pub(super) fn beneath() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// Whether the error says that nothing is there. A link in the path counts so: git follows none to an entry.
+/// Whether the error says that nothing is there. A link in the path counts so.
 pub(super) fn absent(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
 
-/// What git finds at the path of an entry: a directory with a `.git`. `hooks` are looked for in it as well. With `restore`, permissions that its owner lacks are
-/// given back: the program may have taken them away, for the time of a look.
+/// What git finds at the path of an entry: a directory with a `.git`, or a link on the way, wherever that leads. `hooks` are
+/// looked for in it as well. With `restore`, permissions that its owner lacks are given back: the program may have taken them
+/// away, for the time of a look.
 ///
 /// # Errors
 /// It cannot be looked at, so whether there is one is not known.
@@ -54,10 +67,56 @@ pub(super) fn find(
     hooks: &BTreeSet<PathBuf>,
     restore: bool,
 ) -> Result<Option<Found>, Errno> {
-    match reach(tree, path, restore).and_then(|within| repository(tree, within, hooks, restore)) {
+    let found = match reach(tree, path, restore) {
+        Err(Errno::LOOP) => linked(tree, path, hooks),
+        within => within.and_then(|within| repository(tree, within, hooks, restore)),
+    };
+    match found {
         Err(e) if absent(e) => Ok(None),
         found => found.map(Some),
     }
+}
+
+/// What git finds behind a link on the way. It is there also where the link leads nowhere: something may be put there later,
+/// from where this work tree is not looked at.
+fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Result<Found, Errno> {
+    let (within, at) = first_link(tree, path)?;
+    let target = readlinkat(&within, at.file_name().unwrap_or_default(), Vec::new())?.into_bytes();
+    // Permissions are none of the link's: what cannot be entered counts as what cannot be read.
+    let end = open(tree, path.as_os_str());
+    let place = end.as_ref().ok().and_then(|end| {
+        std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(end).to_string())).ok()
+    });
+    let place = place.unwrap_or_default();
+    let leads = hash(&[at.as_os_str().as_bytes(), &target, place.as_os_str().as_bytes()]);
+    let link = |within| Some(Link { within, at: at.to_owned(), leads: leads.clone() });
+    match end.and_then(|end| repository(tree, end, hooks, false)) {
+        Ok(found) => {
+            let obeys = found.obeys.map(|obeys| format!("{leads} {obeys}"));
+            Ok(Found { obeys, link: link(within), ..found })
+        }
+        Err(e) => {
+            let directory = openat(&within, ".", DIRECTORY, Mode::empty())?;
+            let obeys = Some(format!("{leads} {e}"));
+            Ok(Found { within: directory, obeys, plain: false, git: None, link: link(within) })
+        }
+    }
+}
+
+/// The first link in a path: the directory that it lies in, and the path up to it.
+fn first_link<'p>(tree: BorrowedFd<'_>, path: &'p Path) -> Result<(OwnedFd, &'p Path), Errno> {
+    let mut within = openat(tree, ".", DIRECTORY, Mode::empty())?;
+    let all: Vec<&Path> = path.ancestors().filter(|above| !above.as_os_str().is_empty()).collect();
+    for at in all.into_iter().rev() {
+        let name = at.file_name().ok_or(Errno::NOENT)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = openat(&within, name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&next)?.st_mode) == FileType::Symlink {
+            return Ok((within, at));
+        }
+        within = next;
+    }
+    Err(Errno::NOENT)
 }
 
 fn reach(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<OwnedFd, Errno> {
@@ -113,7 +172,7 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd, hooks: &BTreeSet<PathBuf>, 
         None => print("nothing is there"),
         Some(files) => files.ok().and_then(|files| print(&files.hash())),
     };
-    Ok(Found { within, obeys, plain, git })
+    Ok(Found { within, obeys, plain, git, link: None })
 }
 
 /// The directory that a file `.git` leads to, and the text of the file.
