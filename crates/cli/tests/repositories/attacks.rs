@@ -131,6 +131,32 @@ pub(crate) const GIT: &[Attack] = &[
         outside: ("repo", "git status"),
     },
     Attack {
+        name: "a program of a repository in the index, by the caller's configuration",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                 printf '[core]\nfsmonitor = tools/watch\n' >../.gitconfig",
+        volume: "repo",
+        attack: "git init -q sub; cd sub; mkdir tools; printf '#!/bin/sh\nPAYLOAD\n' >tools/watch; chmod +x tools/watch; \
+                 git -c core.fsmonitor=false commit -q --allow-empty -m s; cd ..; git -c core.fsmonitor=false add sub 2>&-",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the same of the repository itself",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                 printf '[core]\nfsmonitor = sh tools/watch\n' >../.gitconfig",
+        volume: "repo",
+        attack: "mkdir tools; printf '#!/bin/sh\nPAYLOAD\n' >tools/watch; chmod +x tools/watch",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the same of a linked work tree that the run adds",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 printf '[core]\nfsmonitor = tools/watch\n' >../.gitconfig",
+        volume: "repo",
+        attack: "git -c core.fsmonitor=false worktree add -q wt; mkdir -p wt/tools; printf '#!/bin/sh\nPAYLOAD\n' >wt/tools/watch; \
+                 chmod +x wt/tools/watch",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
         name: "what a copied configuration of a linked work tree that the run adds includes",
         victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                  git config extensions.worktreeConfig true && git config --worktree include.path local.inc && touch .git/local.inc",

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::tree::Disk;
-use crate::repository::configurations::relative_hooks;
+use crate::repository::configurations::relative_programs;
 use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
 use crate::repository::protected_names::MOST_WORKTREES;
@@ -99,7 +99,7 @@ pub(crate) struct Mended {
 /// Looks at the work trees that these directories are in, or hold at their top.
 pub(crate) fn before(volumes: &[String]) -> Before {
     let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
-    let hooks = relative_hooks(&Disk, &[]);
+    let hooks = relative_programs(&Disk, &[]);
     let tops: Vec<(Top, Seen)> = tops
         .into_iter()
         .map(|top| {
@@ -155,7 +155,7 @@ impl Before {
     pub(crate) fn mend(&self) -> Mended {
         let mut mended = Mended::default();
         let mut new = BTreeSet::new();
-        let hooks = &relative_hooks(&Disk, &[]);
+        let hooks = &relative_programs(&Disk, &[]);
         for (top, seen) in &self.tops {
             let mut after = self.walk(top, hooks, seen, &mut mended);
             after.index();
@@ -241,7 +241,7 @@ fn git_directory(tree: &Path) -> Option<PathBuf> {
 /// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
 struct Walk<'a> {
     top: &'a Top,
-    /// Directories of hooks that git looks for in every work tree, relative to it.
+    /// Directories of hooks, and programs, that git looks for in every work tree, relative to it.
     hooks: &'a BTreeSet<PathBuf>,
     /// What the program could write.
     volumes: &'a [PathBuf],

@@ -206,11 +206,12 @@ struct Obeyed {
 }
 
 impl Obeyed {
-    /// Adds the hooks in these directories below or beside the one in which git looks for them.
-    fn add_hooks(&mut self, at: BorrowedFd<'_>, directories: &BTreeSet<PathBuf>) -> Result<(), Errno> {
-        for directory in directories {
-            let path = |name: Vec<u8>| [directory.as_os_str().as_bytes(), b"/", &name].concat();
-            self.hooks.extend(hooks_in(at, directory)?.into_iter().map(|(name, file)| (path(name), file)));
+    /// Adds the hooks in these directories below or beside the one in which git looks for them, and those that are programs.
+    fn add_hooks(&mut self, at: BorrowedFd<'_>, all: &BTreeSet<PathBuf>) -> Result<(), Errno> {
+        for one in all {
+            let path = |name: Vec<u8>| [one.as_os_str().as_bytes(), b"/", &name].concat();
+            self.hooks.extend(hooks_in(at, one)?.into_iter().map(|(name, file)| (path(name), file)));
+            self.hooks.extend(program(at, one)?.map(|file| (one.as_os_str().as_bytes().to_owned(), file)));
         }
         Ok(())
     }
@@ -391,6 +392,23 @@ pub(super) fn hooks_in(at: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<
     Ok(hooks)
 }
 
+/// Which file this is and since when, where it is no directory.
+fn program(at: BorrowedFd<'_>, file: &Path) -> Result<Option<String>, Errno> {
+    match openat2(at, file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        Ok(file) => {
+            let about = fstat(&file)?;
+            let is_directory = FileType::from_raw_mode(about.st_mode) == FileType::Directory;
+            Ok((!is_directory).then(|| since(&about)))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn since(s: &rustix::fs::Stat) -> String {
+    format!("{} {:o} {} {}.{}", s.st_ino, s.st_mode, s.st_size, s.st_ctime, s.st_ctime_nsec)
+}
+
 /// The remotes that are files of their own, in both of their forms (gitrepository-layout(5)).
 fn remotes(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
     let mut found = BTreeMap::new();
@@ -421,7 +439,7 @@ fn files(git: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<Vec<u8>, Stri
             return Err(Errno::TOOBIG);
         }
         let file = match statat(&directory, OsStr::from_bytes(&name), AtFlags::empty()) {
-            Ok(s) => format!("{} {:o} {} {}.{}", s.st_ino, s.st_mode, s.st_size, s.st_ctime, s.st_ctime_nsec),
+            Ok(about) => since(&about),
             Err(e) => e.to_string(),
         };
         found.insert(name, file);
