@@ -719,8 +719,42 @@ pub(crate) const TO_PUSH: &str = "git config --global --add safe.directory '*'; 
                        git commit -q --allow-empty -m y); git init -q --bare e.git; \
                        printf '#!/bin/sh\nPAYLOAD\n' >e.git/hooks/pre-receive; chmod +x e.git/hooks/pre-receive";
 
-/// Where a push goes that goes on to submodules.
+/// A repository with a remote in it.
+const WITH_REMOTE: &str = "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                           git init -q --bare up.git && git remote add origin ./up.git && git push -q -u origin main";
+
+/// Where a push goes, and a push that goes on to submodules.
 pub(crate) const PUSH: &[Attack] = &[
+    Attack {
+        name: "a hook of a remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "printf '#!/bin/sh\nPAYLOAD\n' >up.git/hooks/pre-receive; chmod +x up.git/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a repository before the remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "git clone -q --bare up.git up.git/.git; printf '#!/bin/sh\nPAYLOAD\n' >up.git/.git/hooks/pre-receive; \
+                 chmod +x up.git/.git/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a file that leads to a repository before the remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "git clone -q --bare up.git e; echo \"gitdir: $PWD/e\" >up.git/.git; printf '#!/bin/sh\nPAYLOAD\n' >e/hooks/pre-receive; \
+                 chmod +x e/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a link in the place of the remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "mv up.git e; ln -s e up.git; printf '#!/bin/sh\nPAYLOAD\n' >e/hooks/pre-receive; chmod +x e/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
     Attack {
         name: "a remote that is a path, with what is no repository before it",
         victim: PUSHED,

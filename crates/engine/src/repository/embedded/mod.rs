@@ -37,7 +37,7 @@ mod pending;
 mod work_trees;
 
 use followed::Followed;
-use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
+use obeyed::{Found, Print, Remote, absent, beneath, find, hash, read, read_itself, remotes_of};
 pub(crate) use pending::Watch;
 pub(crate) use pending::watches;
 use work_trees::Restored;
@@ -77,6 +77,9 @@ struct Seen {
     repositories: BTreeMap<PathBuf, Print>,
     /// The hashes of the indexes that are not understood, by the path of their repository.
     unread: BTreeMap<PathBuf, Print>,
+    /// What each repository obeys that a remote leads to, by its place.
+    #[serde(default)]
+    remotes: BTreeMap<PathBuf, Print>,
 }
 
 /// What was done after a run.
@@ -147,6 +150,7 @@ impl Before {
             for (_, theirs) in others.iter().flat_map(|other| &other.tops).filter(|(other, _)| other == top) {
                 seen.repositories.retain(|at, print| theirs.repositories.get(at) == Some(print));
                 seen.unread.retain(|at, print| theirs.unread.get(at) == Some(print));
+                seen.remotes.retain(|at, print| theirs.remotes.get(at) == Some(print));
             }
         }
     }
@@ -274,11 +278,31 @@ impl Walk<'_> {
             Ok(git) => git,
             Err(e) => return self.unreachable(at, e),
         };
+        self.remotes(tree.as_fd(), git.as_fd());
         if !self.below(tree.as_fd(), git.as_fd(), at, 0)
             && !self.unread(git.as_fd(), at)
             && let Some((_, mended)) = &mut self.known
         {
             mended.rename(git.as_fd(), OsStr::new("index"), &self.top.index);
+        }
+    }
+
+    /// Looks at the repositories that a push goes to. One in a volume is disabled by the name of its directory.
+    fn remotes(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>) {
+        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks) {
+            if let Some((known, mended)) = &mut self.known
+                && !plain
+                && (obeys.is_none() || known.remotes.get(&place) != Some(&obeys))
+                && self.volumes.iter().any(|volume| place.starts_with(volume))
+                && let (Some(parent), Some(name)) = (place.parent(), place.file_name())
+            {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                match openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+                    Ok(parent) => mended.rename(parent.as_fd(), name, &place),
+                    Err(e) => mended.failed.push((place.clone(), std::io::Error::from(e).to_string())),
+                }
+            }
+            self.seen.remotes.insert(place, obeys);
         }
     }
 

@@ -279,16 +279,9 @@ fn pushed(
     names.insert("origin");
     let mut found = Vec::new();
     for address in local(config, &names) {
-        // The order in which git looks for a repository (path.c, enter_repo), but for a file `.git`.
-        for suffix in ["/.git", "", ".git/.git", ".git"] {
-            let path = format!("{address}{suffix}");
-            let git = match open(within, OsStr::new(&path)) {
-                Ok(git) => git,
-                Err(Errno::NOENT) => continue,
-                Err(Errno::NOTDIR) if !is_gitfile(within, Path::new(&path)) => continue,
-                // A file `.git` leads elsewhere: it counts as not understood.
-                Err(e) => return Err(e),
-            };
+        for (suffix, end) in looked_for(within, address) {
+            // A file `.git` leads elsewhere: it counts as not understood.
+            let git = end?;
             let above = openat(&git, "..", DIRECTORY, Mode::empty()).and_then(fstat)?;
             if suffix == "/.git" && (above.st_dev, above.st_ino) == (around.st_dev, around.st_ino) {
                 break;
@@ -303,6 +296,71 @@ fn pushed(
         }
     }
     Ok(found)
+}
+
+/// What is there where git looks for a repository of this address, in its order (path.c, enter_repo).
+fn looked_for(at: BorrowedFd<'_>, address: &str) -> impl Iterator<Item = (&'static str, Result<OwnedFd, Errno>)> {
+    ["/.git", "", ".git/.git", ".git"].into_iter().filter_map(move |suffix| {
+        let path = format!("{address}{suffix}");
+        match open(at, OsStr::new(&path)) {
+            Err(Errno::NOENT) => None,
+            Err(Errno::NOTDIR) if !is_gitfile(at, Path::new(&path)) => None,
+            end => Some((suffix, end)),
+        }
+    })
+}
+
+/// A repository that a remote of the work tree's own repository leads to: `git push` runs its hooks.
+pub(super) struct Remote {
+    /// Its directory, or the file `.git` that leads to it, without links.
+    pub place: PathBuf,
+    pub obeys: Print,
+    pub plain: bool,
+}
+
+/// Those of the remotes whose address is a path. What is the repository itself, or its work tree, is left out.
+pub(super) fn remotes_of(tree: BorrowedFd<'_>, git: BorrowedFd<'_>, hooks: &BTreeSet<PathBuf>) -> Vec<Remote> {
+    let Ok(own) = obeyed(git) else { return Vec::new() };
+    let config = String::from_utf8_lossy(own.shared.as_ref().map_or(&own.config, |shared| &shared.config)).into_owned();
+    let common = own.common.and_then(|common| open(git, OsStr::from_bytes(common.trim_ascii_end())).ok());
+    let place = |fd: BorrowedFd<'_>| {
+        std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&fd).to_string())).ok()
+    };
+    let known = [place(git), common.as_ref().and_then(|common| place(common.as_fd()))];
+    let mut found = Vec::new();
+    for address in local(&config, &BTreeSet::new()) {
+        for (suffix, end) in looked_for(tree, address) {
+            let (place, files) = match &end {
+                Ok(git) => (place(git.as_fd()), judged_remote(git.as_fd(), hooks)),
+                Err(_) => {
+                    let Ok(within) = open(tree, OsStr::new(&format!("{address}{}", suffix.trim_end_matches("/.git"))))
+                    else {
+                        continue;
+                    };
+                    let (git, says) = leads(within.as_fd());
+                    let obeys = git.and_then(|git| judged_remote(git.as_fd(), hooks)).and_then(|(obeys, _)| obeys);
+                    let print = obeys.map(|obeys| hash(&[&says, obeys.as_bytes()]));
+                    (place(within.as_fd()).map(|within| within.join(".git")), Some((print, false)))
+                }
+            };
+            if let (Some(place), Some((obeys, plain))) = (place, files)
+                && !known.contains(&Some(place.clone()))
+            {
+                found.push(Remote { place, obeys, plain });
+            }
+        }
+    }
+    found
+}
+
+/// What a repository obeys to which is pushed, and whether none of it could run a program. None where it is none.
+fn judged_remote(git: BorrowedFd<'_>, hooks: &BTreeSet<PathBuf>) -> Option<(Print, bool)> {
+    statat(git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let files = obeyed(git).and_then(|mut files| {
+        files.add_hooks(git, hooks)?;
+        Ok(files)
+    });
+    Some(files.map_or((None, false), |files| (Some(files.hash()), files.is_plain())))
 }
 
 /// Whether a file says where a repository is; also where that cannot be read.

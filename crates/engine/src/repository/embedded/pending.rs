@@ -224,7 +224,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
             )
         } else {
             format!(
-                "{who} left a repository that git would obey, and that could run programs, in the index: {} is now {}",
+                "{who} left a repository that git would obey, and that could run programs, in the index or where a remote leads: {} is now {}",
                 shown(path),
                 shown(now)
             )
@@ -249,7 +249,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }
     for (path, why) in mended.failed.iter().take(NAMED) {
         texts.push(format!(
-            "{who} left {} in the index, which git would obey and which cannot be renamed: {why}; run no git there",
+            "{who} left {} in the index, or where a remote leads, which git would obey and which cannot be renamed: {why}; run no git there",
             shown(path)
         ));
     }
