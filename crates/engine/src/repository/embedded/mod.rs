@@ -89,6 +89,8 @@ pub(crate) struct Mended {
     pub renamed: Vec<(PathBuf, PathBuf)>,
     /// What could not be, and why.
     pub failed: Vec<(PathBuf, String)>,
+    /// The same of links on the way to an entry of an index.
+    pub behind: Vec<(PathBuf, PathBuf)>,
     /// The same of what a tool would follow out of its directory.
     pub unlinked: Vec<(PathBuf, PathBuf)>,
     /// Whether a `gitdir` says again what it said.
@@ -395,8 +397,8 @@ impl Walk<'_> {
         }
         let object = place.join(name);
         match disable(link.within.as_fd(), name, SUFFIX) {
-            Ok(now) => mended.unlinked.push((object.clone(), object.with_file_name(now))),
-            Err(e) => mended.followed.push((object, std::io::Error::from(e).to_string())),
+            Ok(now) => mended.behind.push((object.clone(), object.with_file_name(now))),
+            Err(e) => mended.failed.push((object, std::io::Error::from(e).to_string())),
         }
         true
     }
@@ -407,6 +409,7 @@ impl Mended {
     pub(crate) fn is_empty(&self) -> bool {
         self.renamed.is_empty()
             && self.failed.is_empty()
+            && self.behind.is_empty()
             && self.unlinked.is_empty()
             && self.followed.is_empty()
             && self.unseen.is_empty()
@@ -416,6 +419,7 @@ impl Mended {
     fn append(&mut self, other: Mended) {
         self.renamed.extend(other.renamed);
         self.failed.extend(other.failed);
+        self.behind.extend(other.behind);
         self.unlinked.extend(other.unlinked);
         self.restored |= other.restored;
         self.followed.extend(other.followed);
@@ -647,14 +651,14 @@ mod tests {
         // What it leads to is another one, or the same by another link, or is there for the first time.
         for (to, name, back) in [("../other", "l", "../own"), ("../top/in", "k", "in"), ("in", "n", "nowhere")] {
             link(to, name);
-            assert_eq!(known.mend().unlinked, disabled(name), "{name}");
+            assert_eq!(known.mend().behind, disabled(name), "{name}");
             assert!(top.join("in/plain/.git").exists() && own.join(".git").exists());
             std::fs::remove_file(top.join(format!("{name}.disabled"))).unwrap();
             link(back, name);
             assert!(known.mend().is_empty(), "{name}");
         }
         git(&top.join("in/plain"), &["config", "core.fsmonitor", "false"]);
-        assert_eq!(known.mend().unlinked, disabled("k"));
+        assert_eq!(known.mend().behind, disabled("k"));
         // One outside of the volumes is left, and the index is not.
         link("in", "k");
         std::fs::remove_file(top.join("k.disabled")).unwrap();
@@ -662,6 +666,6 @@ mod tests {
         link("../other", "l");
         let mended = outside.mend();
         assert_eq!(mended.renamed, [(top.join(".git/index"), top.join(".git/index.disabled"))]);
-        assert!(mended.unlinked.is_empty() && top.join("l").is_symlink());
+        assert!(mended.behind.is_empty() && top.join("l").is_symlink());
     }
 }
