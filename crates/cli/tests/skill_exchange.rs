@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use common::{PYTHON, cofferdam, needs, parse};
 use serde_json::{Value, json};
@@ -152,6 +152,51 @@ fn credentials_are_no_input_and_their_places_no_output() {
         let ran = run(&["--input", input]);
         assert_eq!(String::from_utf8_lossy(&ran.stdout), text, "{ran:?}");
     }
+}
+
+#[test]
+fn what_a_mount_of_the_host_shows_of_credentials_is_no_input_and_no_output() {
+    if !needs("user namespaces") || !needs("overlayfs") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.registered("show", json!(true), json!(false), ("main.sh", "cat /input/*; echo o >/output/o\n"));
+    for directory in ["home/.ssh", "docs", "open", "bound", "mine", "skills-too", "layer", "over"] {
+        fs::create_dir_all(bench.path(directory)).unwrap();
+    }
+    bench.document("home/.ssh/id_rsa", "echo PRIVATE\n");
+    bench.document("docs/plain.txt", "echo plain\n");
+    let registry = fs::read_dir(bench.path("skills")).unwrap().count();
+    let script = r#"
+        mount --bind home/.ssh bound && mount --bind docs mine && mount --bind skills skills-too || exit 3
+        skill() { "$COFFERDAM" skill --best-effort --registry skills --audit-trail audit run "$@" show; }
+        echo mounted
+        "$COFFERDAM" eval shell --file bound/id_rsa
+        skill --input bound/id_rsa
+        skill --input docs/plain.txt --output bound/new
+        skill --input docs/plain.txt --output skills-too/new
+        if mount -t overlay o -o lowerdir="$PWD/home/.ssh:$PWD/layer" over; then skill --input over/id_rsa; fi
+        "$COFFERDAM" eval shell --file mine/plain.txt
+        skill --input mine/plain.txt --output open/made"#;
+    let flags: &[&str] = if rustix::process::geteuid().is_root() { &["-m"] } else { &["-Urm"] };
+    let mut command = Command::new("unshare");
+    command.args(flags).args(["--propagation", "private", "/bin/sh", "-c", script]).current_dir(bench.root.path());
+    let home = bench.path("home");
+    command.env("HOME", &home).env("COFFERDAM_TEST_HOMES", &home).env("COFFERDAM", cofferdam().get_program());
+    let out = command.stdin(Stdio::null()).output().unwrap();
+    let (said, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    if flags == ["-Urm"] && !said.contains("mounted\necho plain") && !said.contains("mounted\nplain") {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || error.contains("maps no id"), "{error}");
+        eprintln!("skipped: a mount needs user 0 here: {error}");
+        return;
+    }
+    assert_eq!(said, "mounted\nplain\necho plain\n", "{error}");
+    for refused in ["the code file bound/id_rsa is", "bound/id_rsa is", "bound/new is", "skills-too/new"] {
+        assert!(error.contains(refused), "{refused}: {error}");
+    }
+    assert!(error.matches("place of credentials").count() >= 3, "{error}");
+    assert!(!bench.path("home/.ssh/new").exists() && bench.path("open/made/o").exists(), "{error}");
+    assert_eq!(fs::read_dir(bench.path("skills")).unwrap().count(), registry, "{error}");
 }
 
 #[test]

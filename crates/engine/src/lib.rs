@@ -63,6 +63,7 @@ pub use host::{Expected, Host, sweep};
 pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;
+pub use plan::aliases::shown_within;
 pub use plan::own_places::{destination_fault, hide};
 pub use plan::support::{Mechanism, Support};
 pub use plan::{executables, facts, interpreter, settings, shebang, support};

@@ -6,6 +6,7 @@ use std::io::Read as _;
 
 use clap::ArgMatches;
 use cofferdam_config::environments::{Code, credentials, deny_dot_names, deny_moved};
+use cofferdam_engine::shown_within;
 use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
 
@@ -80,20 +81,27 @@ fn real(path: &str) -> Option<String> {
 }
 
 /// What a file or directory that the caller names is, if it must not be shown: a place of credentials, or a dot name of a home
-/// to which only a link leads. `path` is the caller's own, absolute, and `source` where it leads.
+/// to which only a link leads; also where a mount of the host shows it under another name. `path` is the caller's own,
+/// absolute, and `source` where it leads.
 pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<String> {
     let mut hidden = Policy::base();
     hidden.command.cwd = Some(caller.cwd.clone());
     hidden.filesystem.deny = credentials(&caller.homes);
     deny_moved(&mut hidden, &caller.homes, |name| caller.variable(name));
-    let within =
-        |path: &str, entry: &String| is_within(path, entry) || real(entry).is_some_and(|entry| is_within(path, &entry));
-    let is_hidden = |path: &str, hidden: &Policy| hidden.filesystem.deny.iter().any(|entry| within(path, entry));
-    let credential = is_hidden(source, &hidden);
+    let places = |hidden: &Policy| -> Vec<String> {
+        let deny = &hidden.filesystem.deny;
+        deny.iter().cloned().chain(deny.iter().filter_map(|entry| real(entry))).collect()
+    };
+    let credential = match shown_within(source, &places(&hidden)) {
+        Ok(credential) => credential,
+        Err(why) => return Some(format!("{why}: it may be a place of credentials")),
+    };
     if source != path {
         deny_dot_names(&mut hidden, caller.around(), &[]);
     }
-    let is_refused = credential || (is_hidden(source, &hidden) && !is_hidden(path, &hidden));
+    let hidden = places(&hidden);
+    let is_named = hidden.iter().any(|place| is_within(path, place));
+    let is_refused = credential || (!is_named && shown_within(source, &hidden).unwrap_or(true));
     is_refused.then(|| {
         let what = if credential { "a place of credentials" } else { "a hidden place of a home" };
         if source == path { format!("is {what}") } else { format!("leads to {source}, {what}") }

@@ -131,6 +131,32 @@ pub(crate) const GIT: &[Attack] = &[
         outside: ("repo", "git status"),
     },
     Attack {
+        name: "a program of a repository in the index, by the caller's configuration",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                 printf '[core]\nfsmonitor = tools/watch\n' >../.gitconfig",
+        volume: "repo",
+        attack: "git init -q sub; cd sub; mkdir tools; printf '#!/bin/sh\nPAYLOAD\n' >tools/watch; chmod +x tools/watch; \
+                 git -c core.fsmonitor=false commit -q --allow-empty -m s; cd ..; git -c core.fsmonitor=false add sub 2>&-",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the same of the repository itself",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                 printf '[core]\nfsmonitor = sh tools/watch\n' >../.gitconfig",
+        volume: "repo",
+        attack: "mkdir tools; printf '#!/bin/sh\nPAYLOAD\n' >tools/watch; chmod +x tools/watch",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the same of a linked work tree that the run adds",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 printf '[core]\nfsmonitor = tools/watch\n' >../.gitconfig",
+        volume: "repo",
+        attack: "git -c core.fsmonitor=false worktree add -q wt; mkdir -p wt/tools; printf '#!/bin/sh\nPAYLOAD\n' >wt/tools/watch; \
+                 chmod +x wt/tools/watch",
+        outside: ("repo", "git worktree remove wt"),
+    },
+    Attack {
         name: "what a copied configuration of a linked work tree that the run adds includes",
         victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                  git config extensions.worktreeConfig true && git config --worktree include.path local.inc && touch .git/local.inc",
@@ -582,6 +608,107 @@ pub(crate) const INDEX: &[Attack] = &[
     },
 ];
 
+/// `b/x` as a repository that runs the payload; `gitlink PATH` has an entry of the index lead to it.
+pub(crate) const BEHIND: &str = "git config --global --add safe.directory '*'; git init -q b/x; \
+                      (cd b/x; git commit -q --allow-empty -m x; git config core.fsmonitor 'PAYLOAD'); \
+                      gitlink() { h=$(git -c core.fsmonitor=false -C b/x rev-parse HEAD); \
+                      printf '[submodule \"s\"]\\n\\tpath = %s\\n\\turl = ./x\\n' \"$1\" >gm; m=$(git hash-object -w gm); rm gm; \
+                      git update-index --add --cacheinfo \"160000,$h,$1\" --add --cacheinfo \"100644,$m,.gitmodules\"; }";
+pub(crate) const ACTIVE: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                      git config submodule.active .";
+
+/// The same behind a symbolic link, which `git status` does not follow, and other commands do.
+pub(crate) const LINKED: &[Attack] = &[
+    Attack {
+        name: "a repository behind a link",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b l; gitlink l/x",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "the same, not known from .gitmodules alone",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b l; gitlink l/x; git -c core.fsmonitor=false commit -qm x",
+        outside: ("repo", "git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "a link in the place of the repository",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b/x l; gitlink l",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link in the place of a submodule that is not there",
+        victim: "git init -q -b main repo && cd repo && git init -q lib/s && git -C lib/s commit -q --allow-empty -m s && \
+                 git add lib/s && printf '[submodule \"s\"]\n\tpath = lib/s\n\turl = ./x\n' >.gitmodules && git add .gitmodules && \
+                 git commit -q -m a && rm -rf lib/s && mkdir lib/s && git config submodule.active .",
+        volume: "repo",
+        attack: "BEHIND; rmdir lib/s; ln -s ../b/x lib/s",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link in the place of its directory",
+        victim: "git init -q -b main repo && cd repo && git init -q lib/x && git -C lib/x commit -q --allow-empty -m s && \
+                 git add lib/x && printf '[submodule \"s\"]\n\tpath = lib/x\n\turl = ./x\n' >.gitmodules && git add .gitmodules && \
+                 git commit -q -m a && rm -rf lib && git config submodule.active .",
+        volume: "repo",
+        attack: "BEHIND; ln -s b lib",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link to a link",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b l; ln -s l m; gitlink m/x",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link to the work tree itself",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s . l; gitlink l/b/x",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link that is another one for another process",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s /proc/self/cwd/b l; gitlink l/x",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link that was there before",
+        victim: "git init -q -b main repo && cd repo && ln -s b l && mkdir b && echo a >a && git add a && git commit -q -m a && \
+                 git config submodule.active .",
+        volume: "repo",
+        attack: "BEHIND; gitlink l/x",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link that was there before, in a directory that is no volume",
+        victim: "git init -q -b main repo && cd repo && git init -q b/x && git -C b/x commit -q --allow-empty -m x && \
+                 git -C b/x config core.fsmonitor 'touch $OUT/PAYLOAD-RAN; false' && ln -s b l && echo a >a && git add a && \
+                 git commit -q -m a && git config submodule.active .",
+        volume: "repo/.git",
+        attack: "export GIT_DIR=$PWD GIT_WORK_TREE=${PWD%/*}; git config --global --add safe.directory '*'; printf '[submodule \"s\"]\n\tpath = l/x\n\turl = ./x\n' >m; : PAYLOAD; \
+                 m=$(git hash-object -w $PWD/m); \
+                 git update-index --add --cacheinfo 160000,1111111111111111111111111111111111111111,l/x --add --cacheinfo 100644,$m,.gitmodules",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+    Attack {
+        name: "a link to another project of the caller's",
+        victim: "git init -q -b main other && git -C other commit -q --allow-empty -m x && \
+                 git -C other config core.fsmonitor 'touch $OUT/PAYLOAD-RAN; false' && git init -q -b main repo && cd repo && \
+                 echo a >a && git add a && git commit -q -m a && git config submodule.active .",
+        volume: "repo",
+        attack: "BEHIND; git -C b/x config --unset core.fsmonitor; ln -s ../other l; gitlink l; : PAYLOAD",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
+];
+
 /// A repository whose pushes go on to its submodules.
 pub(crate) const PUSHED: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                       git clone -q --bare . ../up.git && git remote add origin ../up.git && git push -q -u origin main && \
@@ -592,8 +719,42 @@ pub(crate) const TO_PUSH: &str = "git config --global --add safe.directory '*'; 
                        git commit -q --allow-empty -m y); git init -q --bare e.git; \
                        printf '#!/bin/sh\nPAYLOAD\n' >e.git/hooks/pre-receive; chmod +x e.git/hooks/pre-receive";
 
-/// Where a push goes that goes on to submodules.
+/// A repository with a remote in it.
+const WITH_REMOTE: &str = "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
+                           git init -q --bare up.git && git remote add origin ./up.git && git push -q -u origin main";
+
+/// Where a push goes, and a push that goes on to submodules.
 pub(crate) const PUSH: &[Attack] = &[
+    Attack {
+        name: "a hook of a remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "printf '#!/bin/sh\nPAYLOAD\n' >up.git/hooks/pre-receive; chmod +x up.git/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a repository before the remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "git clone -q --bare up.git up.git/.git; printf '#!/bin/sh\nPAYLOAD\n' >up.git/.git/hooks/pre-receive; \
+                 chmod +x up.git/.git/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a file that leads to a repository before the remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "git clone -q --bare up.git e; echo \"gitdir: $PWD/e\" >up.git/.git; printf '#!/bin/sh\nPAYLOAD\n' >e/hooks/pre-receive; \
+                 chmod +x e/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a link in the place of the remote in the volume",
+        victim: WITH_REMOTE,
+        volume: "repo",
+        attack: "mv up.git e; ln -s e up.git; printf '#!/bin/sh\nPAYLOAD\n' >e/hooks/pre-receive; chmod +x e/hooks/pre-receive",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push"),
+    },
     Attack {
         name: "a remote that is a path, with what is no repository before it",
         victim: PUSHED,

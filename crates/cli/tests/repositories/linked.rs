@@ -148,3 +148,57 @@ fn hooks_of_an_added_work_tree_that_are_the_repositorys_stay() {
         }
     }
 }
+
+#[test]
+fn link_and_its_entry_in_the_index_that_were_there_before_stay() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    let victim = "git init -q -b main own && git -C own commit -q --allow-empty -m o && git -C own config core.fsmonitor false && \
+                  git init -q -b main repo && cd repo && \
+                  mkdir in && git init -q in/plain && git -C in/plain commit -q --allow-empty -m p && ln -s ../own l && ln -s in k && \
+                  h=$(git -C l rev-parse HEAD) && git update-index --add --cacheinfo 160000,$h,l --add --cacheinfo 160000,$h,k/plain && \
+                  git commit -q -m a";
+    done(at, at, victim);
+    let repo = at.join("repo");
+    let own = "git config --global --add safe.directory '*'; set -e";
+    let run = |script: &str| {
+        let ran = inside(&repo, repo.to_str().unwrap(), &format!("{own}; {script}; echo ran"));
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "ran\n", "{script}: {ran:?}");
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    };
+    for script in [
+        "true",
+        "git -C in/plain commit -q --allow-empty -m b",
+        "git -C in/plain branch x; git -C in/plain clone -q . ../c",
+    ] {
+        let said = run(script);
+        assert!(!said.contains(" is now "), "{script}: {said}");
+        assert!(repo.join("l").is_symlink() && repo.join("k").is_symlink(), "{script}");
+    }
+}
+
+#[test]
+fn remote_in_the_volume_takes_what_a_run_pushes() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    let victim = "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git init -q --bare up.git && \
+                  printf '#!/bin/sh\n' >up.git/hooks/post-receive && git remote add origin ./up.git && git push -q -u origin main";
+    done(at, at, victim);
+    let repo = at.join("repo");
+    let run = |script: &str| {
+        let script = format!("git config --global --add safe.directory '*'; {script}; echo ran");
+        let ran = inside(&repo, repo.to_str().unwrap(), &script);
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "ran\n", "{script}: {ran:?}");
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    };
+    let said = run("git commit -q --allow-empty -m b; git push -q; git -C up.git gc -q");
+    assert!(!said.contains(".disabled") && repo.join("up.git/HEAD").exists(), "{said}");
+    let said = run("echo true >>up.git/hooks/post-receive");
+    assert!(said.contains("up.git.disabled") && said.contains("hint: ") && !repo.join("up.git").exists(), "{said}");
+}

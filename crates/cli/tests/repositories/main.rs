@@ -14,7 +14,9 @@ mod linked;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use attacks::{Attack, BARE, EMBED, GIT, HG, INDEX, LINKS, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH};
+use attacks::{
+    Attack, BARE, BEHIND, EMBED, GIT, HG, INDEX, LINKED, LINKS, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH,
+};
 use common::{cofferdam, open_directory};
 
 /// Whether a program is there; that it is missing is a failure where all have to be.
@@ -77,8 +79,9 @@ fn holds(attacks: &[Attack]) {
 
 /// The same for one attack, whose volume the sandbox has at this place, or else where it is outside.
 fn holds_at(attack: &Attack, place: Option<&str>) {
+    let script = attack.attack.replace("BEHIND", BEHIND);
     let script =
-        attack.attack.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH).replace("NAMED", NAMED);
+        script.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH).replace("NAMED", NAMED);
     // Without a sandbox it does what it is for.
     let control = open_directory();
     let at = control.path();
@@ -193,6 +196,13 @@ fn repository_too_deep_to_search_fails_no_later_run() {
 fn git_outside_obeys_no_repository_that_a_run_put_in_the_index() {
     if there("git") {
         holds(INDEX);
+    }
+}
+
+#[test]
+fn git_outside_obeys_no_repository_behind_a_link_that_a_run_put_in_the_index() {
+    if there("git") {
+        holds(LINKED);
     }
 }
 

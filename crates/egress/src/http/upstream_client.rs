@@ -34,6 +34,8 @@ const CONTINUE: Duration = Duration::from_secs(1);
 const READY: Duration = Duration::from_millis(200);
 /// Most interim responses (1xx) to one request. hyper reads any number of them.
 const MOST_INTERIM: usize = 32;
+/// Header lines of one answer.
+const MOST_HEADERS: usize = 1000;
 /// Most bytes up to the end of a response's head, interim responses included. A single head that hyper reads is shorter.
 const MOST_ANSWER_BYTES: usize = 512 * 1024;
 /// Most bytes of a response that are no part of its body, besides [`FRAMING_SHARE`] for each byte of it: sizes of chunks, which
@@ -184,6 +186,7 @@ impl Http1Connection {
         let io = LimitedStream { io, limit: Arc::clone(&limit) };
         let (sender, connection) = http1::Builder::new()
             .preserve_header_case(true)
+            .max_headers(MOST_HEADERS)
             .handshake(TokioIo::new(io))
             .await
             .map_err(|error| failed(&error))?;

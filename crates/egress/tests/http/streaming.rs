@@ -11,24 +11,28 @@ use tokio::time::timeout;
 use crate::support::{Fake, Noted, connect, echo, read_request, read_requests, talk};
 
 /// An upstream that reads one head, sends a fixed response, and then holds the connection for `hold`.
-fn says(answer: &'static str) -> Fake {
-    Fake::new(move |mut stream: DuplexStream, noted: Noted| async move {
-        let mut space = [0; 4096];
-        let mut all = Vec::new();
-        while !all.windows(4).any(|four| four == b"\r\n\r\n") {
-            match stream.read(&mut space).await {
-                Ok(0) | Err(_) => return,
-                Ok(count) => {
-                    noted.add(&space[..count]);
-                    all.extend_from_slice(&space[..count]);
+fn says(answer: impl Into<String>) -> Fake {
+    let answer = answer.into();
+    Fake::new(move |mut stream: DuplexStream, noted: Noted| {
+        let answer = answer.clone();
+        async move {
+            let mut space = [0; 4096];
+            let mut all = Vec::new();
+            while !all.windows(4).any(|four| four == b"\r\n\r\n") {
+                match stream.read(&mut space).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => {
+                        noted.add(&space[..count]);
+                        all.extend_from_slice(&space[..count]);
+                    }
                 }
             }
-        }
-        if stream.write_all(answer.as_bytes()).await.is_err() {
-            return;
-        }
-        while let Ok(count @ 1..) = stream.read(&mut space).await {
-            noted.add(&space[..count]);
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+            while let Ok(count @ 1..) = stream.read(&mut space).await {
+                noted.add(&space[..count]);
+            }
         }
     })
 }
@@ -543,6 +547,18 @@ async fn interim_responses_are_bounded() {
             assert!(answer.contains("HTTP/1.1 502 ") && answer.contains("interim responses"), "{case}: {answer}");
             assert_eq!(gateway.reasons(), [Reason::Gateway], "{case}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_may_have_more_header_lines_than_a_request() {
+    for (lines, is_served) in [(99, true), (120, true), (900, true), (1100, false)] {
+        let lines_of = "Set-Cookie: a=b\r\n".repeat(lines);
+        let gateway = Arc::new(says(format!("HTTP/1.1 200 OK\r\n{lines_of}Content-Length: 2\r\n\r\nok")));
+        let answer = talk(connect(&gateway), GET.as_bytes()).await;
+        let found = answer.to_lowercase().matches("set-cookie: a=b\r\n").count();
+        assert_eq!(found, if is_served { lines } else { 0 }, "{lines}");
+        assert_eq!(answer.contains("HTTP/1.1 502 "), !is_served, "{lines}: {answer}");
     }
 }
 

@@ -3,6 +3,8 @@
 //! A path that is denied or protected has to be held at its other places as well. Aliases that no mount makes (hard links)
 //! are not seen here.
 
+use cofferdam_policy::paths::is_within;
+
 use crate::plan::bind_mounts::BindMounts;
 use crate::plan::overlays::Overlays;
 
@@ -10,6 +12,16 @@ use crate::plan::overlays::Overlays;
 pub(crate) const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 /// The most names that one path is held at: mounts that contain each other show it under any number.
 pub(crate) const MOST: usize = 4096;
+
+/// Whether a path of the host, without links, lies in one of these places, under whatever name the host's mounts give them.
+///
+/// # Errors
+/// That cannot be determined, and why.
+pub fn shown_within(path: &str, places: &[String]) -> Result<bool, String> {
+    let mounts =
+        std::fs::read(MOUNT_TABLE).map_err(|e| format!("cannot be placed among the mounts: {MOUNT_TABLE}: {e}"))?;
+    Aliases::of_mounts(&mounts).shows_within(path, places)
+}
 
 /// The aliases that one mount table makes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,6 +118,19 @@ impl Aliases {
         found
     }
 
+    fn shows_within(&self, path: &str, places: &[String]) -> Result<bool, String> {
+        let contains = |place: &String| is_within(path, place);
+        if places.iter().any(contains) {
+            return Ok(true);
+        }
+        if let Some(point) = self.undetermined(path) {
+            return Err(format!("lies in the overlay at {point}, and what its layers are is not known"));
+        }
+        // One that is the whole tree would be every path.
+        let others = |place: &String| self.bound(place).into_iter().chain(self.layered(place));
+        Ok(places.iter().flat_map(others).any(|other| other != "/" && contains(&other)))
+    }
+
     /// Whether a path shows at any other place.
     pub(crate) fn has(&self, path: &str) -> bool {
         !self.bound(path).is_empty() || !self.layered(path).is_empty()
@@ -134,6 +159,23 @@ mod tests {
         assert_eq!(shown("/data/me/.ssh"), ["/low/home/me/.ssh", "/m/home/me/.ssh", "/up/home/me/.ssh"]);
         assert_eq!(shown("/low/etc"), ["/m/etc", "/up/etc"]);
         assert_eq!(shown("/elsewhere"), Vec::<String>::new());
+        let lies = |path: &str, place: &str| aliases.shows_within(path, &["/no".into(), place.into()]);
+        for (path, place) in [
+            ("/data/me/.ssh/k", "/m/home/me/.ssh"),
+            ("/data/me/k", "/low/home/me"),
+            ("/m/home/me/.ssh", "/m/home"),
+            ("/up/home/me/k", "/data/me"),
+        ] {
+            assert_eq!(lies(path, place), Ok(true), "{path}");
+        }
+        for (path, place) in [("/data/me/.ssh/k", "/m/home/me/.aws"), ("/home", "/m/home"), ("/x", "/")] {
+            assert_eq!(lies(path, place), Ok(place == "/"), "{path}");
+        }
+        let relative =
+            Overlays::of_table(b"22 21 0:40 / /m rw - overlay o rw,lowerdir=l:/x", &|path| Some(path.into()));
+        let relative = Aliases::of(BindMounts::default(), relative);
+        assert!(relative.shows_within("/m/x", &["/no".into()]).is_err_and(|why| why.contains("overlay at /m")));
+        assert_eq!(relative.shows_within("/n/x", &["/no".into()]), Ok(false));
         let alone = Aliases::of(BindMounts::of_table(table), Overlays::default());
         assert_eq!(alone.bound("/m/home/me"), ["/data/me"], "the control: by the bind mount alone");
         assert_eq!(alone.layered("/low/home/me"), Vec::<String>::new());

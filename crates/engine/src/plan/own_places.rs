@@ -297,8 +297,9 @@ fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place
 /// Why the files that a program wrote may not be put into this directory, which need not be there yet: it is, lies in, or
 /// would contain a place of Cofferdam's own. `own` are more places, such as the registry that a call names.
 pub fn destination_fault(directory: &Path, own: &[PathBuf]) -> Option<String> {
-    let mut all = OwnPlaces::now().places;
+    let mut all = named_places();
     all.extend(own.iter().map(|path| Place { path: real(path), hidden: true, trail: false }));
+    also_at(&mut all, &Aliases::here());
     fault_of_destination(&all, &real(directory))
 }
 

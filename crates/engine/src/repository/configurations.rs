@@ -68,11 +68,20 @@ fn of_every_repository(tree: &dyn Tree) -> Vec<String> {
 
 /// The directories of hooks that git looks for in whatever work tree it is used in, relative to it: by these configurations, by
 /// those that count in every repository, and by what they include.
-pub(crate) fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+    relative(tree, own, &[vcs_config::relative_hooks])
+}
+
+/// The same, and the programs that git runs by a path relative to the work tree.
+pub(crate) fn relative_programs(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+    relative(tree, own, &[vcs_config::relative_hooks, vcs_config::relative_programs])
+}
+
+fn relative(tree: &dyn Tree, own: &[String], all: &[fn(&str) -> Vec<PathBuf>]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let files = own.iter().cloned().chain(of_every_repository(tree)).collect();
     for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| {
-        found.extend(vcs_config::relative_hooks(text));
+        found.extend(all.iter().flat_map(|named| named(text)));
     });
     found
 }

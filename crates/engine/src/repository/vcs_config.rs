@@ -1,5 +1,5 @@
-//! Files of a work tree that a configuration of version control has it run or obey: git's `core.hooksPath`, `include.path` and
-//! `includeIf` (git-config(1)); Mercurial's `%include`, extensions, and hooks in Python (hgrc(5)).
+//! Files of a work tree that a configuration of version control has it run or obey: git's `core.hooksPath`, `core.fsmonitor`,
+//! `include.path` and `includeIf` (git-config(1)); Mercurial's `%include`, extensions, and hooks in Python (hgrc(5)).
 //!
 //! What is found only ever adds a protected name, so a line that git would read in another way costs nothing but that name. Pure.
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let named = values_of_git(text).into_iter().filter_map(|(key, value)| {
         let base = match key {
-            Key::HooksPath => tree,
+            Key::HooksPath | Key::Program => tree,
             Key::Include => file.parent()?,
         };
         let path = match value.strip_prefix("~/") {
@@ -26,6 +26,11 @@ pub(crate) fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&
 /// The directories of hooks that this configuration of git names relative to a work tree, as it says them.
 pub(crate) fn relative_hooks(text: &str) -> Vec<PathBuf> {
     relative(text, Key::HooksPath)
+}
+
+/// The programs that this configuration of git has run by a path relative to a work tree.
+pub(crate) fn relative_programs(text: &str) -> Vec<PathBuf> {
+    relative(text, Key::Program)
 }
 
 /// Whether this configuration of git includes a file that it names relative to itself.
@@ -43,6 +48,8 @@ fn relative(text: &str, wanted: Key) -> Vec<PathBuf> {
 enum Key {
     HooksPath,
     Include,
+    /// A word with a slash in a command line.
+    Program,
 }
 
 fn values_of_git(text: &str) -> Vec<(Key, String)> {
@@ -58,6 +65,13 @@ fn values_of_git(text: &str) -> Vec<(Key, String)> {
         let key = match (&*section, &*key.trim().to_ascii_lowercase()) {
             ("core", "hookspath") => Key::HooksPath,
             ("include" | "includeif", "path") => Key::Include,
+            // The shell gets it, in the work tree.
+            ("core", "fsmonitor") => {
+                let command = text_of(value).replace(['\'', '"'], "");
+                let words = command.split([' ', '\t', ';', '&', '|', '(', ')', '<', '>']);
+                found.extend(words.filter(|word| word.contains('/')).map(|word| (Key::Program, word.to_owned())));
+                continue;
+            }
             _ => continue,
         };
         let value = text_of(value);
@@ -172,6 +186,8 @@ mod tests {
             "[core]\nhooksPath = .husky/_\nhooksPath = /abs\nhooksPath = ~/h\nhooksPath =\n[include]\npath = ../x\n";
         assert_eq!(relative_hooks(text), [Path::new(".husky/_")]);
         assert!(has_relative_include(text));
+        let text = "[core]\nfsmonitor = true\nfsmonitor = watch\nfsmonitor = /abs/x\nfsmonitor = sh tools/w -x\nfsmonitor = 'a/b'";
+        assert_eq!(relative_programs(text), [Path::new("tools/w"), Path::new("a/b")]);
         assert!(!has_relative_include(
             "[include]\npath = /x\n[includeIf \"gitdir:x\"]\npath = ~/x\n[core]\nhooksPath = y"
         ));

@@ -10,7 +10,8 @@
 //! after:  the same ─▶ as before? plain? ── no ─▶ rename, and say so
 //! ```
 //!
-//! Everything below a work tree is opened beneath it without following a link. Nothing of git's is run.
+//! Everything below a work tree is opened beneath it without following a link. Nothing of git's is run. An entry behind a link is
+//! none that git makes, though some of its commands follow it: the link is renamed, unless it led there before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -24,7 +25,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::tree::Disk;
-use crate::repository::configurations::relative_hooks;
+use crate::repository::configurations::relative_programs;
 use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
 use crate::repository::protected_names::MOST_WORKTREES;
@@ -36,7 +37,7 @@ mod pending;
 mod work_trees;
 
 use followed::Followed;
-use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
+use obeyed::{Found, Print, Remote, absent, beneath, find, hash, read, read_itself, remotes_of};
 pub(crate) use pending::Watch;
 pub(crate) use pending::watches;
 use work_trees::Restored;
@@ -76,6 +77,9 @@ struct Seen {
     repositories: BTreeMap<PathBuf, Print>,
     /// The hashes of the indexes that are not understood, by the path of their repository.
     unread: BTreeMap<PathBuf, Print>,
+    /// What each repository obeys that a remote leads to, by its place.
+    #[serde(default)]
+    remotes: BTreeMap<PathBuf, Print>,
 }
 
 /// What was done after a run.
@@ -85,6 +89,8 @@ pub(crate) struct Mended {
     pub renamed: Vec<(PathBuf, PathBuf)>,
     /// What could not be, and why.
     pub failed: Vec<(PathBuf, String)>,
+    /// The same of links on the way to an entry of an index.
+    pub behind: Vec<(PathBuf, PathBuf)>,
     /// The same of what a tool would follow out of its directory.
     pub unlinked: Vec<(PathBuf, PathBuf)>,
     /// Whether a `gitdir` says again what it said.
@@ -98,7 +104,7 @@ pub(crate) struct Mended {
 /// Looks at the work trees that these directories are in, or hold at their top.
 pub(crate) fn before(volumes: &[String]) -> Before {
     let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
-    let hooks = relative_hooks(&Disk, &[]);
+    let hooks = relative_programs(&Disk, &[]);
     let tops: Vec<(Top, Seen)> = tops
         .into_iter()
         .map(|top| {
@@ -146,6 +152,7 @@ impl Before {
             for (_, theirs) in others.iter().flat_map(|other| &other.tops).filter(|(other, _)| other == top) {
                 seen.repositories.retain(|at, print| theirs.repositories.get(at) == Some(print));
                 seen.unread.retain(|at, print| theirs.unread.get(at) == Some(print));
+                seen.remotes.retain(|at, print| theirs.remotes.get(at) == Some(print));
             }
         }
     }
@@ -154,15 +161,15 @@ impl Before {
     pub(crate) fn mend(&self) -> Mended {
         let mut mended = Mended::default();
         let mut new = BTreeSet::new();
-        let hooks = &relative_hooks(&Disk, &[]);
+        let hooks = &relative_programs(&Disk, &[]);
         for (top, seen) in &self.tops {
-            let mut after = Walk { top, hooks, seen: Seen::default(), known: Some((seen, &mut mended)) };
+            let mut after = self.walk(top, hooks, seen, &mut mended);
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
         let nothing = Seen::default();
         for top in self.made() {
-            let mut after = Walk { top: &top, hooks, seen: Seen::default(), known: Some((&nothing, &mut mended)) };
+            let mut after = self.walk(&top, hooks, &nothing, &mut mended);
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
@@ -176,6 +183,16 @@ impl Before {
 }
 
 impl Before {
+    fn walk<'a>(
+        &'a self,
+        top: &'a Top,
+        hooks: &'a BTreeSet<PathBuf>,
+        known: &'a Seen,
+        mended: &'a mut Mended,
+    ) -> Walk<'a> {
+        Walk { top, hooks, volumes: &self.volumes, seen: Seen::default(), known: Some((known, mended)) }
+    }
+
     /// The linked work trees that were made in the volumes since.
     fn made(&self) -> BTreeSet<Top> {
         let mut made: BTreeSet<Top> = self.volumes.iter().flat_map(|volume| tops(volume)).collect();
@@ -189,7 +206,7 @@ impl Before {
 }
 
 fn see(top: &Top, hooks: &BTreeSet<PathBuf>) -> Seen {
-    let mut walk = Walk { top, hooks, seen: Seen::default(), known: None };
+    let mut walk = Walk { top, hooks, volumes: &[], seen: Seen::default(), known: None };
     walk.index();
     walk.seen
 }
@@ -230,8 +247,10 @@ fn git_directory(tree: &Path) -> Option<PathBuf> {
 /// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
 struct Walk<'a> {
     top: &'a Top,
-    /// Directories of hooks that git looks for in every work tree, relative to it.
+    /// Directories of hooks, and programs, that git looks for in every work tree, relative to it.
     hooks: &'a BTreeSet<PathBuf>,
+    /// What the program could write.
+    volumes: &'a [PathBuf],
     seen: Seen,
     known: Option<(&'a Seen, &'a mut Mended)>,
 }
@@ -261,11 +280,31 @@ impl Walk<'_> {
             Ok(git) => git,
             Err(e) => return self.unreachable(at, e),
         };
+        self.remotes(tree.as_fd(), git.as_fd());
         if !self.below(tree.as_fd(), git.as_fd(), at, 0)
             && !self.unread(git.as_fd(), at)
             && let Some((_, mended)) = &mut self.known
         {
             mended.rename(git.as_fd(), OsStr::new("index"), &self.top.index);
+        }
+    }
+
+    /// Looks at the repositories that a push goes to. One in a volume is disabled by the name of its directory.
+    fn remotes(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>) {
+        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks) {
+            if let Some((known, mended)) = &mut self.known
+                && !plain
+                && (obeys.is_none() || known.remotes.get(&place) != Some(&obeys))
+                && self.volumes.iter().any(|volume| place.starts_with(volume))
+                && let (Some(parent), Some(name)) = (place.parent(), place.file_name())
+            {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                match openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+                    Ok(parent) => mended.rename(parent.as_fd(), name, &place),
+                    Err(e) => mended.failed.push((place.clone(), std::io::Error::from(e).to_string())),
+                }
+            }
+            self.seen.remotes.insert(place, obeys);
         }
     }
 
@@ -299,7 +338,8 @@ impl Walk<'_> {
         for path in &entries.collapsed {
             // The entries of a directory that is not there are about nothing.
             let collapsed = Path::new(OsStr::from_bytes(path));
-            if openat2(tree, collapsed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath()).is_ok() {
+            let there = openat2(tree, collapsed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath());
+            if there.is_ok() || there.is_err_and(|e| !absent(e) || e == Errno::LOOP) {
                 let at = at.join(collapsed);
                 if self.known.as_ref().is_some_and(|(known, _)| !known.repositories.contains_key(&at)) {
                     return false;
@@ -318,27 +358,49 @@ impl Walk<'_> {
             }
             match found {
                 None => {}
-                Some(Ok(found)) => self.one(&found, &at.join(path), depth),
+                Some(Ok(found)) if !self.one(&found, &at.join(path), depth) => return false,
+                Some(Ok(_)) => {}
                 Some(Err(e)) => self.unreachable(&at.join(path), e),
             }
         }
         true
     }
 
-    fn one(&mut self, found: &Found, at: &Path, depth: usize) {
-        let same = self.known.as_ref().is_none_or(|(known, _)| {
-            found.obeys.is_some() && known.repositories.get(at).is_some_and(|before| *before == found.obeys)
-        });
+    /// Looks at one repository. False where an entry leads to it that can be disabled in the index alone.
+    fn one(&mut self, found: &Found, at: &Path, depth: usize) -> bool {
+        let before = self.known.as_ref().map(|(known, _)| known.repositories.get(at));
+        let same = before.is_none_or(|before| found.obeys.is_some() && before == Some(&found.obeys));
+        // By a link it could be another one later.
+        let there = |before: &Print| {
+            let leads = found.link.as_ref().map(|link| link.leads.as_str());
+            leads.is_none_or(|leads| before.as_ref().is_some_and(|before| before.starts_with(leads)))
+        };
+        let plain = found.plain && before.flatten().map_or(found.link.is_none(), there);
         self.seen.repositories.insert(at.to_owned(), found.obeys.clone());
         let understood = found.git.as_ref().is_none_or(|git| {
             let git = git.as_fd();
             depth < DEPTH && self.below(found.within.as_fd(), git, at, depth + 1) || self.unread(git, at)
         });
-        if let Some((_, mended)) = &mut self.known
-            && !((same || found.plain) && understood)
-        {
-            mended.rename(found.within.as_fd(), OsStr::new(".git"), &self.top.tree.join(at).join(".git"));
+        let Some((_, mended)) = &mut self.known else { return true };
+        if (same || plain) && understood {
+            return true;
         }
+        let Some(link) = &found.link else {
+            mended.rename(found.within.as_fd(), OsStr::new(".git"), &self.top.tree.join(at).join(".git"));
+            return true;
+        };
+        let place = std::fs::read_link(Path::new("/proc/self/fd").join(link.within.as_raw_fd().to_string()));
+        let (Ok(place), Some(name)) = (place, link.at.file_name()) else { return false };
+        // One that the program could not make is the caller's.
+        if !self.volumes.iter().any(|volume| place.starts_with(volume)) {
+            return false;
+        }
+        let object = place.join(name);
+        match disable(link.within.as_fd(), name, SUFFIX) {
+            Ok(now) => mended.behind.push((object.clone(), object.with_file_name(now))),
+            Err(e) => mended.failed.push((object, std::io::Error::from(e).to_string())),
+        }
+        true
     }
 }
 
@@ -347,6 +409,7 @@ impl Mended {
     pub(crate) fn is_empty(&self) -> bool {
         self.renamed.is_empty()
             && self.failed.is_empty()
+            && self.behind.is_empty()
             && self.unlinked.is_empty()
             && self.followed.is_empty()
             && self.unseen.is_empty()
@@ -356,6 +419,7 @@ impl Mended {
     fn append(&mut self, other: Mended) {
         self.renamed.extend(other.renamed);
         self.failed.extend(other.failed);
+        self.behind.extend(other.behind);
         self.unlinked.extend(other.unlinked);
         self.restored |= other.restored;
         self.followed.extend(other.followed);
@@ -550,5 +614,58 @@ mod tests {
         assert_eq!(later.mend().renamed, [(index.clone(), top.join(".git/index.disabled"))]);
         assert!(!index.exists() && later.mend().is_empty());
         assert_eq!(serde_json::from_str::<Before>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
+    }
+
+    #[test]
+    fn a_link_to_an_entry_is_disabled_where_it_leads_elsewhere_than_before() {
+        use std::os::unix::fs::symlink;
+
+        use crate::repository::protected_names::tests::git;
+        let root = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(root.path()).unwrap();
+        let (top, own) = (root.join("top"), root.join("own"));
+        for directory in [&top, &own, &root.join("other"), &top.join("in/plain")] {
+            std::fs::create_dir_all(directory).unwrap();
+            if !git(directory, &["init", "-q", "."]) {
+                return;
+            }
+            git(directory, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        }
+        git(&own, &["config", "core.fsmonitor", "false"]);
+        let link = |to: &str, name: &str| {
+            std::fs::remove_file(top.join(name)).ok();
+            symlink(to, top.join(name)).unwrap();
+        };
+        link("../own", "l");
+        link("in", "k");
+        link("nowhere", "n");
+        let entry = |name: &str| format!("160000,1111111111111111111111111111111111111111,{name}");
+        for name in ["l", "k/plain", "n/x"] {
+            git(&top, &["update-index", "--add", "--cacheinfo", &entry(name)]);
+        }
+        let look = || before(&[top.to_str().unwrap().to_owned()]);
+        let disabled = |name: &str| vec![(top.join(name), top.join(format!("{name}.disabled")))];
+        let known = look();
+        git(&top.join("in/plain"), &["remote", "add", "origin", "https://h/x"]);
+        assert!(known.mend().is_empty());
+        // What it leads to is another one, or the same by another link, or is there for the first time.
+        for (to, name, back) in [("../other", "l", "../own"), ("../top/in", "k", "in"), ("in", "n", "nowhere")] {
+            link(to, name);
+            assert_eq!(known.mend().behind, disabled(name), "{name}");
+            assert!(top.join("in/plain/.git").exists() && own.join(".git").exists());
+            std::fs::remove_file(top.join(format!("{name}.disabled"))).unwrap();
+            link(back, name);
+            assert!(known.mend().is_empty(), "{name}");
+        }
+        git(&top.join("in/plain"), &["config", "core.fsmonitor", "false"]);
+        assert_eq!(known.mend().behind, disabled("k"));
+        // One outside of the volumes is left, and the index is not.
+        link("in", "k");
+        std::fs::remove_file(top.join("k.disabled")).unwrap();
+        let outside = Before { volumes: vec![top.join(".git")], ..look() };
+        link("../other", "l");
+        let mended = outside.mend();
+        assert_eq!(mended.renamed, [(top.join(".git/index"), top.join(".git/index.disabled"))]);
+        assert!(mended.behind.is_empty() && top.join("l").is_symlink());
     }
 }

@@ -24,13 +24,25 @@ pub(super) type Print = Option<String>;
 
 /// What git finds at the path of an entry.
 pub(super) struct Found {
-    /// The directory with the `.git`.
+    /// The directory with the `.git`; that of the link where nothing is there.
     pub within: OwnedFd,
     pub obeys: Print,
     /// It obeys nothing that could run a program.
     pub plain: bool,
     /// The directory with its index; `None` where it is named and not there.
     pub git: Option<OwnedFd>,
+    /// The first link on the way there.
+    pub link: Option<Link>,
+}
+
+/// A symbolic link on the way to an entry. `git status` stops at it, and `git grep --recurse-submodules` does not.
+pub(super) struct Link {
+    /// The directory that it lies in.
+    pub within: OwnedFd,
+    /// Its path from the work tree.
+    pub at: PathBuf,
+    /// The hash of where it leads.
+    pub leads: String,
 }
 
 /// How a path in a work tree is opened.
@@ -38,13 +50,14 @@ pub(super) fn beneath() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// Whether the error says that nothing is there. A link in the path counts so: git follows none to an entry.
+/// Whether the error says that nothing is there. A link in the path counts so.
 pub(super) fn absent(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
 
-/// What git finds at the path of an entry: a directory with a `.git`. `hooks` are looked for in it as well. With `restore`, permissions that its owner lacks are
-/// given back: the program may have taken them away, for the time of a look.
+/// What git finds at the path of an entry: a directory with a `.git`, or a link on the way, wherever that leads. `hooks` are
+/// looked for in it as well. With `restore`, permissions that its owner lacks are given back: the program may have taken them
+/// away, for the time of a look.
 ///
 /// # Errors
 /// It cannot be looked at, so whether there is one is not known.
@@ -54,10 +67,56 @@ pub(super) fn find(
     hooks: &BTreeSet<PathBuf>,
     restore: bool,
 ) -> Result<Option<Found>, Errno> {
-    match reach(tree, path, restore).and_then(|within| repository(tree, within, hooks, restore)) {
+    let found = match reach(tree, path, restore) {
+        Err(Errno::LOOP) => linked(tree, path, hooks),
+        within => within.and_then(|within| repository(tree, within, hooks, restore)),
+    };
+    match found {
         Err(e) if absent(e) => Ok(None),
         found => found.map(Some),
     }
+}
+
+/// What git finds behind a link on the way. It is there also where the link leads nowhere: something may be put there later,
+/// from where this work tree is not looked at.
+fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Result<Found, Errno> {
+    let (within, at) = first_link(tree, path)?;
+    let target = readlinkat(&within, at.file_name().unwrap_or_default(), Vec::new())?.into_bytes();
+    // Permissions are none of the link's: what cannot be entered counts as what cannot be read.
+    let end = open(tree, path.as_os_str());
+    let place = end.as_ref().ok().and_then(|end| {
+        std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(end).to_string())).ok()
+    });
+    let place = place.unwrap_or_default();
+    let leads = hash(&[at.as_os_str().as_bytes(), &target, place.as_os_str().as_bytes()]);
+    let link = |within| Some(Link { within, at: at.to_owned(), leads: leads.clone() });
+    match end.and_then(|end| repository(tree, end, hooks, false)) {
+        Ok(found) => {
+            let obeys = found.obeys.map(|obeys| format!("{leads} {obeys}"));
+            Ok(Found { obeys, link: link(within), ..found })
+        }
+        Err(e) => {
+            let directory = openat(&within, ".", DIRECTORY, Mode::empty())?;
+            let obeys = Some(format!("{leads} {e}"));
+            Ok(Found { within: directory, obeys, plain: false, git: None, link: link(within) })
+        }
+    }
+}
+
+/// The first link in a path: the directory that it lies in, and the path up to it.
+fn first_link<'p>(tree: BorrowedFd<'_>, path: &'p Path) -> Result<(OwnedFd, &'p Path), Errno> {
+    let mut within = openat(tree, ".", DIRECTORY, Mode::empty())?;
+    let all: Vec<&Path> = path.ancestors().filter(|above| !above.as_os_str().is_empty()).collect();
+    for at in all.into_iter().rev() {
+        let name = at.file_name().ok_or(Errno::NOENT)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = openat(&within, name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&next)?.st_mode) == FileType::Symlink {
+            return Ok((within, at));
+        }
+        within = next;
+    }
+    Err(Errno::NOENT)
 }
 
 fn reach(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<OwnedFd, Errno> {
@@ -113,7 +172,7 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd, hooks: &BTreeSet<PathBuf>, 
         None => print("nothing is there"),
         Some(files) => files.ok().and_then(|files| print(&files.hash())),
     };
-    Ok(Found { within, obeys, plain, git })
+    Ok(Found { within, obeys, plain, git, link: None })
 }
 
 /// The directory that a file `.git` leads to, and the text of the file.
@@ -147,11 +206,12 @@ struct Obeyed {
 }
 
 impl Obeyed {
-    /// Adds the hooks in these directories below or beside the one in which git looks for them.
-    fn add_hooks(&mut self, at: BorrowedFd<'_>, directories: &BTreeSet<PathBuf>) -> Result<(), Errno> {
-        for directory in directories {
-            let path = |name: Vec<u8>| [directory.as_os_str().as_bytes(), b"/", &name].concat();
-            self.hooks.extend(hooks_in(at, directory)?.into_iter().map(|(name, file)| (path(name), file)));
+    /// Adds the hooks in these directories below or beside the one in which git looks for them, and those that are programs.
+    fn add_hooks(&mut self, at: BorrowedFd<'_>, all: &BTreeSet<PathBuf>) -> Result<(), Errno> {
+        for one in all {
+            let path = |name: Vec<u8>| [one.as_os_str().as_bytes(), b"/", &name].concat();
+            self.hooks.extend(hooks_in(at, one)?.into_iter().map(|(name, file)| (path(name), file)));
+            self.hooks.extend(program(at, one)?.map(|file| (one.as_os_str().as_bytes().to_owned(), file)));
         }
         Ok(())
     }
@@ -219,16 +279,9 @@ fn pushed(
     names.insert("origin");
     let mut found = Vec::new();
     for address in local(config, &names) {
-        // The order in which git looks for a repository (path.c, enter_repo), but for a file `.git`.
-        for suffix in ["/.git", "", ".git/.git", ".git"] {
-            let path = format!("{address}{suffix}");
-            let git = match open(within, OsStr::new(&path)) {
-                Ok(git) => git,
-                Err(Errno::NOENT) => continue,
-                Err(Errno::NOTDIR) if !is_gitfile(within, Path::new(&path)) => continue,
-                // A file `.git` leads elsewhere: it counts as not understood.
-                Err(e) => return Err(e),
-            };
+        for (suffix, end) in looked_for(within, address) {
+            // A file `.git` leads elsewhere: it counts as not understood.
+            let git = end?;
             let above = openat(&git, "..", DIRECTORY, Mode::empty()).and_then(fstat)?;
             if suffix == "/.git" && (above.st_dev, above.st_ino) == (around.st_dev, around.st_ino) {
                 break;
@@ -243,6 +296,71 @@ fn pushed(
         }
     }
     Ok(found)
+}
+
+/// What is there where git looks for a repository of this address, in its order (path.c, enter_repo).
+fn looked_for(at: BorrowedFd<'_>, address: &str) -> impl Iterator<Item = (&'static str, Result<OwnedFd, Errno>)> {
+    ["/.git", "", ".git/.git", ".git"].into_iter().filter_map(move |suffix| {
+        let path = format!("{address}{suffix}");
+        match open(at, OsStr::new(&path)) {
+            Err(Errno::NOENT) => None,
+            Err(Errno::NOTDIR) if !is_gitfile(at, Path::new(&path)) => None,
+            end => Some((suffix, end)),
+        }
+    })
+}
+
+/// A repository that a remote of the work tree's own repository leads to: `git push` runs its hooks.
+pub(super) struct Remote {
+    /// Its directory, or the file `.git` that leads to it, without links.
+    pub place: PathBuf,
+    pub obeys: Print,
+    pub plain: bool,
+}
+
+/// Those of the remotes whose address is a path. What is the repository itself, or its work tree, is left out.
+pub(super) fn remotes_of(tree: BorrowedFd<'_>, git: BorrowedFd<'_>, hooks: &BTreeSet<PathBuf>) -> Vec<Remote> {
+    let Ok(own) = obeyed(git) else { return Vec::new() };
+    let config = String::from_utf8_lossy(own.shared.as_ref().map_or(&own.config, |shared| &shared.config)).into_owned();
+    let common = own.common.and_then(|common| open(git, OsStr::from_bytes(common.trim_ascii_end())).ok());
+    let place = |fd: BorrowedFd<'_>| {
+        std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&fd).to_string())).ok()
+    };
+    let known = [place(git), common.as_ref().and_then(|common| place(common.as_fd()))];
+    let mut found = Vec::new();
+    for address in local(&config, &BTreeSet::new()) {
+        for (suffix, end) in looked_for(tree, address) {
+            let (place, files) = match &end {
+                Ok(git) => (place(git.as_fd()), judged_remote(git.as_fd(), hooks)),
+                Err(_) => {
+                    let Ok(within) = open(tree, OsStr::new(&format!("{address}{}", suffix.trim_end_matches("/.git"))))
+                    else {
+                        continue;
+                    };
+                    let (git, says) = leads(within.as_fd());
+                    let obeys = git.and_then(|git| judged_remote(git.as_fd(), hooks)).and_then(|(obeys, _)| obeys);
+                    let print = obeys.map(|obeys| hash(&[&says, obeys.as_bytes()]));
+                    (place(within.as_fd()).map(|within| within.join(".git")), Some((print, false)))
+                }
+            };
+            if let (Some(place), Some((obeys, plain))) = (place, files)
+                && !known.contains(&Some(place.clone()))
+            {
+                found.push(Remote { place, obeys, plain });
+            }
+        }
+    }
+    found
+}
+
+/// What a repository obeys to which is pushed, and whether none of it could run a program. None where it is none.
+fn judged_remote(git: BorrowedFd<'_>, hooks: &BTreeSet<PathBuf>) -> Option<(Print, bool)> {
+    statat(git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let files = obeyed(git).and_then(|mut files| {
+        files.add_hooks(git, hooks)?;
+        Ok(files)
+    });
+    Some(files.map_or((None, false), |files| (Some(files.hash()), files.is_plain())))
 }
 
 /// Whether a file says where a repository is; also where that cannot be read.
@@ -332,6 +450,23 @@ pub(super) fn hooks_in(at: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<
     Ok(hooks)
 }
 
+/// Which file this is and since when, where it is no directory.
+fn program(at: BorrowedFd<'_>, file: &Path) -> Result<Option<String>, Errno> {
+    match openat2(at, file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        Ok(file) => {
+            let about = fstat(&file)?;
+            let is_directory = FileType::from_raw_mode(about.st_mode) == FileType::Directory;
+            Ok((!is_directory).then(|| since(&about)))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn since(s: &rustix::fs::Stat) -> String {
+    format!("{} {:o} {} {}.{}", s.st_ino, s.st_mode, s.st_size, s.st_ctime, s.st_ctime_nsec)
+}
+
 /// The remotes that are files of their own, in both of their forms (gitrepository-layout(5)).
 fn remotes(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
     let mut found = BTreeMap::new();
@@ -362,7 +497,7 @@ fn files(git: BorrowedFd<'_>, directory: &Path) -> Result<BTreeMap<Vec<u8>, Stri
             return Err(Errno::TOOBIG);
         }
         let file = match statat(&directory, OsStr::from_bytes(&name), AtFlags::empty()) {
-            Ok(s) => format!("{} {:o} {} {}.{}", s.st_ino, s.st_mode, s.st_size, s.st_ctime, s.st_ctime_nsec),
+            Ok(about) => since(&about),
             Err(e) => e.to_string(),
         };
         found.insert(name, file);

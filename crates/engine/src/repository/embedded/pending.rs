@@ -68,7 +68,8 @@ impl Watch {
 
     /// Whether something in the volumes has another name or says something else now, which an interrupted run had left.
     pub(crate) fn renamed(&self) -> bool {
-        self.earlier.restored || !(self.earlier.renamed.is_empty() && self.earlier.unlinked.is_empty())
+        let Mended { renamed, behind, unlinked, restored, .. } = &self.earlier;
+        *restored || !(renamed.is_empty() && behind.is_empty() && unlinked.is_empty())
     }
 
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
@@ -224,7 +225,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
             )
         } else {
             format!(
-                "{who} left a repository that git would obey, and that could run programs, in the index: {} is now {}",
+                "{who} left a repository that git would obey, and that could run programs, in the index or where a remote leads: {} is now {}",
                 shown(path),
                 shown(now)
             )
@@ -249,12 +250,27 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }
     for (path, why) in mended.failed.iter().take(NAMED) {
         texts.push(format!(
-            "{who} left {} in the index, which git would obey and which cannot be renamed: {why}; run no git there",
+            "{who} left {} in the index, or where a remote leads, which git would obey and which cannot be renamed: {why}; run no git there",
             shown(path)
         ));
     }
     if mended.failed.len() > NAMED {
         texts.push(format!("{} more cannot be renamed", mended.failed.len() - NAMED));
+    }
+    for (path, now) in mended.behind.iter().take(NAMED) {
+        texts.push(format!(
+            "{who} left a symbolic link by which an entry of the index leads to a repository that git may obey: {} is now {}",
+            shown(path),
+            shown(now)
+        ));
+        hint.get_or_insert_with(|| {
+            "`git ls-files --stage` lists entries of the mode 160000: remove those that lead through it with `git rm --cached`, or \
+             read config and hooks of their repositories, before you give it its name back"
+                .to_owned()
+        });
+    }
+    if mended.behind.len() > NAMED {
+        texts.push(format!("{} more such links were renamed", mended.behind.len() - NAMED));
     }
     for (path, now) in mended.unlinked.iter().take(NAMED) {
         texts.push(format!(
@@ -285,7 +301,8 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
         hint.get_or_insert_with(|| "look for links with: find . -type l -ls".to_owned());
     }
     let indexed = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
-    let followed = mended.unlinked.iter().map(|(path, _)| path).chain(mended.followed.iter().map(|(path, _)| path));
+    let links = mended.behind.iter().chain(&mended.unlinked);
+    let followed = links.map(|(path, _)| path).chain(mended.followed.iter().map(|(path, _)| path));
     let objects = indexed.take(NAMED).map(|path| ("gitlink", path));
     outcome.violations.extend(objects.chain(followed.take(NAMED).map(|path| ("link", path))).map(
         |(operation, path)| Violation {

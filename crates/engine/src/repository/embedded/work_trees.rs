@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::obeyed::{absent, beneath, hash, read, read_itself};
 use super::{SUFFIX, disable_in, obeyed, permit, permit_above};
 use crate::plan::tree::Disk;
-use crate::repository::configurations::relative_hooks;
+use crate::repository::configurations::relative_programs;
 use crate::repository::vcs_config::has_relative_include;
 
 /// What each `gitdir` says, by its path below the repository.
@@ -104,13 +104,13 @@ fn is_around(git: BorrowedFd<'_>, commondir: &Path, says: &[u8]) -> bool {
 pub(super) const OTHER_HOOKS: &str = "other hooks";
 
 /// Whether a linked work tree has hooks that differ from those in the work tree around the repository: where `core.hooksPath`
-/// is relative, git looks for them in each work tree.
+/// or `core.fsmonitor` is relative, git looks for them in each work tree.
 pub(super) fn has_other_hooks(git: BorrowedFd<'_>, at: &Path) -> bool {
     let Some(own) = own(git, &at.join("commondir")) else { return false };
     let Some(around) = own.parent().and_then(Path::parent) else { return false };
     let configurations = [around.join("config"), around.join("config.worktree"), own.join("config.worktree")];
     let configurations = configurations.map(|file| file.to_string_lossy().into_owned());
-    let relative = relative_hooks(&Disk, &configurations);
+    let relative = relative_programs(&Disk, &configurations);
     if relative.is_empty() {
         return false;
     }
@@ -134,22 +134,27 @@ const MOST_FILES: usize = 4096;
 /// Whether each file below a directory has the same text as that of its name below another, and no other name through which it
 /// could be written. One that cannot be read is none that is, and so is each where there are too many.
 fn same_files(directory: &Path, known: Option<&Path>, left: &mut usize) -> bool {
+    let text = |file: &Path| read(CWD, file, 1 << 20).ok().flatten();
+    let is_same = |theirs: &Path, known: &Path, about: &std::fs::Metadata| {
+        about.is_file() && about.nlink() == 1 && text(theirs).is_some_and(|theirs| text(known) == Some(theirs))
+    };
+    // A program by itself.
+    if std::fs::metadata(directory).is_ok_and(|about| !about.is_dir()) {
+        let about = std::fs::symlink_metadata(directory);
+        return about.is_ok_and(|about| known.is_some_and(|known| is_same(directory, known, &about)));
+    }
     let hooks = match obeyed::hooks_in(CWD, directory) {
         Ok(hooks) => hooks,
         Err(e) => return absent(e) && e != Errno::LOOP,
     };
-    let text = |file: &Path| read(CWD, file, 1 << 20).ok().flatten();
     hooks.keys().map(|name| Path::new(OsStr::from_bytes(name))).all(|name| {
         let (Some(now_left), Some(known)) = (left.checked_sub(1), known) else { return false };
         *left = now_left;
         let (theirs, known) = (directory.join(name), known.join(name));
         match std::fs::symlink_metadata(&theirs) {
             Ok(about) if about.is_dir() => same_files(&theirs, Some(&known), left),
-            Ok(about) if about.is_file() => {
-                about.nlink() == 1 && text(&theirs).is_some_and(|theirs| text(&known) == Some(theirs))
-            }
             // A link may lead elsewhere later.
-            _ => false,
+            about => about.is_ok_and(|about| is_same(&theirs, &known, &about)),
         }
     })
 }
