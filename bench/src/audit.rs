@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use cofferdam_engine::audit::{AuditError, Durability, Entry, Options, Trail};
+use cofferdam_engine::audit::{AuditEntry, AuditError, Durability, Trail, TrailOptions};
 
 type Result<T = ()> = std::result::Result<T, String>;
 
@@ -39,11 +39,11 @@ fn main() -> ExitCode {
 }
 
 fn open(directory: &str) -> Result<Trail> {
-    Trail::open(Path::new(directory), Options::default()).map_err(|error| error.to_string())
+    Trail::open(Path::new(directory), TrailOptions::default()).map_err(|error| error.to_string())
 }
 
-fn attempt() -> Entry {
-    Entry::new("network_attempt")
+fn attempt() -> AuditEntry {
+    AuditEntry::new("network_attempt")
         .run("0b5b9c5e-6a3f-4c8e-9d0a-1f2e3d4c5b6a")
         .with("kind", "refused")
         .with("host", "api.example.com")
@@ -56,7 +56,7 @@ fn append(trail: &Trail, durability: Durability) -> std::result::Result<(), Audi
 }
 
 fn run(trail: &Trail) -> std::result::Result<(), AuditError> {
-    let about = |kind: &str| Entry::new(kind).run("0b5b9c5e-6a3f-4c8e-9d0a-1f2e3d4c5b6a");
+    let about = |kind: &str| AuditEntry::new(kind).run("0b5b9c5e-6a3f-4c8e-9d0a-1f2e3d4c5b6a");
     trail.begin(about("sandbox_started"))?.end(about("sandbox_completed")).map(|_| ())
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use super::error::AuditError;
-use super::record::{Entry, Link, Record, hex, unhex};
+use super::record::{AuditEntry, AuditRecord, Link, hex, unhex};
 
 /// Prefix of signed messages, so that a signature cannot be used for anything else (domain separation).
 const DOMAIN: &[u8] = b"cofferdam audit checkpoint v2\0";
@@ -17,13 +17,13 @@ pub(crate) const KIND: &str = "checkpoint";
 
 /// A key that signs.
 #[derive(Clone)]
-pub struct Key(SigningKey);
+pub struct CheckpointKey(SigningKey);
 
 /// The public key, which verifies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for CheckpointKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key of {}", self.public().text())
     }
@@ -38,12 +38,12 @@ fn message(link: &Link, trail: Option<&str>) -> Vec<u8> {
     }
 }
 
-impl Key {
+impl CheckpointKey {
     /// Makes one, and writes it to a new file that only its owner can read: 64 hexadecimal digits.
     ///
     /// # Errors
     /// There is no randomness, or the file is there already or cannot be written.
-    pub fn make(path: &Path) -> Result<Key, AuditError> {
+    pub fn make(path: &Path) -> Result<CheckpointKey, AuditError> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
         let mut seed = [0u8; 32];
@@ -55,14 +55,14 @@ impl Key {
         }
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
         file.write_all(format!("{}\n", hex(&seed)).as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-        Ok(Key(SigningKey::from_bytes(&seed)))
+        Ok(CheckpointKey(SigningKey::from_bytes(&seed)))
     }
 
     /// Reads one. A file that others can read holds no secret and is refused.
     ///
     /// # Errors
     /// The file cannot be read, is anybody's, or holds no key.
-    pub fn read(path: &Path) -> Result<Key, AuditError> {
+    pub fn read(path: &Path) -> Result<CheckpointKey, AuditError> {
         use std::io::Read;
         use std::os::unix::fs::MetadataExt;
         let io = |source| AuditError::Io { place: format!("cannot read {}", path.display()), source };
@@ -76,7 +76,7 @@ impl Key {
         let seed = unhex(text.trim_end()).ok_or_else(|| AuditError::Key {
             what: format!("{} holds no key: 64 hexadecimal digits", path.display()),
         })?;
-        Ok(Key(SigningKey::from_bytes(&seed)))
+        Ok(CheckpointKey(SigningKey::from_bytes(&seed)))
     }
 
     /// The public key, which checks its signatures.
@@ -85,8 +85,8 @@ impl Key {
     }
 
     /// A checkpoint of the chain of this trail that ends so.
-    pub(super) fn sign(&self, end: &Link, trail: Option<&str>) -> Entry {
-        let entry = trail.map_or(Entry::new(KIND), |trail| Entry::new(KIND).with("trail", trail));
+    pub(super) fn sign(&self, end: &Link, trail: Option<&str>) -> AuditEntry {
+        let entry = trail.map_or(AuditEntry::new(KIND), |trail| AuditEntry::new(KIND).with("trail", trail));
         entry
             .with("seq", end.seq)
             .with("head", hex(&end.hash))
@@ -115,7 +115,7 @@ impl PublicKey {
 ///
 /// # Errors
 /// It is of another chain or trail, or its signature is not its key's.
-pub(crate) fn check(record: &Record, before: &Link, trail: Option<&str>) -> Result<PublicKey, &'static str> {
+pub(crate) fn check(record: &AuditRecord, before: &Link, trail: Option<&str>) -> Result<PublicKey, &'static str> {
     let text = |key: &str| record.data.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     if record.data.get("seq").and_then(serde_json::Value::as_u64) != Some(before.seq)
         || text("head") != hex(&before.hash)

@@ -21,9 +21,9 @@ use rustix::io::Errno;
 
 use super::error::AuditError;
 use super::open_runs::{self, StartPosition};
-use super::owner::{self, Owner};
-use super::record::{Entry, sha256};
-use super::store::{END_ROOM, HEAD, Held, fail, open_in, space};
+use super::owner::{self, RecordingProcess};
+use super::record::{AuditEntry, sha256};
+use super::store::{END_ROOM, HEAD, LockedStore, fail, open_in, space};
 
 /// Most runs that can be under way at once.
 pub(crate) const SLOTS: usize = 1024;
@@ -31,19 +31,19 @@ const SLOT: usize = 16;
 
 /// An index in the table of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot(pub usize);
+pub(crate) struct EndSlot(pub usize);
 
 /// A reserved slot, and the file that is locked meanwhile; none if the file system has no such locks.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     /// Where.
-    pub slot: Slot,
+    pub slot: EndSlot,
     /// The file of that place.
     pub live: Option<File>,
 }
 
 /// The state of a slot.
-enum Kept {
+enum SlotState {
     /// It is free.
     Free,
     /// Its owner is alive.
@@ -61,7 +61,7 @@ pub(super) struct SlotOwner(pub(super) u64);
 impl SlotOwner {
     const NONE: SlotOwner = SlotOwner(0);
 
-    pub(super) fn of(owner: &Owner) -> SlotOwner {
+    pub(super) fn of(owner: &RecordingProcess) -> SlotOwner {
         SlotOwner(u64::from(owner.namespace) << 32 | u64::from(owner.pid))
     }
 
@@ -87,11 +87,11 @@ pub(crate) fn is_name(file: &str) -> bool {
 
 /// The record of a run that nobody ends any more, which began with record `started`. `why` is for programs:
 /// `owner_gone`, `given_up`.
-pub(crate) fn abandoned(started: u64, why: &str, owner: &serde_json::Value) -> Entry {
-    Entry::new(open_runs::ABANDONED).with("started", started).with("why", why).with("owner", owner.clone())
+pub(crate) fn abandoned(started: u64, why: &str, owner: &serde_json::Value) -> AuditEntry {
+    AuditEntry::new(open_runs::ABANDONED).with("started", started).with("why", why).with("owner", owner.clone())
 }
 
-impl Held<'_> {
+impl LockedStore<'_> {
     /// Bytes reserved for the ends of running runs.
     pub(super) fn reserved(&self) -> Result<u64, AuditError> {
         Ok(self.slots()?.iter().filter(|s| s.0 != SlotOwner::NONE).count() as u64 * END_ROOM)
@@ -123,26 +123,26 @@ impl Held<'_> {
     }
 
     /// Who is there, of those in the table. Looks no further than it must: most are this process, or one that is seen.
-    fn kept(&self, slot: usize, (holder, start): (SlotOwner, u64), me: &Owner) -> Kept {
+    fn kept(&self, slot: usize, (holder, start): (SlotOwner, u64), me: &RecordingProcess) -> SlotState {
         let mine = SlotOwner::of(me);
         if holder == SlotOwner::NONE {
-            return Kept::Free;
+            return SlotState::Free;
         }
         let is_elsewhere = holder.is_elsewhere(mine);
         if !is_elsewhere
             && (start == 0 || (holder, start) == (mine, me.started) || owner::started(holder.pid()) == Some(start))
         {
-            return Kept::Taken;
+            return SlotState::Taken;
         }
         let file = open_in(&self.store.dir, &name(slot), OFlags::RDWR | OFlags::NONBLOCK)
             .ok()
             .filter(|file| self.store.is_own(file, &name(slot)).is_ok());
         match file.map(|file| (flock(&file, FlockOperation::NonBlockingLockExclusive), file)) {
-            Some((Ok(()), file)) => Kept::Gone(Some(file)),
+            Some((Ok(()), file)) => SlotState::Gone(Some(file)),
             // Another process has it still, such as one that was forked from it.
-            Some((Err(Errno::WOULDBLOCK), _)) => Kept::Taken,
-            Some((Err(_), _)) | None if is_elsewhere => Kept::Elsewhere,
-            Some((Err(_), _)) | None => Kept::Gone(None),
+            Some((Err(Errno::WOULDBLOCK), _)) => SlotState::Taken,
+            Some((Err(_), _)) | None if is_elsewhere => SlotState::Elsewhere,
+            Some((Err(_), _)) | None => SlotState::Gone(None),
         }
     }
 
@@ -155,9 +155,9 @@ impl Held<'_> {
         if slots.iter().all(|kept| kept.0 == SlotOwner::NONE) {
             return Ok(());
         }
-        let me = Owner::me();
+        let me = RecordingProcess::me();
         for (slot, &kept) in slots.iter().enumerate() {
-            if let Kept::Gone(file) = self.kept(slot, kept, &me) {
+            if let SlotState::Gone(file) = self.kept(slot, kept, &me) {
                 self.close_or_leave(slot, file, now);
             }
         }
@@ -184,17 +184,17 @@ impl Held<'_> {
             if let Some(start) = start {
                 let owner = start.data.get("owner").cloned().unwrap_or_default();
                 let end = abandoned(start.seq, "owner_gone", &owner);
-                self.append(&Entry { run: start.run, skill: start.skill, ..end }, now, true)?;
+                self.append(&AuditEntry { run: start.run, skill: start.skill, ..end }, now, true)?;
             }
         }
-        self.release(Slot(slot))
+        self.release(EndSlot(slot))
     }
 
     /// Keeps room for one more end. What dead processes kept is theirs no more, and their runs get their ends.
     ///
     /// # Errors
     /// There is no space for it, or too many runs are under way.
-    pub(crate) fn reserve(&mut self, me: &Owner, run: &str, now: &str) -> Result<Reserved, AuditError> {
+    pub(crate) fn reserve(&mut self, me: &RecordingProcess, run: &str, now: &str) -> Result<Reserved, AuditError> {
         // Before the position is recorded: the start is written after it.
         self.begun(now, false)?;
         let slots = self.slots()?;
@@ -202,14 +202,14 @@ impl Held<'_> {
         let mut taken = 0;
         for (slot, &kept) in slots.iter().enumerate() {
             match self.kept(slot, kept, me) {
-                Kept::Free => free.push(slot),
-                Kept::Taken => taken += 1,
+                SlotState::Free => free.push(slot),
+                SlotState::Taken => taken += 1,
                 // It keeps its room for as long as there is another.
-                Kept::Elsewhere => {
+                SlotState::Elsewhere => {
                     elsewhere.push(slot);
                     taken += 1;
                 }
-                Kept::Gone(file) => match self.close_or_leave(slot, file, now) {
+                SlotState::Gone(file) => match self.close_or_leave(slot, file, now) {
                     true => free.push(slot),
                     false => taken += 1,
                 },
@@ -246,14 +246,14 @@ impl Held<'_> {
                 StartPosition { seq: self.state.link.seq + 1, file: number, offset, run: sha256(run.as_bytes()) };
             file.write_all_at(&place.bytes(), 0).map_err(|e| space(e, &self.store.path))?;
         }
-        Ok(Some(Reserved { slot: Slot(slot), live }))
+        Ok(Some(Reserved { slot: EndSlot(slot), live }))
     }
 
     /// Frees the slot.
     ///
     /// # Errors
     /// The lock file cannot be written.
-    pub(crate) fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
+    pub(crate) fn release(&mut self, slot: EndSlot) -> Result<(), AuditError> {
         self.set_slot(slot.0, (SlotOwner::NONE, 0))
     }
 }
@@ -261,10 +261,10 @@ impl Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::store::TrailStore;
 
-    fn store(dir: &tempfile::TempDir) -> Store {
-        Store::open(&dir.path().join("t"), 1 << 20, false).unwrap()
+    fn store(dir: &tempfile::TempDir) -> TrailStore {
+        TrailStore::open(&dir.path().join("t"), 1 << 20, false).unwrap()
     }
 
     #[test]
@@ -272,14 +272,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = store(&dir);
         let mut held = store.hold("t").unwrap();
-        let me = Owner::me();
+        let me = RecordingProcess::me();
         // A process that is not here: gone where it would be ours, perhaps alive where it is another namespace's.
         let (gone, namespace) = (u64::from(u32::MAX - 1), u64::from(me.namespace));
         assert!(namespace != 0);
         held.set_slot(0, (SlotOwner((namespace ^ 1) << 32 | gone), 7)).unwrap();
         held.set_slot(1, (SlotOwner(namespace << 32 | gone), 7)).unwrap();
         let reserved = held.reserve(&me, "r", "t").unwrap();
-        assert_eq!(reserved.slot, Slot(1));
+        assert_eq!(reserved.slot, EndSlot(1));
         assert_eq!(held.reserved().unwrap(), 2 * END_ROOM);
         // Where none is left, runs go on all the same; but not in the place of one that is under way.
         drop(reserved);

@@ -13,12 +13,12 @@
 //! attacker cannot write reveals those. This crate knows when runs begin and end; the caller supplies the contents.
 //!
 //! ```
-//! use cofferdam_audit::{Anchored, Durability, Entry, Options, Trail, verify};
+//! use cofferdam_audit::{Anchored, AuditEntry, Durability, Trail, TrailOptions, verify};
 //!
 //! let parent = tempfile::tempdir()?;
 //! let directory = parent.path().join("audit");
-//! let trail = Trail::open(&directory, Options::default())?;
-//! trail.append(Entry::new("deployment").with("version", "1.2"), Durability::Written)?;
+//! let trail = Trail::open(&directory, TrailOptions::default())?;
+//! trail.append(AuditEntry::new("deployment").with("version", "1.2"), Durability::Written)?;
 //! let verified = verify(&directory, None, &Anchored::new(), &mut |_| {})?;
 //! assert_eq!(verified.last.seq, 2, "its opening, and this one");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,15 +47,15 @@ mod trail;
 mod verify;
 
 pub use anchor::{Anchor, Anchored, anchored};
-pub use checkpoint::{Key, PublicKey};
+pub use checkpoint::{CheckpointKey, PublicKey};
 pub use error::AuditError;
 pub use open_runs::Unended;
-pub use owner::{Life, Owner};
-pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_record, sha256, unhex};
+pub use owner::{Life, RecordingProcess};
+pub use record::{AuditEntry, AuditRecord, Broken, Hash, KINDS, Link, hex, read as read_record, sha256, unhex};
 pub use redact::Secrets;
-pub use show::{Filter, Follow, Line, show};
-pub use trail::{Durability, Options, Reservation, Trail};
-pub use verify::{Failed, Problem, Verified, Wrong, is_trail, open_to_others, verify};
+pub use show::{Follow, RecordFilter, TrailLine, show};
+pub use trail::{Durability, Reservation, Trail, TrailOptions};
+pub use verify::{TrailFault, VerificationFailure, Verified, Wrong, is_trail, open_to_others, verify};
 
 /// The trails that earlier runs of this user have opened.
 pub mod trails {

@@ -12,7 +12,7 @@ use super::store::open_file;
 
 /// A line, or a piece of one that is too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Raw {
+pub(crate) struct RawLine {
     /// Its bytes, without the newline; at most [`MOST_BYTES`] and one.
     pub bytes: Vec<u8>,
     /// Its number, from 1; pieces count.
@@ -23,7 +23,7 @@ pub(crate) struct Raw {
     pub whole: bool,
 }
 
-impl Raw {
+impl RawLine {
     /// Whether the file ends with it, without a newline: what is there may be the middle of a write.
     pub(crate) fn is_end(&self) -> bool {
         !self.whole && self.bytes.len() <= MOST_BYTES
@@ -62,7 +62,7 @@ impl LineReader {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Raw>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<RawLine>> {
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut bytes)?;
         if read == 0 {
@@ -73,7 +73,7 @@ impl LineReader {
             bytes.pop();
         }
         self.number += 1;
-        let raw = Raw { bytes, number: self.number, offset: self.offset, whole };
+        let raw = RawLine { bytes, number: self.number, offset: self.offset, whole };
         self.offset += read as u64;
         Ok(Some(raw))
     }
@@ -82,7 +82,7 @@ impl LineReader {
     ///
     /// # Errors
     /// The file cannot be read there.
-    pub(crate) fn put_back(&mut self, last: &Raw) -> io::Result<()> {
+    pub(crate) fn put_back(&mut self, last: &RawLine) -> io::Result<()> {
         self.reader.seek(SeekFrom::Start(last.offset))?;
         (self.number, self.offset) = (last.number - 1, last.offset);
         Ok(())

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::error::AuditError;
-use super::record::{Entry, Link, Record};
+use super::record::{AuditEntry, AuditRecord, Link};
 
 /// The kind of a checkpoint's record.
 pub(crate) const KIND: &str = "checkpoint";
@@ -12,22 +12,22 @@ const ABSENT: &str = "this program is built without signatures";
 
 /// A key that signs, of which there is none.
 #[derive(Debug, Clone)]
-pub enum Key {}
+pub enum CheckpointKey {}
 
 /// The public key, of which there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublicKey {}
 
-impl Key {
+impl CheckpointKey {
     /// # Errors
     /// Always: signatures are not built in.
-    pub fn make(_: &Path) -> Result<Key, AuditError> {
+    pub fn make(_: &Path) -> Result<CheckpointKey, AuditError> {
         Err(AuditError::Key { what: ABSENT.into() })
     }
 
     /// # Errors
     /// Always: signatures are not built in.
-    pub fn read(_: &Path) -> Result<Key, AuditError> {
+    pub fn read(_: &Path) -> Result<CheckpointKey, AuditError> {
         Err(AuditError::Key { what: ABSENT.into() })
     }
 
@@ -37,7 +37,7 @@ impl Key {
     }
 
     /// Never called.
-    pub(super) fn sign(&self, _end: &Link, _trail: Option<&str>) -> Entry {
+    pub(super) fn sign(&self, _end: &Link, _trail: Option<&str>) -> AuditEntry {
         match *self {}
     }
 }
@@ -57,6 +57,6 @@ impl PublicKey {
 
 /// # Errors
 /// Always: a signature cannot be checked here.
-pub(crate) fn check(_: &Record, _before: &Link, _trail: Option<&str>) -> Result<PublicKey, &'static str> {
+pub(crate) fn check(_: &AuditRecord, _before: &Link, _trail: Option<&str>) -> Result<PublicKey, &'static str> {
     Err(ABSENT)
 }

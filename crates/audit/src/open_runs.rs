@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 
 use super::line_reader::LineReader;
-use super::owner::Owner;
-use super::record::{self, Hash, Record, sha256};
+use super::owner::RecordingProcess;
+use super::record::{self, AuditRecord, Hash, sha256};
 use super::store::{file_name, files_in, open_file_in};
 
 /// The record of a start.
@@ -31,7 +31,7 @@ pub struct Unended {
     /// When it began.
     pub time: String,
     /// Whose it is; none where the record does not say.
-    pub owner: Option<Owner>,
+    pub owner: Option<RecordingProcess>,
 }
 
 /// The runs without an end, among the records read so far.
@@ -43,14 +43,14 @@ pub(crate) struct OpenRuns {
 
 impl OpenRuns {
     /// One more record.
-    pub(crate) fn observe(&mut self, record: &Record) {
+    pub(crate) fn observe(&mut self, record: &AuditRecord) {
         let Some(run) = &record.run else { return };
         if record.kind == STARTED {
             if self.runs.len() >= MOST {
                 self.skipped += 1;
                 return;
             }
-            let (skill, time, owner) = (record.skill.clone(), record.time.clone(), Owner::of(&record.data));
+            let (skill, time, owner) = (record.skill.clone(), record.time.clone(), RecordingProcess::of(&record.data));
             self.runs.insert(run.clone(), Unended { run: run.clone(), skill, seq: record.seq, time, owner });
         } else if ENDS.contains(&record.kind.as_str()) {
             self.runs.remove(run);
@@ -104,8 +104,8 @@ impl StartPosition {
 ///
 /// # Errors
 /// A file cannot be read.
-pub(crate) fn unended(dir: &File, place: StartPosition) -> io::Result<Option<Record>> {
-    let mut start: Option<(Record, String)> = None;
+pub(crate) fn unended(dir: &File, place: StartPosition) -> io::Result<Option<AuditRecord>> {
+    let mut start: Option<(AuditRecord, String)> = None;
     for number in files_in(dir)?.into_iter().filter(|number| *number >= place.file) {
         let from = if start.is_none() { place.offset } else { 0 };
         let mut lines = LineReader::of(open_file_in(dir, &file_name(number))?, from)?;
@@ -137,7 +137,7 @@ pub(crate) fn unended(dir: &File, place: StartPosition) -> io::Result<Option<Rec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Entry, Link, write};
+    use crate::record::{AuditEntry, Link, write};
 
     #[test]
     fn what_ended_is_not_open_and_what_is_seen_twice_is_open_once() {
@@ -145,7 +145,7 @@ mod tests {
         let mut seq = 0;
         let mut see = |kind: &str, run: &str| {
             seq += 1;
-            let (line, _) = write(&Entry::new(kind).run(run), "t", &Link { seq, hash: [0; 32] });
+            let (line, _) = write(&AuditEntry::new(kind).run(run), "t", &Link { seq, hash: [0; 32] });
             open.observe(&record::read(line.strip_suffix(b"\n").unwrap()).unwrap());
         };
         for (kind, run) in [

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// A process that records runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct RecordingProcess {
     /// Its number, in its PID namespace.
     pub pid: u32,
     /// When it started, clock ticks since the boot; 0 where that is not known.
@@ -46,11 +46,11 @@ impl Life {
     }
 }
 
-impl Owner {
+impl RecordingProcess {
     /// This process.
-    pub fn me() -> Owner {
+    pub fn me() -> RecordingProcess {
         let pid = std::process::id();
-        Owner { pid, started: started(pid).unwrap_or(0), namespace: namespace(), boot: boot().to_owned() }
+        RecordingProcess { pid, started: started(pid).unwrap_or(0), namespace: namespace(), boot: boot().to_owned() }
     }
 
     /// Parses the owner in a record.
@@ -59,10 +59,10 @@ impl Owner {
     }
 
     /// Reads that.
-    pub fn of(data: &Map<String, Value>) -> Option<Owner> {
+    pub fn of(data: &Map<String, Value>) -> Option<RecordingProcess> {
         let owner = data.get("owner")?;
         let number = |key: &str| owner.get(key).and_then(Value::as_u64);
-        Some(Owner {
+        Some(RecordingProcess {
             pid: number("pid")?.try_into().ok()?,
             started: number("started")?,
             namespace: number("pidNamespace")?.try_into().ok()?,
@@ -82,15 +82,15 @@ impl Owner {
             return Life::Unknown;
         }
         match look(self.pid) {
-            Seen::Started(at) if at == self.started => Life::Running,
-            Seen::Started(_) | Seen::Ended => Life::Gone,
-            Seen::Hidden => Life::Unknown,
+            ProcessSighting::Started(at) if at == self.started => Life::Running,
+            ProcessSighting::Started(_) | ProcessSighting::Ended => Life::Gone,
+            ProcessSighting::Hidden => Life::Unknown,
         }
     }
 }
 
 /// What /proc says about a process.
-enum Seen {
+enum ProcessSighting {
     /// It runs, since so many clock ticks after the boot.
     Started(u64),
     /// Nothing of it runs.
@@ -108,25 +108,25 @@ pub(crate) fn namespace() -> u32 {
 /// When a process started, clock ticks since boot; none where it has ended.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     match look(pid) {
-        Seen::Started(at) => Some(at),
-        Seen::Ended | Seen::Hidden => None,
+        ProcessSighting::Started(at) => Some(at),
+        ProcessSighting::Ended | ProcessSighting::Hidden => None,
     }
 }
 
-fn look(pid: u32) -> Seen {
+fn look(pid: u32) -> ProcessSighting {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         let id = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
         let is_there = id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(rustix::io::Errno::SRCH));
-        return if is_there { Seen::Hidden } else { Seen::Ended };
+        return if is_there { ProcessSighting::Hidden } else { ProcessSighting::Ended };
     };
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
     // What has ended and was not waited for is there by name alone, unless only its first thread ended.
     let has_ended = matches!(fields.first(), Some(&("Z" | "X")));
     let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     match fields.get(19).and_then(|at| at.parse().ok()) {
-        Some(at) if !has_ended || threads() > 1 => Seen::Started(at),
-        Some(_) => Seen::Ended,
-        None => Seen::Hidden,
+        Some(at) if !has_ended || threads() > 1 => ProcessSighting::Started(at),
+        Some(_) => ProcessSighting::Ended,
+        None => ProcessSighting::Hidden,
     }
 }
 
@@ -142,26 +142,30 @@ fn boot() -> &'static str {
 mod tests {
     use super::*;
 
-    fn of(owner: &Owner) -> Option<Owner> {
-        Owner::of(&Map::from_iter([("owner".to_owned(), owner.data())]))
+    fn of(owner: &RecordingProcess) -> Option<RecordingProcess> {
+        RecordingProcess::of(&Map::from_iter([("owner".to_owned(), owner.data())]))
     }
 
     #[test]
     fn a_process_is_there_until_it_ends_and_no_other_passes_for_it() {
-        let me = Owner::me();
+        let me = RecordingProcess::me();
         assert_eq!((of(&me), me.life()), (Some(me.clone()), Life::Running));
-        assert_eq!(Owner { started: me.started + 1, ..me.clone() }.life(), Life::Gone, "its number was given again");
-        assert_eq!(Owner { boot: "another".into(), ..me.clone() }.life(), Life::OtherBoot);
+        assert_eq!(
+            RecordingProcess { started: me.started + 1, ..me.clone() }.life(),
+            Life::Gone,
+            "its number was given again"
+        );
+        assert_eq!(RecordingProcess { boot: "another".into(), ..me.clone() }.life(), Life::OtherBoot);
         for unknown in [
-            Owner { namespace: me.namespace ^ 1, ..me.clone() },
-            Owner { namespace: 0, ..me.clone() },
-            Owner { started: 0, ..me.clone() },
-            Owner { boot: String::new(), ..me.clone() },
+            RecordingProcess { namespace: me.namespace ^ 1, ..me.clone() },
+            RecordingProcess { namespace: 0, ..me.clone() },
+            RecordingProcess { started: 0, ..me.clone() },
+            RecordingProcess { boot: String::new(), ..me.clone() },
         ] {
             assert_eq!(unknown.life(), Life::Unknown, "{unknown:?}");
         }
         let mut child = std::process::Command::new("/bin/cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let theirs = Owner { pid: child.id(), started: started(child.id()).unwrap(), ..me };
+        let theirs = RecordingProcess { pid: child.id(), started: started(child.id()).unwrap(), ..me };
         assert_eq!(theirs.life(), Life::Running);
         child.kill().unwrap();
         // Ended, and not yet waited for: nothing of it runs.
@@ -183,7 +187,7 @@ mod tests {
             serde_json::json!({ "owner": { "pid": 1, "started": 1, "pidNamespace": 1u64 << 40, "boot": "x" } }),
             serde_json::json!({ "owner": { "pid": 1, "started": 1, "pidNamespace": 1 } }),
         ] {
-            assert_eq!(Owner::of(data.as_object().unwrap()), None, "{data}");
+            assert_eq!(RecordingProcess::of(data.as_object().unwrap()), None, "{data}");
         }
     }
 }

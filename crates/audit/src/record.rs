@@ -45,7 +45,7 @@ pub const KINDS: [&str; 19] = [
 
 /// An event to be recorded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct AuditEntry {
     /// What kind of event, such as `sandbox_started`.
     pub kind: String,
     /// The run that it is about.
@@ -56,29 +56,29 @@ pub struct Entry {
     pub data: Map<String, Value>,
 }
 
-impl Entry {
+impl AuditEntry {
     /// An entry of this kind that is about nothing yet.
-    pub fn new(kind: &str) -> Entry {
-        Entry { kind: kind.to_owned(), run: None, skill: None, data: Map::new() }
+    pub fn new(kind: &str) -> AuditEntry {
+        AuditEntry { kind: kind.to_owned(), run: None, skill: None, data: Map::new() }
     }
 
     /// The same, about this run.
     #[must_use]
-    pub fn run(mut self, id: &str) -> Entry {
+    pub fn run(mut self, id: &str) -> AuditEntry {
         self.run = Some(id.to_owned());
         self
     }
 
     /// The same, about this skill.
     #[must_use]
-    pub fn skill(mut self, name: &str) -> Entry {
+    pub fn skill(mut self, name: &str) -> AuditEntry {
         self.skill = Some(name.to_owned());
         self
     }
 
     /// The same with one more fact.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Entry {
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> AuditEntry {
         self.data.insert(key.to_owned(), value.into());
         self
     }
@@ -88,7 +88,7 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct Record {
+pub struct AuditRecord {
     /// Its number; the first is 1.
     pub seq: u64,
     /// When it was written, RFC 3339, UTC.
@@ -164,7 +164,7 @@ pub fn sha256(bytes: &[u8]) -> Hash {
 }
 
 /// The line of a record that follows `after`, its newline at the end, and the link that it makes.
-pub(crate) fn write(entry: &Entry, time: &str, after: &Link) -> (Vec<u8>, Link) {
+pub(crate) fn write(entry: &AuditEntry, time: &str, after: &Link) -> (Vec<u8>, Link) {
     let mut line = Vec::with_capacity(512);
     let mut put = |key: &str, value: &Value| {
         line.extend_from_slice(if line.is_empty() { b"{" } else { b"," });
@@ -191,7 +191,7 @@ pub(crate) fn write(entry: &Entry, time: &str, after: &Link) -> (Vec<u8>, Link) 
 ///
 /// # Errors
 /// It is no record, or not the one that was hashed.
-pub fn read(line: &[u8]) -> Result<Record, Broken> {
+pub fn read(line: &[u8]) -> Result<AuditRecord, Broken> {
     let body = line.len().checked_sub(TAIL).map(|end| &line[..end]).ok_or(Broken::Cut)?;
     let tail = std::str::from_utf8(&line[body.len()..]).map_err(|_| Broken::Cut)?;
     let digits = tail.strip_prefix(",\"hash\":\"").and_then(|t| t.strip_suffix("\"}")).ok_or(Broken::Cut)?;
@@ -201,7 +201,7 @@ pub fn read(line: &[u8]) -> Result<Record, Broken> {
     }
     let mut whole = body.to_vec();
     whole.push(b'}');
-    let mut record: Record = serde_json::from_slice(&whole).map_err(|_| Broken::Shape)?;
+    let mut record: AuditRecord = serde_json::from_slice(&whole).map_err(|_| Broken::Shape)?;
     record.hash = digits.to_owned();
     unhex::<32>(&record.prev).ok_or(Broken::Shape)?;
     if !(1..=MOST_SEQ).contains(&record.seq) {
@@ -218,7 +218,7 @@ pub(crate) fn is_full(line: &[u8]) -> bool {
     at.is_some_and(|at| line.len() >= at + PREV.len() + 64 + 1 + TAIL)
 }
 
-impl Record {
+impl AuditRecord {
     /// The link that it makes.
     pub fn link(&self) -> Option<Link> {
         Some(Link { seq: self.seq, hash: unhex(&self.hash)? })
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     fn line() -> (Vec<u8>, Link) {
-        let entry = Entry::new("sandbox_started").run("r-1").skill("weather").with("text", "a\n\u{1b}\"é");
+        let entry = AuditEntry::new("sandbox_started").run("r-1").skill("weather").with("text", "a\n\u{1b}\"é");
         write(&entry, "2026-01-02T03:04:05.000006Z", &Link { seq: 6, hash: [7; 32] })
     }
 

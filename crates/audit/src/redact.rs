@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::record::Entry;
+use super::record::AuditEntry;
 
 /// Values shorter than this are no secrets: taking out every `a` would say more than it hides. The same holds for the
 /// beginning of one at the end of a text that was cut.
@@ -30,13 +30,13 @@ struct Secret {
     /// What stands there instead.
     instead: String,
     /// The value in each form, where it is long enough in it.
-    forms: Vec<(Form, Vec<u8>)>,
+    forms: Vec<(EncodedForm, Vec<u8>)>,
 }
 
 /// How a text came into the trail. In each of them case does not count, and paths are normal: host names are lowered,
 /// and `//` and `/./` are taken out of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum EncodedForm {
     /// [`cofferdam_policy::text::one_line`]: `\n`, `\u{1b}`.
     Words,
     /// The resolver's names: `\032`.
@@ -56,7 +56,7 @@ impl Secrets {
     }
 
     /// Takes them out of every text of an entry, keys included.
-    pub(crate) fn take_out(&self, entry: &mut Entry) {
+    pub(crate) fn take_out(&self, entry: &mut AuditEntry) {
         if self.0.is_empty() {
             return;
         }
@@ -86,7 +86,7 @@ impl Secrets {
 
 impl Secret {
     fn new(name: &str, value: String) -> Secret {
-        let decoded = |form: Option<Form>| {
+        let decoded = |form: Option<EncodedForm>| {
             let mut bytes: Vec<u8> = units(&value, form).into_iter().map(|(byte, _)| byte).collect();
             // A normal path does not end in a slash, nor a host name in a dot.
             while bytes.pop_if(|last| matches!(last, b'/' | b'.')).is_some() {}
@@ -94,7 +94,8 @@ impl Secret {
         };
         // A form may have escapes in it that are the secret's own, escaped again or not.
         let both = |form| [decoded(None), decoded(Some(form))].map(|bytes| (form, bytes));
-        let mut forms: Vec<_> = [Form::Words, Form::Numbers, Form::Percent].into_iter().flat_map(both).collect();
+        let mut forms: Vec<_> =
+            [EncodedForm::Words, EncodedForm::Numbers, EncodedForm::Percent].into_iter().flat_map(both).collect();
         forms.retain(|(_, bytes)| bytes.len() >= SHORTEST);
         forms.dedup();
         Secret { value, instead: format!("[secret {name}]"), forms }
@@ -122,7 +123,7 @@ impl Secret {
 }
 
 /// Where a secret, decoded as `form`, stands in a text.
-fn whole(text: &str, form: Form, secret: &[u8]) -> Vec<Range<usize>> {
+fn whole(text: &str, form: EncodedForm, secret: &[u8]) -> Vec<Range<usize>> {
     let (bytes, at): (Vec<u8>, Vec<Range<usize>>) = units(text, Some(form)).into_iter().unzip();
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut next = 0;
@@ -138,7 +139,7 @@ fn whole(text: &str, form: Form, secret: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// Where its beginning stands before a cut.
-fn begun(text: &str, form: Form, secret: &[u8]) -> Vec<Range<usize>> {
+fn begun(text: &str, form: EncodedForm, secret: &[u8]) -> Vec<Range<usize>> {
     let (bytes, at): (Vec<u8>, Vec<Range<usize>>) = units(text, Some(form)).into_iter().unzip();
     let most = |end: usize| end.min(secret.len()).min(LONGEST_CUT);
     let start = |end: usize| {
@@ -159,7 +160,7 @@ fn begun(text: &str, form: Form, secret: &[u8]) -> Vec<Range<usize>> {
 
 /// A text as bytes in lower case, decoded where a form is given, each with the place of the character or the escape
 /// that it comes from.
-fn units(text: &str, form: Option<Form>) -> Vec<(u8, Range<usize>)> {
+fn units(text: &str, form: Option<EncodedForm>) -> Vec<(u8, Range<usize>)> {
     let mut units: Vec<(u8, Range<usize>)> = Vec::with_capacity(text.len());
     let mut start = 0;
     while let Some(c) = text[start..].chars().next() {
@@ -194,10 +195,10 @@ enum Escaped {
 }
 
 /// The escape that a text begins with, and how long it is.
-fn escape(text: &str, form: Form) -> Option<(Escaped, usize)> {
+fn escape(text: &str, form: EncodedForm) -> Option<(Escaped, usize)> {
     let bytes = text.as_bytes();
     match (form, bytes) {
-        (Form::Words, [b'\\', c, ..]) => {
+        (EncodedForm::Words, [b'\\', c, ..]) => {
             // Where the case does not count, it does not in an escape.
             let byte = match c.to_ascii_lowercase() {
                 b'n' => b'\n',
@@ -213,10 +214,10 @@ fn escape(text: &str, form: Form) -> Option<(Escaped, usize)> {
             };
             Some((Escaped::Byte(byte), 2))
         }
-        (Form::Numbers, [b'\\', a, b, c, ..]) if [a, b, c].iter().all(|digit| digit.is_ascii_digit()) => {
+        (EncodedForm::Numbers, [b'\\', a, b, c, ..]) if [a, b, c].iter().all(|digit| digit.is_ascii_digit()) => {
             text[1..4].parse().ok().map(|byte| (Escaped::Byte(byte), 4))
         }
-        (Form::Percent, [b'%', a, b, ..]) if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => {
+        (EncodedForm::Percent, [b'%', a, b, ..]) if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => {
             u8::from_str_radix(&text[1..3], 16).ok().map(|byte| (Escaped::Byte(byte), 3))
         }
         _ => None,
@@ -233,7 +234,7 @@ mod tests {
     fn a_declared_value_stands_nowhere_and_everything_else_stays() {
         let named = [("SHORT", "abc"), ("KEY", "hunter2-hunter2"), ("PART", "hunter2")];
         let secrets = Secrets::new(named.map(|(n, v)| (n.into(), v.into())));
-        let mut entry = Entry::new("api_call")
+        let mut entry = AuditEntry::new("api_call")
             .skill("abc hunter2")
             .with("path", "/x?k=hunter2-hunter2&abc")
             .with("list", vec!["hunter2", "plain"]);
@@ -288,11 +289,11 @@ mod tests {
                 byte => format!("\\{byte:03}"),
             };
             let (shown, form) = match form {
-                0 => (value.clone(), Form::Words),
-                1 => (value.to_lowercase(), Form::Words),
-                2 => (value.bytes().map(percent).collect(), Form::Percent),
-                3 => (value.bytes().map(number).collect(), Form::Numbers),
-                _ => (value.replace("//", "/"), Form::Words),
+                0 => (value.clone(), EncodedForm::Words),
+                1 => (value.to_lowercase(), EncodedForm::Words),
+                2 => (value.bytes().map(percent).collect(), EncodedForm::Percent),
+                3 => (value.bytes().map(number).collect(), EncodedForm::Numbers),
+                _ => (value.replace("//", "/"), EncodedForm::Words),
             };
             let text = cofferdam_policy::text::escape(format!("{before}{shown}{after}").as_bytes());
             let left = secrets.text(&text).replace("[secret K]", "");

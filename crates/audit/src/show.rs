@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::line_reader::LineReader;
 use super::open_runs::{self, OpenRuns, Unended};
-use super::record::{self, Record};
+use super::record::{self, AuditRecord};
 use super::store::{file_name, files};
 
 /// Which records are shown; a field that is not set excludes none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct RecordFilter {
     /// Of this run.
     pub run: Option<String>,
     /// Of this skill.
@@ -24,9 +24,9 @@ pub struct Filter {
     pub until: Option<String>,
 }
 
-impl Filter {
+impl RecordFilter {
     /// Whether a record is one of them.
-    pub fn takes(&self, record: &Record) -> bool {
+    pub fn takes(&self, record: &AuditRecord) -> bool {
         let is = |wanted: &Option<String>, given: &Option<String>| wanted.is_none() || wanted == given;
         is(&self.run, &record.run)
             && is(&self.skill, &record.skill)
@@ -38,9 +38,9 @@ impl Filter {
 
 /// A line of a trail.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Line {
+pub enum TrailLine {
     /// A record whose own hash is right; whether the chain holds, `verify` says.
-    Record(Box<Record>),
+    Record(Box<AuditRecord>),
     /// Something else: where.
     Broken(PathBuf, u64),
 }
@@ -63,7 +63,7 @@ impl Follow {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn next_line(&mut self) -> io::Result<Option<Line>> {
+    pub fn next_line(&mut self) -> io::Result<Option<TrailLine>> {
         let mut closed = false;
         loop {
             if self.lines.is_none() && !self.next_file()? {
@@ -71,10 +71,10 @@ impl Follow {
             }
             let Some(lines) = &mut self.lines else { return Ok(None) };
             let last = lines.next()?;
-            let broken = |line: u64| Line::Broken(self.dir.join(file_name(self.number)), line);
+            let broken = |line: u64| TrailLine::Broken(self.dir.join(file_name(self.number)), line);
             if let Some(raw) = last.as_ref().filter(|raw| !raw.is_end()) {
                 let record = record::read(&raw.bytes);
-                return Ok(Some(record.map_or_else(|_| broken(raw.number), |r| Line::Record(Box::new(r)))));
+                return Ok(Some(record.map_or_else(|_| broken(raw.number), |r| TrailLine::Record(Box::new(r)))));
             }
             // The end, or the middle of a write: looked at again from where that line begins.
             if let Some(raw) = &last {
@@ -107,12 +107,16 @@ impl Follow {
 ///
 /// # Errors
 /// A file cannot be read, or `each` failed.
-pub fn show(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<Vec<Unended>> {
+pub fn show(
+    dir: &Path,
+    filter: &RecordFilter,
+    mut each: impl FnMut(TrailLine) -> io::Result<()>,
+) -> io::Result<Vec<Unended>> {
     let mut all = Follow::new(dir);
     let mut open = OpenRuns::default();
-    let starts = Filter { kinds: Vec::new(), ..filter.clone() };
+    let starts = RecordFilter { kinds: Vec::new(), ..filter.clone() };
     while let Some(line) = all.next_line()? {
-        if let Line::Record(record) = &line {
+        if let TrailLine::Record(record) = &line {
             // An end counts wherever it stands.
             if record.kind != open_runs::STARTED || starts.takes(record) {
                 open.observe(record);

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::record::{self, Link};
-use super::store::{Held, file_name, open_file};
+use super::store::{LockedStore, file_name, open_file};
 use super::verify;
 
 /// A record, by its position.
@@ -33,7 +33,7 @@ impl StartMark {
     ///
     /// # Errors
     /// The trail cannot be looked at.
-    pub(crate) fn of(all: &Held<'_>) -> std::io::Result<StartMark> {
+    pub(crate) fn of(all: &LockedStore<'_>) -> std::io::Result<StartMark> {
         Ok(StartMark {
             path: all.store.path.clone(),
             directory: identity(&all.store.dir.metadata()?),

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::error::AuditError;
-use super::record::{self, Entry, Hash, Link, sha256};
+use super::record::{self, AuditEntry, Hash, Link, sha256};
 
 /// Bytes reserved for the end of each run, in which its last record fits.
 pub(crate) const END_ROOM: u64 = 8 * 1024;
@@ -40,7 +40,7 @@ pub(crate) const HEAD: usize = 96;
 
 /// The end of the chain, as the last writer left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct State {
+pub(crate) struct ChainEnd {
     /// Number of the file that grows; 0 before the first.
     pub file: u64,
     /// Its length, bytes.
@@ -53,7 +53,7 @@ pub(crate) struct State {
 
 /// The directory of a trail, open.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct TrailStore {
     pub(super) dir: File,
     pub(super) path: PathBuf,
     pub(super) lock: File,
@@ -67,9 +67,9 @@ pub(crate) struct Store {
 
 /// The store under the lock.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
-    pub(super) store: &'a mut Store,
-    pub(super) state: State,
+pub(crate) struct LockedStore<'a> {
+    pub(super) store: &'a mut TrailStore,
+    pub(super) state: ChainEnd,
 }
 
 /// The error of a system call, with what it was for.
@@ -142,13 +142,13 @@ fn regular(at: BorrowedFd<'_>, path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(wrong("it is no regular file")) }
 }
 
-impl Store {
+impl TrailStore {
     /// Opens a trail's directory, and creates it with mode 0700 if it is missing.
     ///
     /// # Errors
     /// It cannot be made, opened or locked, or others may write in it, or it is another user's: root may say that it
     /// knows.
-    pub(crate) fn open(path: &Path, rotate_at: u64, of_others: bool) -> Result<Store, AuditError> {
+    pub(crate) fn open(path: &Path, rotate_at: u64, of_others: bool) -> Result<TrailStore, AuditError> {
         use std::os::unix::fs::{DirBuilderExt, MetadataExt};
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -166,7 +166,7 @@ impl Store {
         // What another user may have put there is not made use of as if it had just been made.
         let make = if owner == me { OFlags::CREATE } else { OFlags::empty() };
         let lock = open_in(&dir, "lock", OFlags::RDWR | make).map_err(fail("cannot open the lock of", path))?;
-        let store = Store { dir, path: path.to_owned(), lock, owner, rotate_at, open: None };
+        let store = TrailStore { dir, path: path.to_owned(), lock, owner, rotate_at, open: None };
         store.is_own(&store.lock, "lock")?;
         Ok(store)
     }
@@ -202,7 +202,7 @@ impl Store {
     ///
     /// # Errors
     /// The trail cannot be read, does not hold together, or is not the one that was opened any more.
-    pub(crate) fn hold(&mut self, now: &str) -> Result<Held<'_>, AuditError> {
+    pub(crate) fn hold(&mut self, now: &str) -> Result<LockedStore<'_>, AuditError> {
         loop {
             match flock(&self.lock, FlockOperation::LockExclusive) {
                 Ok(()) => break,
@@ -210,7 +210,7 @@ impl Store {
                 Err(e) => return Err(fail("cannot lock", &self.path)(e.into())),
             }
         }
-        let mut held = Held { store: self, state: State::default() };
+        let mut held = LockedStore { store: self, state: ChainEnd::default() };
         held.store.is_in_place()?;
         match held.store.remembered() {
             Some(state) if held.still(&state)? => held.state = state,
@@ -224,7 +224,7 @@ impl Store {
         statat(&self.dir, file_name(number), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    fn remembered(&self) -> Option<State> {
+    fn remembered(&self) -> Option<ChainEnd> {
         let mut head = [0u8; HEAD];
         self.lock.read_exact_at(&mut head, 0).ok()?;
         let word = |i: usize| u64::from_le_bytes(head[i * 8..i * 8 + 8].try_into().unwrap_or_default());
@@ -232,11 +232,11 @@ impl Store {
             return None;
         }
         let hash: Hash = head[48..80].try_into().ok()?;
-        Some(State { file: word(1), end: word(2), room: word(3), link: Link { seq: word(4), hash } })
+        Some(ChainEnd { file: word(1), end: word(2), room: word(3), link: Link { seq: word(4), hash } })
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockedStore<'_> {
     fn drop(&mut self) {
         // A lock of ours can only fail to be let go when the descriptor is none.
         if let Err(e) = flock(&self.store.lock, FlockOperation::Unlock) {
@@ -287,7 +287,7 @@ pub(super) fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File>
     Ok(openat(dir, name, all, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-impl Held<'_> {
+impl LockedStore<'_> {
     /// The end of the chain.
     pub(crate) fn link(&self) -> Link {
         self.state.link
@@ -314,7 +314,7 @@ impl Held<'_> {
 
     /// Whether the file still ends where it was remembered to end. Another length means that a writer was killed
     /// between writing and remembering, or that somebody else changed the file.
-    fn still(&mut self, state: &State) -> Result<bool, AuditError> {
+    fn still(&mut self, state: &ChainEnd) -> Result<bool, AuditError> {
         if state.file == 0 {
             return Ok(false);
         }
@@ -343,7 +343,7 @@ impl Held<'_> {
         self.store.open = None;
         let list = files_in(&self.store.dir).map_err(fail("cannot read", &self.store.path))?;
         let Some(&last) = list.last() else {
-            self.state = State::default();
+            self.state = ChainEnd::default();
             return Ok(());
         };
         // A file that was begun and got no record yet follows the one before.
@@ -357,7 +357,7 @@ impl Held<'_> {
                 .map_err(fail("cannot read", &place))?;
             let tail = tail(&bytes);
             if number == last {
-                self.state = State { file: last, end: bytes.len() as u64, ..State::default() };
+                self.state = ChainEnd { file: last, end: bytes.len() as u64, ..ChainEnd::default() };
                 torn = (tail.end < bytes.len()).then(|| (tail.end, bytes[tail.end..].to_vec()));
             }
             if let Some(found) = tail.link {
@@ -383,7 +383,7 @@ impl Held<'_> {
             return self.remember();
         }
         let what = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        let entry = Entry::new("recovered")
+        let entry = AuditEntry::new("recovered")
             .with("offset", offset as u64)
             .with("bytes", what.len() as u64)
             .with("sha256", record::hex(&sha256(what)));
@@ -397,7 +397,7 @@ impl Held<'_> {
     ///
     /// # Errors
     /// There is no space, or the file cannot be written. Nothing of the record stands in the trail then.
-    pub(crate) fn append(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
+    pub(crate) fn append(&mut self, entry: &AuditEntry, now: &str, reserved: bool) -> Result<Link, AuditError> {
         self.begun(now, reserved)?;
         if self.state.end >= self.store.rotate_at {
             self.rotate()?;
@@ -416,11 +416,11 @@ impl Held<'_> {
 
     /// Writes that record.
     fn open_trail(&mut self, now: &str, reserved: bool) -> Result<(), AuditError> {
-        let entry = Entry::new("trail_opened").with("trail", crate::random::uuid()).with("version", 1);
+        let entry = AuditEntry::new("trail_opened").with("trail", crate::random::uuid()).with("version", 1);
         self.put(&entry, now, reserved).map(|_| ())
     }
 
-    fn put(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
+    fn put(&mut self, entry: &AuditEntry, now: &str, reserved: bool) -> Result<Link, AuditError> {
         let (line, link) = record::write(entry, now, &self.state.link);
         if line.len() > record::MOST_BYTES {
             return Err(AuditError::TooLarge { kind: entry.kind.clone(), bytes: line.len() });
@@ -486,7 +486,7 @@ impl Held<'_> {
                 .map_err(|e| fail("cannot give the next file to the owner of", &path)(e.into()))?;
         }
         self.store.open = Some((next, file));
-        self.state = State { file: next, end: 0, room: 0, link: before.link };
+        self.state = ChainEnd { file: next, end: 0, room: 0, link: before.link };
         if let Err(e) = self.make_room(record::MOST_BYTES as u64 + kept) {
             self.store.open = None;
             self.state = before;
@@ -559,9 +559,10 @@ mod tests {
     fn a_second_store_continues_after_the_lock_is_released() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
-        let (mut a, mut b) = (Store::open(&path, 1 << 20, false).unwrap(), Store::open(&path, 1 << 20, false).unwrap());
-        let one = a.hold("t").unwrap().append(&Entry::new("a"), "t", false).unwrap();
-        let two = b.hold("t").unwrap().append(&Entry::new("b"), "t", false).unwrap();
+        let (mut a, mut b) =
+            (TrailStore::open(&path, 1 << 20, false).unwrap(), TrailStore::open(&path, 1 << 20, false).unwrap());
+        let one = a.hold("t").unwrap().append(&AuditEntry::new("a"), "t", false).unwrap();
+        let two = b.hold("t").unwrap().append(&AuditEntry::new("b"), "t", false).unwrap();
         assert_eq!((one.seq, two.seq), (2, 3), "the first record opens the trail");
     }
 }

@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::anchor::Anchor;
-use super::checkpoint::Key;
-use super::end_slots::{Reserved, Slot, abandoned};
+use super::checkpoint::CheckpointKey;
+use super::end_slots::{EndSlot, Reserved, abandoned};
 use super::error::AuditError;
-use super::owner::Owner;
-use super::record::{self, Entry, Link};
+use super::owner::RecordingProcess;
+use super::record::{self, AuditEntry, Link};
 use super::redact::Secrets;
 use super::start_mark::StartMark;
-use super::store::{self, Store};
+use super::store::{self, TrailStore};
 use super::{opened_trails, verify};
 
 /// How a trail is written.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct TrailOptions {
     /// Size at which a file is closed and the next begun, bytes.
     pub rotate_at: u64,
     /// Secrets that must not be recorded.
     pub secrets: Secrets,
     /// The key that signs checkpoints; without one none are written.
-    pub key: Option<Key>,
+    pub key: Option<CheckpointKey>,
     /// A checkpoint follows each so many records.
     pub checkpoint_every: u64,
     /// Where checkpoints are published.
@@ -38,9 +38,9 @@ pub struct Options {
     pub of_others: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for TrailOptions {
+    fn default() -> TrailOptions {
+        TrailOptions {
             rotate_at: 64 << 20,
             secrets: Secrets::default(),
             key: None,
@@ -62,13 +62,13 @@ pub enum Durability {
 
 /// A trail, open for writing. Clones write to the same one.
 #[derive(Debug, Clone)]
-pub struct Trail(Arc<Shared>);
+pub struct Trail(Arc<TrailShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct TrailShared {
     path: PathBuf,
-    options: Options,
-    store: Mutex<Store>,
+    options: TrailOptions,
+    store: Mutex<TrailStore>,
     unremembered: Option<String>,
     sync: Mutex<Sync>,
     synced: Condvar,
@@ -99,21 +99,21 @@ pub struct Reservation {
     /// The position of the start.
     mark: Option<StartMark>,
     /// The record for that case.
-    given_up: Entry,
+    given_up: AuditEntry,
 }
 
 /// A written record, the space reserved with it, and its position.
-type Written = (Link, Option<Reserved>, Option<StartMark>);
+type WrittenRecord = (Link, Option<Reserved>, Option<StartMark>);
 
 /// How a record uses the space reserved for ends.
 #[derive(Debug, Clone, Copy)]
-enum Room<'a> {
+enum EndReservation<'a> {
     /// It does not.
     Leave,
     /// It reserves space for its end.
-    Reserve(&'a Owner),
+    Reserve(&'a RecordingProcess),
     /// It is such an end.
-    Use(Option<Slot>),
+    Use(Option<EndSlot>),
 }
 
 fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,14 +129,14 @@ impl Trail {
     ///
     /// # Errors
     /// It cannot be written, or others may write in its directory, or it is another user's.
-    pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
-        let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
+    pub fn open(dir: &Path, options: TrailOptions) -> Result<Trail, AuditError> {
+        let mut store = TrailStore::open(dir, options.rotate_at, options.of_others)?;
         let unremembered =
             opened_trails::hide(dir).map_err(|source| AuditError::Io { place: dir.display().to_string(), source })?;
         let now = now();
         store.hold(&now)?.close_gone(&now)?;
         let (path, store) = (dir.to_owned(), Mutex::new(store));
-        Ok(Trail(Arc::new(Shared {
+        Ok(Trail(Arc::new(TrailShared {
             path,
             options,
             store,
@@ -163,8 +163,8 @@ impl Trail {
     ///
     /// # Errors
     /// It is not in the trail, or may not be durable.
-    pub fn append(&self, entry: Entry, durability: Durability) -> Result<Link, AuditError> {
-        let (link, ..) = self.write(entry, Room::Leave)?;
+    pub fn append(&self, entry: AuditEntry, durability: Durability) -> Result<Link, AuditError> {
+        let (link, ..) = self.write(entry, EndReservation::Leave)?;
         self.settle(link, durability)?;
         Ok(link)
     }
@@ -174,19 +174,19 @@ impl Trail {
     ///
     /// # Errors
     /// As of `append`; nothing may begin then.
-    pub fn begin(&self, entry: Entry) -> Result<Reservation, AuditError> {
-        let me = Owner::me();
+    pub fn begin(&self, entry: AuditEntry) -> Result<Reservation, AuditError> {
+        let me = RecordingProcess::me();
         let entry = entry.with("owner", me.data());
         let (run, skill) = (entry.run.clone(), entry.skill.clone());
-        let (link, reserved, mark) = self.write(entry, Room::Reserve(&me))?;
-        let given_up = Entry { run, skill, ..abandoned(link.seq, "given_up", &me.data()) };
+        let (link, reserved, mark) = self.write(entry, EndReservation::Reserve(&me))?;
+        let given_up = AuditEntry { run, skill, ..abandoned(link.seq, "given_up", &me.data()) };
         let reservation = Reservation { trail: self.clone(), reserved, mark, given_up };
         self.settle(link, Durability::Durable)?;
         Ok(reservation)
     }
 
     /// Writes one record, with what is to be done about room, under one lock. Gives what was reserved.
-    fn write(&self, mut entry: Entry, room: Room<'_>) -> Result<Written, AuditError> {
+    fn write(&self, mut entry: AuditEntry, room: EndReservation<'_>) -> Result<WrittenRecord, AuditError> {
         self.0.options.secrets.take_out(&mut entry);
         let now = now();
         let mut store = held(&self.0.store);
@@ -195,12 +195,12 @@ impl Trail {
         }
         let mut all = store.hold(&now)?;
         let run = entry.run.as_deref().unwrap_or_default();
-        let reserved = if let Room::Reserve(me) = room { Some(all.reserve(me, run, &now)?) } else { None };
-        let written = all.append(&entry, &now, matches!(room, Room::Use(_)));
+        let reserved = if let EndReservation::Reserve(me) = room { Some(all.reserve(me, run, &now)?) } else { None };
+        let written = all.append(&entry, &now, matches!(room, EndReservation::Use(_)));
         // A written end frees its space, and a start that was not written has none.
         match (&written, &reserved, room) {
             (Err(_), Some(Reserved { slot, .. }), _) => all.release(*slot)?,
-            (Ok(_), None, Room::Use(Some(slot))) => all.release(slot)?,
+            (Ok(_), None, EndReservation::Use(Some(slot))) => all.release(slot)?,
             _ => {}
         }
         let link = written?;
@@ -212,7 +212,7 @@ impl Trail {
     }
 
     /// Notes what is to be made durable, and releases the lock.
-    fn wrote(&self, all: store::Held<'_>, link: Link) -> Result<(), AuditError> {
+    fn wrote(&self, all: store::LockedStore<'_>, link: Link) -> Result<(), AuditError> {
         let file = all.file().map(File::try_clone).transpose();
         let file = file.map_err(|source| AuditError::Io { place: "cannot keep the trail open".into(), source })?;
         drop(all);
@@ -299,11 +299,11 @@ impl Reservation {
     ///
     /// # Errors
     /// It is not in the trail, or may not be durable.
-    pub fn end(mut self, mut entry: Entry) -> Result<Link, AuditError> {
+    pub fn end(mut self, mut entry: AuditEntry) -> Result<Link, AuditError> {
         self.trail.0.options.secrets.take_out(&mut entry);
         let (line, _) = record::write(&entry, &now(), &Link { seq: u64::MAX - 1, hash: [0; 32] });
         if line.len() as u64 > store::END_ROOM {
-            entry.data = Entry::new("").with("cut_bytes", line.len() as u64).data;
+            entry.data = AuditEntry::new("").with("cut_bytes", line.len() as u64).data;
         }
         // The file stays locked until the end is written, or another writer would write one.
         let reserved = self.reserved.take();
@@ -311,14 +311,14 @@ impl Reservation {
         if let Some(why) = self.mark.as_ref().and_then(StartMark::fault) {
             return Err(self.lost(&entry, why));
         }
-        let (link, ..) = self.trail.write(entry, Room::Use(slot))?;
+        let (link, ..) = self.trail.write(entry, EndReservation::Use(slot))?;
         self.trail.settle(link, Durability::Durable)?;
         drop(reserved.and_then(|reserved| reserved.live));
         Ok(link)
     }
 
     /// Records elsewhere what cannot be recorded in the trail: whatever is in its place by now is not written to.
-    fn lost(&self, entry: &Entry, why: String) -> AuditError {
+    fn lost(&self, entry: &AuditEntry, why: String) -> AuditError {
         let path = self.trail.0.path.clone();
         let line = serde_json::json!({
             "time": now(), "trail": path, "why": why, "run": entry.run, "kind": entry.kind, "data": entry.data,
@@ -335,7 +335,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let Some(reserved) = self.reserved.take() else { return };
         let entry = self.given_up.clone();
-        let Err(unwritten) = self.trail.write(entry, Room::Use(Some(reserved.slot))) else { return };
+        let Err(unwritten) = self.trail.write(entry, EndReservation::Use(Some(reserved.slot))) else { return };
         tracing::warn!("a run was given up, and that could not be recorded: {unwritten}");
         let mut store = held(&self.trail.0.store);
         // Space that cannot be freed now is freed when this process has ended.

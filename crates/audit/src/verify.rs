@@ -10,9 +10,9 @@ use rustix::fs::{Mode, OFlags};
 
 use super::anchor::{Anchored, Lines};
 use super::checkpoint::{self, PublicKey};
-use super::line_reader::{LineReader, Raw};
+use super::line_reader::{LineReader, RawLine};
 use super::open_runs::{OpenRuns, Unended};
-use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
+use super::record::{self, AuditRecord, Broken, Hash, Link, MOST_BYTES, hex, sha256, unhex};
 use super::store::{file_name, files, files_in, open_file_in};
 
 /// What is wrong with a trail.
@@ -136,7 +136,7 @@ impl std::fmt::Display for Wrong {
 /// The position of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Problem {
+pub struct TrailFault {
     /// What.
     pub wrong: Wrong,
     /// The file.
@@ -181,16 +181,16 @@ pub struct Verified {
 
 /// What was not verified: it could not be read, or it is wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum VerificationFailure {
     /// It could not be read.
     #[error("cannot read the trail")]
     Io(#[from] io::Error),
     /// It is wrong.
     #[error("{}:{}: record {}: {}", .0.file.display(), .0.line, .0.seq, .0.wrong)]
-    Wrong(Box<Problem>),
+    Wrong(Box<TrailFault>),
 }
 
-struct Walk<'a> {
+struct VerificationWalk<'a> {
     signer: Option<PublicKey>,
     /// Which trail it is, as far as it says.
     trail: Option<String>,
@@ -198,7 +198,7 @@ struct Walk<'a> {
     end: Option<Link>,
     sum: Verified,
     open: OpenRuns,
-    each: &'a mut dyn FnMut(&Record),
+    each: &'a mut dyn FnMut(&AuditRecord),
 }
 
 /// Verifies a trail's directory. `signer` is the key that checkpoints must have been signed by, where one is named;
@@ -210,8 +210,8 @@ pub fn verify(
     dir: &Path,
     signer: Option<PublicKey>,
     anchors: &Anchored,
-    each: &mut dyn FnMut(&Record),
-) -> Result<Verified, Failed> {
+    each: &mut dyn FnMut(&AuditRecord),
+) -> Result<Verified, VerificationFailure> {
     // A directory that is gone is a trail that is gone, where an anchor says that there was one.
     let list = match files(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && !anchors.is_empty() => Vec::new(),
@@ -221,19 +221,32 @@ pub fn verify(
     let last = anchors.last();
     let other = anchors.other(trail.as_deref()).map(str::to_owned);
     let anchors = anchors.lines_of(trail.as_deref());
-    let mut walk =
-        Walk { signer, trail, anchors, end: None, sum: Verified::default(), open: OpenRuns::default(), each };
+    let mut walk = VerificationWalk {
+        signer,
+        trail,
+        anchors,
+        end: None,
+        sum: Verified::default(),
+        open: OpenRuns::default(),
+        each,
+    };
     for (i, &number) in list.iter().enumerate() {
         let expected = list[0] + i as u64;
         if number != expected {
             let (file, seq) = (dir.join(file_name(expected)), walk.next());
-            return Err(Failed::Wrong(Box::new(Problem { wrong: Wrong::FileMissing, file, line: 0, offset: 0, seq })));
+            return Err(VerificationFailure::Wrong(Box::new(TrailFault {
+                wrong: Wrong::FileMissing,
+                file,
+                line: 0,
+                offset: 0,
+                seq,
+            })));
         }
         walk.file(&dir.join(file_name(number)), i + 1 == list.len())?;
     }
     let place = |wrong, seq| {
         let file = list.last().map_or_else(|| dir.to_owned(), |&n| dir.join(file_name(n)));
-        Failed::Wrong(Box::new(Problem { wrong, file, line: 0, offset: 0, seq }))
+        VerificationFailure::Wrong(Box::new(TrailFault { wrong, file, line: 0, offset: 0, seq }))
     };
     let Some(end) = walk.end else {
         let gone = last.map(|(anchored, hash, trail)| Wrong::Gone { anchored, hash, trail });
@@ -258,22 +271,22 @@ pub fn verify(
 
 /// Bytes of a tear that are remembered, to be compared with what the next writer said of them.
 struct Tear {
-    at: Raw,
+    at: RawLine,
     bytes: Vec<u8>,
 }
 
-impl Walk<'_> {
+impl VerificationWalk<'_> {
     fn next(&self) -> u64 {
         self.end.map_or(1, |end| end.seq + 1)
     }
 
-    fn file(&mut self, path: &Path, last: bool) -> Result<(), Failed> {
+    fn file(&mut self, path: &Path, last: bool) -> Result<(), VerificationFailure> {
         self.sum.files += 1;
         let mut lines = LineReader::open(path, 0)?;
         let mut tear: Option<Tear> = None;
-        let problem = |wrong, at: &Raw, seq| {
+        let problem = |wrong, at: &RawLine, seq| {
             let (line, offset) = (at.number, at.offset);
-            Err(Failed::Wrong(Box::new(Problem { wrong, file: path.to_owned(), line, offset, seq })))
+            Err(VerificationFailure::Wrong(Box::new(TrailFault { wrong, file: path.to_owned(), line, offset, seq })))
         };
         while let Some(raw) = lines.next()? {
             let read = record::read(&raw.bytes);
@@ -328,7 +341,7 @@ impl Walk<'_> {
         }
     }
 
-    fn take(&mut self, record: &Record) -> Result<(), Wrong> {
+    fn take(&mut self, record: &AuditRecord) -> Result<(), Wrong> {
         let expected = self.next();
         let link = record.link().ok_or(Wrong::Changed)?;
         match self.end {
@@ -438,7 +451,7 @@ pub(crate) fn identity_in(dir: &File) -> io::Result<Option<String>> {
 }
 
 /// Whether a record says that the bytes before it are what a writer left that was stopped.
-fn explains(record: &Record, tear: &Tear) -> bool {
+fn explains(record: &AuditRecord, tear: &Tear) -> bool {
     let number = |key: &str| record.data.get(key).and_then(serde_json::Value::as_u64);
     record.kind == "recovered"
         && number("offset") == Some(tear.at.offset)

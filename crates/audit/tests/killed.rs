@@ -6,13 +6,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_audit::{Anchored, AuditError, Durability, Entry, Life, Options, Owner, Trail, verify};
+use cofferdam_audit::{
+    Anchored, AuditEntry, AuditError, Durability, Life, RecordingProcess, Trail, TrailOptions, verify,
+};
 
 const DIR: &str = "COFFERDAM_TEST_TRAIL";
 const WRITER: &str = "COFFERDAM_TEST_WRITER";
 
-fn options() -> Options {
-    Options { rotate_at: 4 << 20, ..Options::default() }
+fn options() -> TrailOptions {
+    TrailOptions { rotate_at: 4 << 20, ..TrailOptions::default() }
 }
 
 /// Not a test of its own: what the tests below start, again and again, and kill.
@@ -23,11 +25,11 @@ fn writer() {
     let me: u64 = std::env::var(WRITER).expect("the writer's number").parse().expect("a number");
     let trail = Trail::open(Path::new(&dir), options()).expect("the trail opens after any kill");
     for n in 0.. {
-        let entry = Entry::new("note").with("writer", me).with("n", n);
+        let entry = AuditEntry::new("note").with("writer", me).with("n", n);
         if n % 50 == 0 {
             let run = format!("{me}-{n}");
-            let begun = trail.begin(Entry { kind: "sandbox_started".into(), ..entry }.run(&run)).expect("begun");
-            let end = Entry::new("sandbox_completed").run(&run).with("writer", me).with("n", n);
+            let begun = trail.begin(AuditEntry { kind: "sandbox_started".into(), ..entry }.run(&run)).expect("begun");
+            let end = AuditEntry::new("sandbox_completed").run(&run).with("writer", me).with("n", n);
             begun.end(end).expect("ended");
         } else {
             trail.append(entry, Durability::Written).expect("written");
@@ -86,7 +88,7 @@ fn trails_of_randomly_killed_processes_verify() {
     }
     // The next writer seals what the last ones left.
     let trail = Trail::open(&dir, options()).expect("opens");
-    trail.append(Entry::new("note").with("writer", 1_000_000).with("n", 0), Durability::Durable).expect("written");
+    trail.append(AuditEntry::new("note").with("writer", 1_000_000).with("n", 0), Durability::Durable).expect("written");
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     let mut runs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut notes = 0u64;
@@ -137,9 +139,9 @@ fn trails_of_randomly_killed_processes_verify() {
 #[ignore = "no test: a process that another test starts by name, and so runs"]
 fn begins_and_waits() {
     let dir = std::env::var_os(DIR).expect("the trail's directory");
-    let trail = Trail::open(Path::new(&dir), Options::default()).expect("opens");
+    let trail = Trail::open(Path::new(&dir), TrailOptions::default()).expect("opens");
     let run = std::env::var(WRITER).expect("the run's name");
-    let _begun = trail.begin(Entry::new("sandbox_started").run(&run).skill("s")).expect("begun");
+    let _begun = trail.begin(AuditEntry::new("sandbox_started").run(&run).skill("s")).expect("begun");
     println!("begun");
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -172,13 +174,13 @@ fn only_runs_of_killed_owners_are_ended_and_only_once() {
         })
         .expect("holds");
         let lives: Vec<_> =
-            found.unended.iter().map(|it| (it.run.clone(), it.owner.as_ref().map(Owner::life))).collect();
+            found.unended.iter().map(|it| (it.run.clone(), it.owner.as_ref().map(RecordingProcess::life))).collect();
         (lives, ends)
     };
     // Eight at once, again and again.
     let open = || {
         std::thread::scope(|scope| {
-            (0..8).for_each(|_| drop(scope.spawn(|| drop(Trail::open(&dir, Options::default()).expect("opens")))))
+            (0..8).for_each(|_| drop(scope.spawn(|| drop(Trail::open(&dir, TrailOptions::default()).expect("opens")))))
         })
     };
     open();
@@ -197,14 +199,14 @@ fn only_runs_of_killed_owners_are_ended_and_only_once() {
     alive.kill().expect("SIGKILL");
     alive.wait().expect("reaped");
     // A writer that is open already notices when it begins a run itself.
-    let trail = Trail::open(&dir, Options::default()).expect("opens");
+    let trail = Trail::open(&dir, TrailOptions::default()).expect("opens");
     let mut third = begun(&dir, "third");
     third.kill().expect("SIGKILL");
     third.wait().expect("reaped");
     trail
-        .begin(Entry::new("sandbox_started").run("x"))
+        .begin(AuditEntry::new("sandbox_started").run("x"))
         .expect("begun")
-        .end(Entry::new("sandbox_completed").run("x"))
+        .end(AuditEntry::new("sandbox_completed").run("x"))
         .expect("ended");
     let (lives, ends) = told();
     assert_eq!(
@@ -218,20 +220,22 @@ fn only_runs_of_killed_owners_are_ended_and_only_once() {
 #[ignore = "no test: a process that another test starts by name, and so runs"]
 fn on_a_full_disk() {
     let dir = std::env::var_os(DIR).expect("the trail's directory");
-    let trail = Trail::open(Path::new(&dir), Options::default()).expect("opens");
-    let begun = trail.begin(Entry::new("sandbox_started").run("r")).expect("there is room");
+    let trail = Trail::open(Path::new(&dir), TrailOptions::default()).expect("opens");
+    let begun = trail.begin(AuditEntry::new("sandbox_started").run("r")).expect("there is room");
     let mut written = 0;
     let why = loop {
-        match trail.append(Entry::new("note").with("text", "x".repeat(1000)), Durability::Written) {
+        match trail.append(AuditEntry::new("note").with("text", "x".repeat(1000)), Durability::Written) {
             Ok(_) => written += 1,
             Err(e) => break e,
         }
         assert!(written < 10_000, "the disk has no end");
     };
     assert!(matches!(why, AuditError::Full { .. }), "{why}");
-    let refused = trail.begin(Entry::new("sandbox_started").run("other"));
+    let refused = trail.begin(AuditEntry::new("sandbox_started").run("other"));
     assert!(matches!(refused, Err(AuditError::Full { .. })), "{refused:?}");
-    begun.end(Entry::new("sandbox_completed").run("r").with("text", "y".repeat(5000))).expect("room was kept for it");
+    begun
+        .end(AuditEntry::new("sandbox_completed").run("r").with("text", "y".repeat(5000)))
+        .expect("room was kept for it");
     let found = verify(Path::new(&dir), None, &Anchored::new(), &mut |_| {}).expect("holds");
     assert_eq!(found.last.seq, written + 3, "opened, started, notes, completed");
     println!("full after {written} records, and the end was written");

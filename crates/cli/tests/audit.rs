@@ -6,14 +6,14 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use cofferdam_engine::audit::{Durability, Entry, Options, Trail};
+use cofferdam_engine::audit::{AuditEntry, Durability, Trail, TrailOptions};
 use common::{code_and_stderr, cofferdam, output, parse};
 use serde_json::Value;
 
 fn trail(dir: &Path, count: u64) -> Trail {
-    let trail = Trail::open(dir, Options::default()).unwrap();
+    let trail = Trail::open(dir, TrailOptions::default()).unwrap();
     for n in 0..count {
-        let entry = Entry::new(if n % 2 == 0 { "even" } else { "odd" }).run(&format!("r{n}")).with("n", n);
+        let entry = AuditEntry::new(if n % 2 == 0 { "even" } else { "odd" }).run(&format!("r{n}")).with("n", n);
         trail.append(entry, Durability::Written).unwrap();
     }
     trail
@@ -195,7 +195,7 @@ fn show_and_tail_pick_records_out() {
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     (0..10).for_each(|_| assert!(reader.read_line(&mut line).unwrap() > 0));
-    trail.append(Entry::new("late\u{1b}[2J"), Durability::Written).unwrap();
+    trail.append(AuditEntry::new("late\u{1b}[2J"), Durability::Written).unwrap();
     line.clear();
     assert!(reader.read_line(&mut line).unwrap() > 0);
     assert!(line.contains("late") && !line.contains('\u{1b}'), "{line:?}");
@@ -416,7 +416,7 @@ fn run_is_named_by_an_unambiguous_prefix_of_its_id() {
     let dir = root.path().join("audit");
     let trail = trail(&dir, 0);
     for run in ["0f3ad4c2-one", "0f3ad4c2-two", "77777777", "77777777-more"] {
-        trail.append(Entry::new("note").run(run), Durability::Written).unwrap();
+        trail.append(AuditEntry::new("note").run(run), Durability::Written).unwrap();
     }
     let show = |run: &str| text(&dir, &["show", "--run", run]);
     for (given, whole) in [("0f3ad4c2-o", "0f3ad4c2-one"), ("0f3ad4c2-two", "0f3ad4c2-two"), ("77777777", "77777777")] {

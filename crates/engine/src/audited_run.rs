@@ -9,7 +9,7 @@ use crate::failure::{Failure, Step};
 use crate::io::Io;
 use crate::outcome::{Ending, Outcome};
 use crate::prepared::Prepared;
-use cofferdam_audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
+use cofferdam_audit::{AuditEntry, AuditError, Durability, Reservation, Trail, hex};
 
 /// What a run's records say besides what the policy and the outcome do.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,8 +79,8 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    fn entry(&self, kind: &str) -> Entry {
-        Entry { skill: self.skill.clone(), ..Entry::new(kind).run(&self.run) }
+    fn entry(&self, kind: &str) -> AuditEntry {
+        AuditEntry { skill: self.skill.clone(), ..AuditEntry::new(kind).run(&self.run) }
     }
 
     /// Records that code is about to run in a session. Durable before this returns.
@@ -139,14 +139,14 @@ impl Recording {
         // As many as the outcome has, which bounds them by kind: none is left out for another.
         for (kind, data) in events(&outcome) {
             // A disk that is full now has room for the end, and the end says what is missing before it.
-            let written = notes.trail.append(Entry { data, ..notes.entry(kind) }, Durability::Written);
+            let written = notes.trail.append(AuditEntry { data, ..notes.entry(kind) }, Durability::Written);
             lost += u64::from(written.is_err());
         }
         let (kind, mut data) = ended(&outcome);
         if lost > 0 {
             data.insert("eventsLost".into(), lost.into());
         }
-        match reservation.end(Entry { data, ..notes.entry(kind) }) {
+        match reservation.end(AuditEntry { data, ..notes.entry(kind) }) {
             Ok(_) => Ok(outcome),
             Err(e) => Err(Unrecorded::End(Box::new(outcome), e)),
         }
@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
     use crate::{Engine, Output};
-    use cofferdam_audit::{Anchored, Options, verify};
+    use cofferdam_audit::{Anchored, TrailOptions, verify};
 
     fn policy(script: &str) -> Policy {
         let mut policy = Policy::base();
@@ -254,7 +254,7 @@ mod tests {
 
     fn recorded(policy: &Policy, about: About) -> (Outcome, Records) {
         let dir = tempfile::tempdir().unwrap();
-        let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
+        let trail = Trail::open(&dir.path().join("audit"), TrailOptions::default()).unwrap();
         let prepared = Engine::probe().prepare(policy).unwrap();
         let io = Io { output: Output::Capture, ..Io::default() };
         let outcome = prepared.run_recorded(io, policy, &trail, about).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn what_cannot_be_recorded_does_not_start() {
         let dir = tempfile::tempdir().unwrap();
-        let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
+        let trail = Trail::open(&dir.path().join("audit"), TrailOptions::default()).unwrap();
         let mut large = policy("echo ran");
         large.command.argv.push("x".repeat(100_000));
         let prepared = Engine::probe().prepare(&large).unwrap();

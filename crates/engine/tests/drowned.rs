@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use cofferdam_engine::audit::{Anchored, Options, Trail, verify};
+use cofferdam_engine::audit::{Anchored, Trail, TrailOptions, verify};
 use cofferdam_engine::audited_run::About;
 use cofferdam_engine::{Ending, Engine, Io, NetworkEvent, NetworkKind, Outcome, Output};
 use cofferdam_policy::{Field, NetworkMode, Policy};
@@ -74,7 +74,7 @@ fn run(how: &str) -> Option<(Outcome, Records)> {
         }
     };
     let dir = tempfile::tempdir().unwrap();
-    let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
+    let trail = Trail::open(&dir.path().join("audit"), TrailOptions::default()).unwrap();
     let io = Io { output: Output::Capture, ..Io::default() };
     let outcome = prepared.run_recorded(io, &policy, &trail, About::default()).unwrap();
     let mut records = Vec::new();

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_engine::audit::{Options, Trail};
+use cofferdam_engine::audit::{Trail, TrailOptions};
 use cofferdam_engine::audited_run::{About, Unrecorded};
 use cofferdam_engine::{Io, Outcome, Prepared};
 use cofferdam_policy::Policy;
@@ -35,7 +35,7 @@ fn opened(dir: &Path) -> PyResult<Trail> {
     if let Some((.., trail)) = open.iter().find(|(pid, path, _)| *pid == me && *path == dir) {
         return Ok(trail.clone());
     }
-    let trail = Trail::open(&dir, Options::default()).map_err(|e| fails(e.to_string()))?;
+    let trail = Trail::open(&dir, TrailOptions::default()).map_err(|e| fails(e.to_string()))?;
     if let Some(warning) = trail.warning() {
         warn(&warning)?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cofferdam_config::environments::Surroundings;
 use cofferdam_config::serve::Serve;
-use cofferdam_engine::audit::{Options, Trail};
+use cofferdam_engine::audit::{Trail, TrailOptions};
 use cofferdam_engine::session::Sessions;
 use cofferdam_engine::{Engine, Expected};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -34,7 +34,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let around = Surroundings::observe()?;
     let engine = Arc::new(Engine::for_own_process(Expected::Anything));
-    let open = |dir: &String| Trail::open(Path::new(dir), Options::default());
+    let open = |dir: &String| Trail::open(Path::new(dir), TrailOptions::default());
     let trail = serve.audit_trail.as_ref().map(open).transpose()?;
     if let Some(warning) = trail.as_ref().and_then(Trail::warning) {
         tracing::warn!("{warning}");

@@ -10,16 +10,16 @@ use crate::*;
 /// A trail, and a second writer's store of it.
 fn trail() -> (tempfile::TempDir, Trail) {
     let dir = tempfile::tempdir().unwrap();
-    let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
+    let trail = Trail::open(&dir.path().join("audit"), TrailOptions::default()).unwrap();
     (dir, trail)
 }
 
-fn run(id: &str) -> Entry {
-    Entry::new("sandbox_started").run(id).skill("s")
+fn run(id: &str) -> AuditEntry {
+    AuditEntry::new("sandbox_started").run(id).skill("s")
 }
 
-fn end(id: &str) -> Entry {
-    Entry::new("sandbox_completed").run(id)
+fn end(id: &str) -> AuditEntry {
+    AuditEntry::new("sandbox_completed").run(id)
 }
 
 /// Every record as kind and run, and the runs without an end.
@@ -38,13 +38,13 @@ fn kinds(trail: &Trail) -> Vec<String> {
 
 /// Pretends that the owner of this slot had a process id which no process has any more.
 fn make_gone(trail: &Trail, slot: usize, namespace: u32) {
-    let mut store = Store::open(trail.path(), 1 << 20, false).unwrap();
+    let mut store = TrailStore::open(trail.path(), 1 << 20, false).unwrap();
     let gone = SlotOwner(u64::from(namespace) << 32 | u64::from(u32::MAX - 1));
     store.hold("t").unwrap().set_slot(slot, (gone, 7)).unwrap();
 }
 
 fn again(trail: &Trail) -> Trail {
-    Trail::open(trail.path(), Options::default()).unwrap()
+    Trail::open(trail.path(), TrailOptions::default()).unwrap()
 }
 
 #[test]
@@ -53,7 +53,10 @@ fn running_runs_keep_their_owner_and_get_no_other_end() {
     let begun = trail.begin(run("a")).unwrap();
     let left = read(&trail).1;
     assert_eq!((left.len(), left[0].run.as_str(), left[0].seq, left[0].skill.as_deref()), (1, "a", 2, Some("s")));
-    assert_eq!((left[0].owner.clone(), left[0].owner.as_ref().unwrap().life()), (Some(Owner::me()), Life::Running));
+    assert_eq!(
+        (left[0].owner.clone(), left[0].owner.as_ref().unwrap().life()),
+        (Some(RecordingProcess::me()), Life::Running)
+    );
     assert!(again(&trail).begin(run("b")).unwrap().end(end("b")).unwrap().seq > 0);
     assert_eq!(kinds(&trail), ["sandbox_started", "sandbox_started", "sandbox_completed"]);
     begun.end(end("a")).unwrap();
@@ -63,7 +66,7 @@ fn running_runs_keep_their_owner_and_get_no_other_end() {
 #[test]
 fn a_free_pid_is_no_proof_while_the_lock_is_held() {
     let (_dir, trail) = trail();
-    let here = Owner::me().namespace;
+    let here = RecordingProcess::me().namespace;
     // Of this namespace, and of another container's.
     for (at, namespace) in [here, here ^ 1].into_iter().enumerate() {
         let id = format!("r{at}");
@@ -98,7 +101,7 @@ fn a_free_lock_is_no_proof_while_the_process_lives() {
         assert_eq!(kinds(&trail), ["sandbox_started"]);
     }
     // Nobody there, and no file that proves it: the room is given away, and the run stays one without an end.
-    make_gone(&trail, 0, Owner::me().namespace);
+    make_gone(&trail, 0, RecordingProcess::me().namespace);
     drop(again(&trail));
     assert_eq!((kinds(&trail), read(&trail).1.len()), (vec!["sandbox_started".to_owned()], 1));
 }
@@ -107,7 +110,7 @@ fn a_free_lock_is_no_proof_while_the_process_lives() {
 fn killed_after_the_end_was_written_there_is_no_second_one() {
     let (_dir, trail) = trail();
     trail.begin(run("a")).unwrap().end(end("a")).unwrap();
-    make_gone(&trail, 0, Owner::me().namespace);
+    make_gone(&trail, 0, RecordingProcess::me().namespace);
     drop(again(&trail));
     assert_eq!(kinds(&trail), ["sandbox_started", "sandbox_completed"]);
 }
@@ -115,18 +118,18 @@ fn killed_after_the_end_was_written_there_is_no_second_one() {
 #[test]
 fn killed_before_the_start_was_written_there_is_nothing_to_end() {
     let killed = |trail: &Trail| {
-        let mut store = Store::open(trail.path(), 1 << 20, false).unwrap();
-        drop(store.hold("t").unwrap().reserve(&Owner::me(), "killed", "t").unwrap());
+        let mut store = TrailStore::open(trail.path(), 1 << 20, false).unwrap();
+        drop(store.hold("t").unwrap().reserve(&RecordingProcess::me(), "killed", "t").unwrap());
     };
     let opened = |trail: &Trail| {
-        make_gone(trail, 0, Owner::me().namespace);
+        make_gone(trail, 0, RecordingProcess::me().namespace);
         drop(again(trail));
         read(trail)
     };
     let is_ended = |all: &[(String, String)]| all.iter().any(|(kind, _)| kind == "sandbox_abandoned");
     for left in ["", "{\"seq\":3,\"ti"] {
         let (_dir, trail) = trail();
-        trail.append(Entry::new("note"), Durability::Written).unwrap();
+        trail.append(AuditEntry::new("note"), Durability::Written).unwrap();
         killed(&trail);
         let file = std::fs::OpenOptions::new().write(true).open(trail.path().join(store::file_name(1))).unwrap();
         file.write_all_at(left.as_bytes(), file.metadata().unwrap().len()).unwrap();
@@ -135,9 +138,9 @@ fn killed_before_the_start_was_written_there_is_nothing_to_end() {
     // It was not quite dead when another came, whose run begins where its own would have: that one is not ended for it.
     let (_dir, trail) = trail();
     killed(&trail);
-    let mut store = Store::open(trail.path(), 1 << 20, false).unwrap();
-    let reserved = store.hold("t").unwrap().reserve(&Owner::me(), "other", "t").unwrap();
-    assert_eq!(reserved.slot, Slot(1));
+    let mut store = TrailStore::open(trail.path(), 1 << 20, false).unwrap();
+    let reserved = store.hold("t").unwrap().reserve(&RecordingProcess::me(), "other", "t").unwrap();
+    assert_eq!(reserved.slot, EndSlot(1));
     trail.append(run("other"), Durability::Written).unwrap();
     let (all, left) = opened(&trail);
     assert!(!is_ended(&all) && left.len() == 1 && left[0].run == "other", "{all:?}");
@@ -146,15 +149,15 @@ fn killed_before_the_start_was_written_there_is_nothing_to_end() {
 #[test]
 fn a_start_at_the_beginning_of_an_older_file_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let options = || TrailOptions { rotate_at: 1000, ..TrailOptions::default() };
     let trail = Trail::open(&dir.path().join("audit"), options()).unwrap();
-    let note = || trail.append(Entry::new("note").with("text", "x".repeat(600)), Durability::Written).unwrap();
+    let note = || trail.append(AuditEntry::new("note").with("text", "x".repeat(600)), Durability::Written).unwrap();
     note();
     note();
     let mut begun = std::mem::ManuallyDrop::new(trail.begin(run("a")).unwrap());
     (0..9).for_each(|_| assert!(note().seq > 0));
     drop(begun.reserved.take());
-    make_gone(&trail, 0, Owner::me().namespace);
+    make_gone(&trail, 0, RecordingProcess::me().namespace);
     drop(Trail::open(trail.path(), options()).unwrap());
     let (all, left) = read(&trail);
     assert_eq!((all.last(), left.len()), (Some(&("sandbox_abandoned".to_owned(), "a".to_owned())), 0));

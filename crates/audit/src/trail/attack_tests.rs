@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::*;
 
-fn trail(options: Options) -> (tempfile::TempDir, Trail) {
+fn trail(options: TrailOptions) -> (tempfile::TempDir, Trail) {
     let dir = tempfile::tempdir().unwrap();
     let trail = Trail::open(&dir.path().join("audit"), options).unwrap();
     (dir, trail)
 }
 
 fn add(trail: &Trail, n: u64) {
-    trail.append(Entry::new("note").with("n", n), Durability::Written).unwrap();
+    trail.append(AuditEntry::new("note").with("n", n), Durability::Written).unwrap();
 }
 
 fn check(dir: &Path, key: Option<PublicKey>, anchors: &Anchored) -> Result<Verified, Wrong> {
     verify(dir, key, anchors, &mut |_| {}).map_err(|failed| match failed {
-        Failed::Wrong(problem) => problem.wrong,
-        Failed::Io(e) => panic!("{e}"),
+        VerificationFailure::Wrong(problem) => problem.wrong,
+        VerificationFailure::Io(e) => panic!("{e}"),
     })
 }
 
@@ -33,7 +33,7 @@ fn file(dir: &Path, number: u64) -> PathBuf {
 
 #[test]
 fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
-    let (_dir, trail) = trail(Options::default());
+    let (_dir, trail) = trail(TrailOptions::default());
     (0..2).for_each(|n| add(&trail, n));
     let path = file(trail.path(), 1);
     let good = std::fs::read(&path).unwrap();
@@ -47,7 +47,7 @@ fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
             other[at] = byte;
             std::fs::write(&path, &other).unwrap();
             std::fs::remove_file(trail.path().join("lock")).unwrap();
-            add(&Trail::open(trail.path(), Options::default()).unwrap(), 9);
+            add(&Trail::open(trail.path(), TrailOptions::default()).unwrap(), 9);
             let found = plain(trail.path());
             assert!(found.is_err(), "byte {at} as {byte}: {found:?}");
         }
@@ -56,7 +56,7 @@ fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
 
 #[test]
 fn a_trail_that_was_put_away_gets_no_record_and_stays_whole() {
-    let (_dir, trail) = trail(Options::default());
+    let (_dir, trail) = trail(TrailOptions::default());
     let (path, aside) = (trail.path().to_owned(), trail.path().with_extension("aside"));
     (0..3).for_each(|n| add(&trail, n));
     let bytes = std::fs::read(file(&path, 1)).unwrap();
@@ -64,12 +64,12 @@ fn a_trail_that_was_put_away_gets_no_record_and_stays_whole() {
     // Nothing is there, then another trail, which may be longer or shorter.
     for others in [None, Some(1), Some(9)] {
         if let Some(others) = others {
-            let another = Trail::open(&path, Options::default()).unwrap();
+            let another = Trail::open(&path, TrailOptions::default()).unwrap();
             (0..others).for_each(|n| add(&another, n));
         }
-        let refused = trail.append(Entry::new("x"), Durability::Written).unwrap_err();
+        let refused = trail.append(AuditEntry::new("x"), Durability::Written).unwrap_err();
         assert!(matches!(refused, AuditError::Moved { what: "directory", .. }), "{others:?}: {refused}");
-        assert!(matches!(trail.begin(Entry::new("x").run("r")), Err(AuditError::Moved { .. })), "{others:?}");
+        assert!(matches!(trail.begin(AuditEntry::new("x").run("r")), Err(AuditError::Moved { .. })), "{others:?}");
         assert_eq!(std::fs::read(file(&aside, 1)).unwrap(), bytes, "{others:?}");
         plain(&aside).unwrap();
         if others.is_some() {
@@ -83,8 +83,8 @@ fn a_trail_that_was_put_away_gets_no_record_and_stays_whole() {
     assert_eq!(plain(&path).unwrap().last.seq, 5);
     // Neither does it when another lock was made: its writers would not see this one.
     std::fs::rename(path.join("lock"), path.join("aside")).unwrap();
-    let another = Trail::open(&path, Options::default()).unwrap();
-    let refused = trail.append(Entry::new("x"), Durability::Written).unwrap_err();
+    let another = Trail::open(&path, TrailOptions::default()).unwrap();
+    let refused = trail.append(AuditEntry::new("x"), Durability::Written).unwrap_err();
     assert!(matches!(refused, AuditError::Moved { what: "lock", .. }), "{refused}");
     add(&another, 4);
     assert_eq!(plain(&path).unwrap().last.seq, 6);
@@ -92,12 +92,12 @@ fn a_trail_that_was_put_away_gets_no_record_and_stays_whole() {
 
 #[test]
 fn a_record_without_its_newline_is_a_record() {
-    let (_dir, trail) = trail(Options::default());
+    let (_dir, trail) = trail(TrailOptions::default());
     (0..2).for_each(|n| add(&trail, n));
     let path = file(trail.path(), 1);
     let good = std::fs::read(&path).unwrap();
     std::fs::write(&path, &good[..good.len() - 1]).unwrap();
-    add(&Trail::open(trail.path(), Options::default()).unwrap(), 2);
+    add(&Trail::open(trail.path(), TrailOptions::default()).unwrap(), 2);
     let found = plain(trail.path()).unwrap();
     assert_eq!((found.last.seq, found.recovered.len()), (4, 0));
     assert!(std::fs::read(&path).unwrap().starts_with(&good));
@@ -105,7 +105,7 @@ fn a_record_without_its_newline_is_a_record() {
 
 #[test]
 fn a_tear_where_a_file_is_full_is_sealed_in_that_file() {
-    let options = || Options { rotate_at: 2000, ..Options::default() };
+    let options = || TrailOptions { rotate_at: 2000, ..TrailOptions::default() };
     let (_dir, trail) = trail(options());
     let path = file(trail.path(), 1);
     while std::fs::metadata(&path).map_or(0, |about| about.len()) < 1900 {
@@ -122,19 +122,20 @@ fn a_tear_where_a_file_is_full_is_sealed_in_that_file() {
 
 #[test]
 fn a_writer_killed_after_creating_a_file_blocks_no_other() {
-    let options = || Options { rotate_at: 2000, ..Options::default() };
+    let options = || TrailOptions { rotate_at: 2000, ..TrailOptions::default() };
     let (_dir, trail) = trail(options());
     while std::fs::metadata(file(trail.path(), 1)).map_or(0, |about| about.len()) < 2000 {
         add(&trail, 0);
     }
     std::fs::write(file(trail.path(), 2), b"").unwrap();
-    let last = Trail::open(trail.path(), options()).unwrap().append(Entry::new("note"), Durability::Durable).unwrap();
+    let last =
+        Trail::open(trail.path(), options()).unwrap().append(AuditEntry::new("note"), Durability::Durable).unwrap();
     assert_eq!(plain(trail.path()).unwrap().last.seq, last.seq);
 }
 
 #[test]
 fn the_first_file_begins_with_the_first_record() {
-    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let options = || TrailOptions { rotate_at: 1000, ..TrailOptions::default() };
     let (_dir, trail) = trail(options());
     (0..20).for_each(|n| add(&trail, n));
     let path = file(trail.path(), 1);
@@ -148,8 +149,8 @@ fn the_first_file_begins_with_the_first_record() {
 #[test]
 fn numbers_that_no_writer_gives_are_no_records() {
     for seq in [0, u64::MAX] {
-        let (_dir, trail) = trail(Options::default());
-        let entry = Entry::new("checkpoint").with("seq", 1);
+        let (_dir, trail) = trail(TrailOptions::default());
+        let entry = AuditEntry::new("checkpoint").with("seq", 1);
         let (line, _) = record::write(&entry, "t", &Link { seq: 7, hash: [0; 32] });
         let body = String::from_utf8(line).unwrap();
         let body = &body[..body.rfind(",\"hash\"").unwrap()].replace("{\"seq\":8", &format!("{{\"seq\":{seq}"));
@@ -162,19 +163,19 @@ fn numbers_that_no_writer_gives_are_no_records() {
 #[test]
 fn a_key_that_signed_nothing_vouches_for_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let key = Key::make(&dir.path().join("key")).unwrap();
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
     let path = dir.path().join("audit");
-    let anew = Trail::open(&path, Options::default()).unwrap();
+    let anew = Trail::open(&path, TrailOptions::default()).unwrap();
     (0..3).for_each(|n| add(&anew, n));
     assert_eq!(check(&path, Some(key.public()), &Anchored::new()).unwrap_err(), Wrong::Unsigned);
-    let signing = Trail::open(&path, Options { key: Some(key.clone()), ..Options::default() }).unwrap();
+    let signing = Trail::open(&path, TrailOptions { key: Some(key.clone()), ..TrailOptions::default() }).unwrap();
     signing.checkpoint().unwrap();
     check(&path, Some(key.public()), &Anchored::new()).unwrap();
 }
 
 #[test]
 fn a_trail_that_begins_after_the_anchored_records_is_another() {
-    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let options = || TrailOptions { rotate_at: 1000, ..TrailOptions::default() };
     let (_dir, trail) = trail(options());
     (0..20).for_each(|n| add(&trail, n));
     let mut links = std::collections::BTreeMap::new();
@@ -240,10 +241,13 @@ fn what_has_no_line_end_hides_no_line_of_an_anchor() {
 fn lines_added_to_an_anchor_hide_no_other_history() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
-    let key = Key::make(&dir.path().join("key")).unwrap();
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
     let anchor = dir.path().join("anchor");
-    let options =
-        || Options { key: Some(key.clone()), anchor: Some(Anchor::File(anchor.clone())), ..Options::default() };
+    let options = || TrailOptions {
+        key: Some(key.clone()),
+        anchor: Some(Anchor::File(anchor.clone())),
+        ..TrailOptions::default()
+    };
     let trail = Trail::open(&dir.path().join("audit"), options()).unwrap();
     add(&trail, 0);
     trail.checkpoint().unwrap();
@@ -252,7 +256,7 @@ fn lines_added_to_an_anchor_hide_no_other_history() {
     std::fs::create_dir(&fork).unwrap();
     std::fs::set_permissions(&fork, std::fs::Permissions::from_mode(0o700)).unwrap();
     std::fs::copy(file(trail.path(), 1), file(&fork, 1)).unwrap();
-    let forged = Trail::open(&fork, Options::default()).unwrap();
+    let forged = Trail::open(&fork, TrailOptions::default()).unwrap();
     (0..9).for_each(|n| add(&forged, n + 100));
     add(&trail, 1);
     trail.checkpoint().unwrap();
@@ -293,10 +297,13 @@ fn lines_added_to_an_anchor_hide_no_other_history() {
 #[test]
 fn a_line_of_one_trail_does_not_stand_for_another() {
     let dir = tempfile::tempdir().unwrap();
-    let key = Key::make(&dir.path().join("key")).unwrap();
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
     let anchor = dir.path().join("anchor");
-    let options =
-        || Options { key: Some(key.clone()), anchor: Some(Anchor::File(anchor.clone())), ..Options::default() };
+    let options = || TrailOptions {
+        key: Some(key.clone()),
+        anchor: Some(Anchor::File(anchor.clone())),
+        ..TrailOptions::default()
+    };
     let open = |name: &str| Trail::open(&dir.path().join(name), options()).unwrap();
     let (one, two) = (open("one"), open("two"));
     for trail in [&one, &two] {
@@ -331,16 +338,16 @@ fn a_line_of_one_trail_does_not_stand_for_another() {
 #[test]
 fn which_trail_it_is_is_known_while_a_checkpoint_is_left() {
     let dir = tempfile::tempdir().unwrap();
-    let key = Key::make(&dir.path().join("key")).unwrap();
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
     let anchor = dir.path().join("anchor");
     let trail = Trail::open(
         &dir.path().join("audit"),
-        Options {
+        TrailOptions {
             key: Some(key.clone()),
             rotate_at: 1000,
             checkpoint_every: 4,
             anchor: Some(Anchor::File(anchor.clone())),
-            ..Options::default()
+            ..TrailOptions::default()
         },
     )
     .unwrap();
@@ -354,7 +361,7 @@ fn which_trail_it_is_is_known_while_a_checkpoint_is_left() {
 
 #[test]
 fn special_files_are_neither_waited_for_nor_followed() {
-    let (dir, trail) = trail(Options::default());
+    let (dir, trail) = trail(TrailOptions::default());
     add(&trail, 0);
     let (sent, done) = std::sync::mpsc::channel();
     let place = trail.path().to_owned();
@@ -371,8 +378,8 @@ fn special_files_are_neither_waited_for_nor_followed() {
     std::fs::write(&elsewhere, b"").unwrap();
     std::thread::spawn(move || {
         let read = || verify(&place, None, &Anchored::new(), &mut |_| {}).is_err();
-        let pipe = (read(), show(&place, &Filter::default(), |_| Ok(())).is_err());
-        let opened = Trail::open(&place, Options::default()).is_ok();
+        let pipe = (read(), show(&place, &RecordFilter::default(), |_| Ok(())).is_err());
+        let opened = Trail::open(&place, TrailOptions::default()).is_ok();
         std::fs::remove_file(&second).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &second).unwrap();
         sent.send((pipe, opened, read())).unwrap();
@@ -395,10 +402,10 @@ fn give(path: &Path) {
 
 #[test]
 fn a_trail_that_belongs_to_another_user_is_not_written() {
-    let (dir, trail) = trail(Options::default());
+    let (dir, trail) = trail(TrailOptions::default());
     add(&trail, 0);
     let place = trail.path().to_owned();
-    let open = || Trail::open(&place, Options::default());
+    let open = || Trail::open(&place, TrailOptions::default());
     drop(trail);
     assert!(open().is_ok());
     // What was put there while others could, and that others can still change, is not trusted later.
@@ -406,16 +413,19 @@ fn a_trail_that_belongs_to_another_user_is_not_written() {
     let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     for name in ["lock", "trail-000001.jsonl"] {
         mode(&place.join(name), 0o620);
-        let told = open().and_then(|trail| trail.append(Entry::new("note"), Durability::Written)).unwrap_err();
+        let told = open().and_then(|trail| trail.append(AuditEntry::new("note"), Durability::Written)).unwrap_err();
         assert!(matches!(&told, AuditError::Open { path } if path.ends_with(name)), "{name}: {told}");
         mode(&place.join(name), 0o600);
-        open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
+        open().unwrap().append(AuditEntry::new("note"), Durability::Written).unwrap();
     }
     if !rustix::process::geteuid().is_root() {
         // Only root can give files away; there is always a directory of root's.
-        let told = Trail::open(Path::new("/usr"), Options::default());
+        let told = Trail::open(Path::new("/usr"), TrailOptions::default());
         assert!(is_foreign(told), "of root's");
-        assert!(is_foreign(Trail::open(Path::new("/usr"), Options { of_others: true, ..Options::default() })));
+        assert!(is_foreign(Trail::open(
+            Path::new("/usr"),
+            TrailOptions { of_others: true, ..TrailOptions::default() }
+        )));
         return;
     }
     give(&place);
@@ -423,11 +433,11 @@ fn a_trail_that_belongs_to_another_user_is_not_written() {
     std::os::unix::fs::chown(&place, Some(0), Some(0)).unwrap();
     for name in ["lock", "trail-000001.jsonl"] {
         give(&place.join(name));
-        let told = open().and_then(|trail| trail.append(Entry::new("note"), Durability::Written));
+        let told = open().and_then(|trail| trail.append(AuditEntry::new("note"), Durability::Written));
         assert!(matches!(&told, Err(AuditError::Foreign { path, .. }) if path.ends_with(name)), "{name}: {told:?}");
         std::os::unix::fs::chown(place.join(name), Some(0), Some(0)).unwrap();
     }
-    open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
+    open().unwrap().append(AuditEntry::new("note"), Durability::Written).unwrap();
     plain(&place).unwrap();
     drop(dir);
 }
@@ -438,13 +448,13 @@ fn root_can_sign_a_trail_that_its_owner_still_writes() {
         eprintln!("skipped: only root gives files away");
         return;
     }
-    let (dir, trail) = trail(Options::default());
+    let (dir, trail) = trail(TrailOptions::default());
     add(&trail, 0);
     let place = trail.path().to_owned();
     drop(trail);
-    let key = Key::make(&dir.path().join("key")).unwrap();
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
     ["", "lock", "trail-000001.jsonl"].iter().for_each(|name| give(&place.join(name)));
-    let options = || Options { key: Some(key.clone()), rotate_at: 1, of_others: true, ..Options::default() };
+    let options = || TrailOptions { key: Some(key.clone()), rotate_at: 1, of_others: true, ..TrailOptions::default() };
     let signing = Trail::open(&place, options()).unwrap();
     signing.checkpoint().unwrap();
     assert_eq!(check(&place, Some(key.public()), &Anchored::new()).unwrap().files, 2, "it went on in a next file");

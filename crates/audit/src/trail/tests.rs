@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::*;
 
-fn trail(options: Options) -> (tempfile::TempDir, Trail) {
+fn trail(options: TrailOptions) -> (tempfile::TempDir, Trail) {
     let dir = tempfile::tempdir().unwrap();
     let trail = Trail::open(&dir.path().join("audit"), options).unwrap();
     (dir, trail)
 }
 
-fn note(n: u64) -> Entry {
-    Entry::new("note").with("n", n)
+fn note(n: u64) -> AuditEntry {
+    AuditEntry::new("note").with("n", n)
 }
 
 fn check(dir: &Path) -> Result<Verified, Wrong> {
@@ -22,8 +22,8 @@ fn check(dir: &Path) -> Result<Verified, Wrong> {
 
 fn check_with(dir: &Path, key: Option<PublicKey>, anchors: &Anchored) -> Result<Verified, Wrong> {
     verify(dir, key, anchors, &mut |_| {}).map_err(|failed| match failed {
-        verify::Failed::Wrong(problem) => problem.wrong,
-        verify::Failed::Io(e) => panic!("{e}"),
+        verify::VerificationFailure::Wrong(problem) => problem.wrong,
+        verify::VerificationFailure::Io(e) => panic!("{e}"),
     })
 }
 
@@ -41,11 +41,11 @@ fn put(dir: &Path, lines: &[String]) {
 
 #[test]
 fn a_trail_verifies_and_goes_on_after_it_was_closed() {
-    let (dir, trail) = trail(Options::default());
+    let (dir, trail) = trail(TrailOptions::default());
     (0..5).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
     let path = trail.path().to_owned();
     drop(trail);
-    let again = Trail::open(&path, Options::default()).unwrap();
+    let again = Trail::open(&path, TrailOptions::default()).unwrap();
     assert_eq!(again.append(note(5), Durability::Durable).unwrap().seq, 7);
     let found = check(&path).unwrap();
     assert_eq!((found.first, found.last.seq, found.files), (1, 7, 1));
@@ -54,7 +54,7 @@ fn a_trail_verifies_and_goes_on_after_it_was_closed() {
 
 #[test]
 fn every_single_byte_counts() {
-    let (_dir, trail) = trail(Options::default());
+    let (_dir, trail) = trail(TrailOptions::default());
     (0..2).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
     let path = first(trail.path());
     let whole = std::fs::read(&path).unwrap();
@@ -69,7 +69,7 @@ fn every_single_byte_counts() {
 
 #[test]
 fn what_was_removed_reordered_repeated_or_replaced_is_named() {
-    let (_dir, trail) = trail(Options::default());
+    let (_dir, trail) = trail(TrailOptions::default());
     (0..6).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
     let (dir, good) = (trail.path(), lines(trail.path()));
     let with = |change: &dyn Fn(&mut Vec<String>)| {
@@ -94,7 +94,7 @@ fn what_was_removed_reordered_repeated_or_replaced_is_named() {
 #[test]
 fn a_killed_writers_partial_record_is_sealed() {
     for torn in [&b"{\"seq\":4,\"ti"[..], b"garbage\n", b"a\nb\nc", b"\n"] {
-        let (_dir, trail) = trail(Options::default());
+        let (_dir, trail) = trail(TrailOptions::default());
         (0..2).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
         let path = trail.path().to_owned();
         drop(trail);
@@ -103,7 +103,7 @@ fn a_killed_writers_partial_record_is_sealed() {
         bytes.extend_from_slice(torn);
         std::fs::write(first(&path), &bytes).unwrap();
         assert!(check(&path).is_err(), "not yet sealed");
-        let trail = Trail::open(&path, Options::default()).unwrap();
+        let trail = Trail::open(&path, TrailOptions::default()).unwrap();
         assert_eq!(trail.append(note(2), Durability::Written).unwrap().seq, 5, "the seal is record 4");
         assert_eq!(check(&path).unwrap().recovered, [(first(&path), at)]);
         // The seal holds what it seals.
@@ -116,25 +116,25 @@ fn a_killed_writers_partial_record_is_sealed() {
 
 #[test]
 fn what_the_lock_file_remembers_is_a_hint_only() {
-    let (_dir, trail) = trail(Options::default());
+    let (_dir, trail) = trail(TrailOptions::default());
     (0..3).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
     let path = trail.path().to_owned();
     for lock in [&b""[..], &[0xff; 300]] {
         std::fs::write(path.join("lock"), lock).unwrap();
-        Trail::open(&path, Options::default()).unwrap().append(note(9), Durability::Written).unwrap();
+        Trail::open(&path, TrailOptions::default()).unwrap().append(note(9), Durability::Written).unwrap();
     }
     assert_eq!(check(&path).unwrap().last.seq, 6);
 }
 
 #[test]
 fn files_follow_each_other_without_a_gap() {
-    let (_dir, trail) = trail(Options { rotate_at: 2000, ..Options::default() });
+    let (_dir, trail) = trail(TrailOptions { rotate_at: 2000, ..TrailOptions::default() });
     (0..40).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
     let found = check(trail.path()).unwrap();
     assert!(found.files > 3 && found.last.seq == 41, "{found:?}");
     let mut shown = Vec::new();
-    show(trail.path(), &Filter { kinds: vec!["note".into()], ..Filter::default() }, |line| {
-        let Line::Record(record) = line else { panic!("{line:?}") };
+    show(trail.path(), &RecordFilter { kinds: vec!["note".into()], ..RecordFilter::default() }, |line| {
+        let TrailLine::Record(record) = line else { panic!("{line:?}") };
         shown.push(record.data["n"].as_u64().unwrap());
         Ok(())
     })
@@ -146,7 +146,7 @@ fn files_follow_each_other_without_a_gap() {
 
 #[test]
 fn following_misses_no_record_when_a_file_is_closed() {
-    let (_dir, trail) = trail(Options { rotate_at: 2000, ..Options::default() });
+    let (_dir, trail) = trail(TrailOptions { rotate_at: 2000, ..TrailOptions::default() });
     const LAST: u64 = 2000;
     let mut all = Follow::new(trail.path());
     let mut next = 1; // the record that opened the trail
@@ -155,7 +155,7 @@ fn following_misses_no_record_when_a_file_is_closed() {
             .spawn(|| (2..=LAST).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq == n)));
         while next <= LAST {
             match all.next_line().unwrap() {
-                Some(Line::Record(record)) => {
+                Some(TrailLine::Record(record)) => {
                     assert_eq!(record.seq, next, "records in between were passed over");
                     next += 1;
                 }
@@ -169,15 +169,15 @@ fn following_misses_no_record_when_a_file_is_closed() {
 #[test]
 fn an_anchor_shows_what_the_files_alone_cannot() {
     let dir = tempfile::tempdir().unwrap();
-    let key = Key::make(&dir.path().join("key")).unwrap();
-    assert_eq!(Key::read(&dir.path().join("key")).unwrap().public(), key.public());
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
+    assert_eq!(CheckpointKey::read(&dir.path().join("key")).unwrap().public(), key.public());
     let anchor = dir.path().join("anchor");
     let path = dir.path().join("audit");
-    let options = Options {
+    let options = TrailOptions {
         key: Some(key.clone()),
         checkpoint_every: 3,
         anchor: Some(Anchor::File(anchor.clone())),
-        ..Options::default()
+        ..TrailOptions::default()
     };
     let trail = Trail::open(&path, options).unwrap();
     (0..10).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
@@ -185,7 +185,7 @@ fn an_anchor_shows_what_the_files_alone_cannot() {
     assert!(anchors.len() >= 2, "{anchors:?}");
     let found = check_with(&path, Some(key.public()), &anchors).unwrap();
     assert_eq!((found.checkpoints as usize, found.anchored as usize), (anchors.len(), anchors.len()));
-    let other = Key::make(&dir.path().join("other")).unwrap();
+    let other = CheckpointKey::make(&dir.path().join("other")).unwrap();
     assert_eq!(check_with(&path, Some(other.public()), &anchors).unwrap_err(), Wrong::OtherKey(key.public().text()));
     // Cut short: the files hold together, and the anchor shows it.
     let good = lines(&path);
@@ -195,7 +195,7 @@ fn an_anchor_shows_what_the_files_alone_cannot() {
     assert!(matches!(cut, Wrong::CutShort { .. }), "{cut:?}");
     // Written anew from the start.
     std::fs::remove_dir_all(&path).unwrap();
-    let anew = Trail::open(&path, Options::default()).unwrap();
+    let anew = Trail::open(&path, TrailOptions::default()).unwrap();
     (0..20).for_each(|n| assert!(anew.append(note(n), Durability::Written).unwrap().seq > 0));
     assert!(check(&path).is_ok());
     assert!(matches!(check_with(&path, None, &anchors).unwrap_err(), Wrong::OtherTrail { .. }));
@@ -203,7 +203,9 @@ fn an_anchor_shows_what_the_files_alone_cannot() {
     let opened = record::read(good[0].as_bytes()).unwrap();
     let mut after = Link::default();
     let mut anew = Vec::new();
-    for entry in [Entry { data: opened.data, ..Entry::new("trail_opened") }].into_iter().chain((0..20).map(note)) {
+    for entry in
+        [AuditEntry { data: opened.data, ..AuditEntry::new("trail_opened") }].into_iter().chain((0..20).map(note))
+    {
         let (line, link) = record::write(&entry, "2026-01-01T00:00:00Z", &after);
         after = link;
         anew.push(String::from_utf8(line).unwrap().trim_end().to_owned());
@@ -216,14 +218,14 @@ fn an_anchor_shows_what_the_files_alone_cannot() {
 #[test]
 fn a_checkpoint_that_was_not_signed_so_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let key = Key::make(&dir.path().join("key")).unwrap();
+    let key = CheckpointKey::make(&dir.path().join("key")).unwrap();
     let end = Link { seq: 1, hash: [1; 32] };
     let entry = key.sign(&end, Some("t-1"));
-    let as_record = |entry: &Entry| {
+    let as_record = |entry: &AuditEntry| {
         let (line, _) = record::write(entry, "t", &end);
         record::read(line.strip_suffix(b"\n").unwrap()).unwrap()
     };
-    let check = |record: &Record, end: &Link| checkpoint::check(record, end, Some("t-1"));
+    let check = |record: &AuditRecord, end: &Link| checkpoint::check(record, end, Some("t-1"));
     assert_eq!(check(&as_record(&entry), &end), Ok(key.public()));
     assert!(check(&as_record(&entry), &Link { seq: 2, ..end }).is_err());
     assert!(check(&as_record(&entry), &Link { hash: [2; 32], ..end }).is_err());
@@ -252,10 +254,10 @@ fn keys_that_others_can_read_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
-    Key::make(&path).unwrap();
-    assert!(Key::make(&path).is_err(), "no key is written over");
+    CheckpointKey::make(&path).unwrap();
+    assert!(CheckpointKey::make(&path).is_err(), "no key is written over");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(Key::read(&path).unwrap_err().to_string().contains("chmod 600"));
+    assert!(CheckpointKey::read(&path).unwrap_err().to_string().contains("chmod 600"));
 }
 
 #[test]
@@ -263,19 +265,19 @@ fn a_directory_that_others_may_write_in_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(matches!(Trail::open(dir.path(), Options::default()), Err(AuditError::Open { .. })));
+    assert!(matches!(Trail::open(dir.path(), TrailOptions::default()), Err(AuditError::Open { .. })));
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(Trail::open(dir.path(), Options::default()).is_ok());
+    assert!(Trail::open(dir.path(), TrailOptions::default()).is_ok());
 }
 
 #[test]
 fn secrets_do_not_occur_in_the_files() {
     let secrets = Secrets::new([("API_KEY".to_owned(), "s3cr3t-value".to_owned())]);
-    let (_dir, trail) = trail(Options { secrets, ..Options::default() });
+    let (_dir, trail) = trail(TrailOptions { secrets, ..TrailOptions::default() });
     trail
-        .begin(Entry::new("a").with("url", "https://x/?k=s3cr3t-value"))
+        .begin(AuditEntry::new("a").with("url", "https://x/?k=s3cr3t-value"))
         .unwrap()
-        .end(Entry::new("b").with("s3cr3t-value", 1))
+        .end(AuditEntry::new("b").with("s3cr3t-value", 1))
         .unwrap();
     let text = lines(trail.path()).join("\n");
     assert!(!text.contains("s3cr3t") && text.contains("[secret API_KEY]"), "{text}");
@@ -283,7 +285,7 @@ fn secrets_do_not_occur_in_the_files() {
 
 #[test]
 fn sixty_four_threads_lose_nothing() {
-    let (_dir, trail) = trail(Options { rotate_at: 20_000, ..Options::default() });
+    let (_dir, trail) = trail(TrailOptions { rotate_at: 20_000, ..TrailOptions::default() });
     std::thread::scope(|s| {
         for t in 0..64u64 {
             let trail = trail.clone();
@@ -302,13 +304,13 @@ fn sixty_four_threads_lose_nothing() {
 
 #[test]
 fn an_end_that_is_too_long_is_cut_and_says_so() {
-    let (_dir, trail) = trail(Options::default());
-    let begun = trail.begin(Entry::new("sandbox_started").run("r")).unwrap();
-    begun.end(Entry::new("sandbox_completed").run("r").with("text", "x".repeat(20_000))).unwrap();
+    let (_dir, trail) = trail(TrailOptions::default());
+    let begun = trail.begin(AuditEntry::new("sandbox_started").run("r")).unwrap();
+    begun.end(AuditEntry::new("sandbox_completed").run("r").with("text", "x".repeat(20_000))).unwrap();
     let last = record::read(lines(trail.path()).last().unwrap().as_bytes()).unwrap();
     assert_eq!((last.kind.as_str(), last.run.as_deref()), ("sandbox_completed", Some("r")));
     assert!(last.data["cut_bytes"].as_u64().unwrap() > 20_000);
-    assert!(trail.append(Entry::new("x").with("text", "x".repeat(70_000)), Durability::Written).is_err());
+    assert!(trail.append(AuditEntry::new("x").with("text", "x".repeat(70_000)), Durability::Written).is_err());
     check(trail.path()).unwrap();
 }
 
@@ -317,8 +319,8 @@ fn an_empty_first_file_gets_the_identity_record() {
     let dir = tempfile::tempdir().unwrap();
     let here = dir.path().join("t");
     let add = || {
-        let trail = Trail::open(&here, Options::default()).unwrap();
-        trail.append(Entry::new("a"), Durability::Written).unwrap();
+        let trail = Trail::open(&here, TrailOptions::default()).unwrap();
+        trail.append(AuditEntry::new("a"), Durability::Written).unwrap();
         verify(&here, None, &Anchored::new(), &mut |_| {}).unwrap()
     };
     let first = add();

@@ -1,7 +1,7 @@
 //! What must hold of any bytes that stand in an audit trail's file. Shared by the properties of this crate and the fuzz
 //! targets; panics where something does not hold.
 
-use cofferdam_audit::{Anchored, Broken, Filter, Owner, hex, read_record, sha256, show, verify};
+use cofferdam_audit::{Anchored, Broken, RecordFilter, RecordingProcess, hex, read_record, sha256, show, verify};
 
 /// What stands in a trail's file, line by line: each as it is, and with the hash that its bytes have. No line is a
 /// record under two hashes, what is one is within its bounds, and reading the whole as a trail comes to an end.
@@ -16,7 +16,7 @@ pub(crate) fn trail(bytes: &[u8]) {
                 assert!(record.seq > 0 && record.hash == digits && record.prev.len() == 64, "{record:?}");
                 assert!(record.link().is_some());
                 // Whatever it says of its owner is read, or is none.
-                let owner = Owner::of(&record.data);
+                let owner = RecordingProcess::of(&record.data);
                 assert!(owner.is_none() || record.data.contains_key("owner"));
             }
             Err(why) => assert_eq!(why, Broken::Shape, "its hash is right"),
@@ -38,7 +38,7 @@ pub(crate) fn trail(bytes: &[u8]) {
         }
         let lines = text.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let mut shown = 0;
-        show(directory.path(), &Filter::default(), |_| {
+        show(directory.path(), &RecordFilter::default(), |_| {
             shown += 1;
             Ok(())
         })

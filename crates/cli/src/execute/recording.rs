@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use cofferdam_engine::audit::{Options, Secrets, Trail};
+use cofferdam_engine::audit::{Secrets, Trail, TrailOptions};
 use cofferdam_engine::audited_run::{About, Unrecorded};
 use cofferdam_engine::{Io, Outcome, Prepared};
 
@@ -34,7 +34,7 @@ pub(super) fn open(call: &Call, further: Option<&Caller>) -> Result<Option<Trail
         return Err(Refusal::new("arguments", format!("--audit-secret {name} is no variable {whose}")).hint(hint));
     }
     let secrets = Secrets::new(call.audit_secrets.iter().filter_map(value));
-    let trail = Trail::open(Path::new(dir), Options { secrets, ..Options::default() });
+    let trail = Trail::open(Path::new(dir), TrailOptions { secrets, ..TrailOptions::default() });
     trail.map(Some).map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use cofferdam_engine::audit::{self, Filter, Follow, Line, Record, Unended};
+use cofferdam_engine::audit::{self, AuditRecord, Follow, RecordFilter, TrailLine, Unended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::errors::unreadable;
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LAST: usize = 10;
 
 /// Prints the records of the filter, and notes the runs without an end.
-pub(super) fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
+pub(super) fn show(dir: &Path, filter: &RecordFilter, json: bool) -> Result<i32, Refusal> {
     let unended = each_line(dir, filter, |found| print_line(&found, json))?;
     for run in unended.iter().take(MOST_UNENDED) {
         print_note(&description(run), None);
@@ -35,11 +35,11 @@ pub(super) fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refus
 }
 
 /// Prints the last records of the filter, and with `follow` new ones as they are written.
-pub(super) fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Refusal> {
+pub(super) fn tail(dir: &Path, filter: &RecordFilter, follow: bool, json: bool) -> Result<i32, Refusal> {
     let mut last = VecDeque::new();
     let mut all = Follow::new(dir);
     let mut next = || all.next_line().map_err(|e| unreadable(dir, &e));
-    let selects = |found: &Line| !matches!(found, Line::Record(record) if !filter.takes(record));
+    let selects = |found: &TrailLine| !matches!(found, TrailLine::Record(record) if !filter.takes(record));
     while let Some(found) = next()? {
         if selects(&found) {
             last.push_back(found);
@@ -77,8 +77,8 @@ fn wait() -> Result<(), Refusal> {
 /// Passes the records of the filter to `each`, and returns the runs without an end.
 fn each_line(
     dir: &Path,
-    filter: &Filter,
-    mut each: impl FnMut(Line) -> Result<(), Refusal>,
+    filter: &RecordFilter,
+    mut each: impl FnMut(TrailLine) -> Result<(), Refusal>,
 ) -> Result<Vec<Unended>, Refusal> {
     let mut refusal = None;
     let done = audit::show(dir, filter, |found| {
@@ -94,10 +94,10 @@ fn each_line(
     }
 }
 
-fn print_line(found: &Line, json: bool) -> Result<(), Refusal> {
+fn print_line(found: &TrailLine, json: bool) -> Result<(), Refusal> {
     match found {
-        Line::Record(record) => print(&line(record, json)?),
-        Line::Broken(file, number) => {
+        TrailLine::Record(record) => print(&line(record, json)?),
+        TrailLine::Broken(file, number) => {
             print_note(&format!("{}:{number} is no whole record", file.display()), Some("cofferdam audit verify"));
             Ok(())
         }
@@ -105,7 +105,7 @@ fn print_line(found: &Line, json: bool) -> Result<(), Refusal> {
 }
 
 /// A record as one line of text, or as it is in the trail.
-fn line(record: &Record, json: bool) -> Result<String, Refusal> {
+fn line(record: &AuditRecord, json: bool) -> Result<String, Refusal> {
     if json {
         let text = serde_json::to_string(record)
             .map_err(|e| Refusal::new("output", format!("cannot write a record as JSON: {e}")))?;
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn record_is_one_line_and_no_value_forges_a_field() {
-        let mut record: Record = serde_json::from_value(serde_json::json!({
+        let mut record: AuditRecord = serde_json::from_value(serde_json::json!({
             "seq": 2, "time": "t", "kind": "k", "run": "r\nr", "data": { "plain": "as-it-is", "a\nb": 1 }, "prev": "",
         }))
         .unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::ArgMatches;
-use cofferdam_engine::audit::{self, Filter, Follow, Line};
+use cofferdam_engine::audit::{self, Follow, RecordFilter, TrailLine};
 
 use crate::refusal::Refusal;
 
@@ -15,10 +15,10 @@ const SHORTEST_PREFIX: usize = 8;
 ///
 /// # Errors
 /// A time has the wrong form.
-pub(super) fn filter(matches: &ArgMatches) -> Result<Filter, Refusal> {
+pub(super) fn filter(matches: &ArgMatches) -> Result<RecordFilter, Refusal> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let time = |name: &'static str| text(name).map(|given| instant(name, &given)).transpose();
-    Ok(Filter {
+    Ok(RecordFilter {
         run: text("run"),
         skill: text("skill"),
         kinds: matches.get_many("kind").into_iter().flatten().cloned().collect(),
@@ -38,7 +38,7 @@ pub(super) fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
     while given.len() >= SHORTEST_PREFIX
         && let Ok(Some(line)) = all.next_line()
     {
-        if let Line::Record(record) = line
+        if let TrailLine::Record(record) = line
             && let Some(run) = record.run.filter(|run| run.starts_with(&given))
         {
             if run == given {
@@ -66,7 +66,7 @@ pub(super) fn require_known_kinds(dir: &Path, kinds: &[String]) -> Result<(), Re
     while !unknown.is_empty()
         && let Ok(Some(line)) = all.next_line()
     {
-        if let Line::Record(record) = line {
+        if let TrailLine::Record(record) = line {
             unknown.retain(|kind| **kind != record.kind);
         }
     }

@@ -1,6 +1,6 @@
 //! Runs without an end in the trail: under way, killed, or of another boot. Text and data about one of them.
 
-use cofferdam_engine::audit::{Life, Owner, Unended};
+use cofferdam_engine::audit::{Life, RecordingProcess, Unended};
 
 /// Most runs without an end that are described one by one.
 pub(super) const MOST_UNENDED: usize = 20;
@@ -9,12 +9,12 @@ pub(super) const MOST_UNENDED: usize = 20;
 pub(super) fn to_json(run: &Unended) -> serde_json::Value {
     serde_json::json!({
         "run": run.run, "skill": run.skill, "record": run.seq, "time": run.time,
-        "owner": run.owner.as_ref().map(Owner::data), "state": life(run).name(),
+        "owner": run.owner.as_ref().map(RecordingProcess::data), "state": life(run).name(),
     })
 }
 
 fn life(run: &Unended) -> Life {
-    run.owner.as_ref().map_or(Life::Unknown, Owner::life)
+    run.owner.as_ref().map_or(Life::Unknown, RecordingProcess::life)
 }
 
 /// A run without an end, as a sentence.

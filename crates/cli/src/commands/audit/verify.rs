@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use cofferdam_engine::audit::{self, Anchored, Failed, Problem, PublicKey, Verified, Wrong};
+use cofferdam_engine::audit::{self, Anchored, PublicKey, TrailFault, VerificationFailure, Verified, Wrong};
 use cofferdam_policy::text;
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ fn consistent<'a>(v: &'a Verified, warnings: &'a [String]) -> Report<'a> {
     }
 }
 
-fn inconsistent<'a>(p: &Problem, warnings: &'a [String]) -> Report<'a> {
+fn inconsistent<'a>(p: &TrailFault, warnings: &'a [String]) -> Report<'a> {
     let missing = match &p.wrong {
         Wrong::Gone { anchored, hash, trail } => {
             Some(serde_json::json!({ "record": anchored, "hash": audit::hex(hash), "trail": trail }))
@@ -117,12 +117,12 @@ pub(super) fn verify(
     }
     let (code, problem, verified) = match audit::verify(dir, signer, &anchors, &mut |_| {}) {
         Ok(v) => (0, None, Some(v)),
-        Err(Failed::Io(e)) => return Err(unreadable(dir, &e)),
-        Err(Failed::Wrong(p)) if p.wrong == Wrong::Empty => {
+        Err(VerificationFailure::Io(e)) => return Err(unreadable(dir, &e)),
+        Err(VerificationFailure::Wrong(p)) if p.wrong == Wrong::Empty => {
             return Err(Refusal::new("audit", format!("there is no record in {}", dir.display()))
                 .hint("`cofferdam run --audit-trail DIR` writes a trail"));
         }
-        Err(Failed::Wrong(p)) => (1, Some(p), None),
+        Err(VerificationFailure::Wrong(p)) => (1, Some(p), None),
     };
     let warnings = warnings(dir);
     warnings.iter().for_each(|warning| print_note(warning, None));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use cofferdam_config::skills::{Registry, SkillError, Spec};
-use cofferdam_engine::audit::{Options, Trail};
+use cofferdam_engine::audit::{Trail, TrailOptions};
 
 use crate::call::audit_trail;
 use crate::caller::Caller;
@@ -104,7 +104,7 @@ impl Invocation<'_> {
     /// It cannot be opened.
     pub(super) fn trail(&self) -> Result<Trail, Refusal> {
         let directory = self.trail_directory()?;
-        Trail::open(&directory, Options::default())
+        Trail::open(&directory, TrailOptions::default())
             .map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
     }
 }

@@ -10,7 +10,7 @@ use cofferdam_config::skills::manifest::{MANIFEST_FILE, Manifest, Stage, is_name
 use cofferdam_config::skills::registry::{Registered, Skill, State};
 use cofferdam_config::skills::signature::{Key, KeyError};
 use cofferdam_config::skills::{Code, SkillError};
-use cofferdam_engine::audit::{Durability, Entry, Trail};
+use cofferdam_engine::audit::{AuditEntry, Durability, Trail};
 use cofferdam_policy::text;
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ pub(super) fn register(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 fn record_refused(trail: &Trail, directory: &Path, error: &SkillError) -> Result<(), Refusal> {
     let codes: Vec<&str> = error.codes().into_iter().map(Code::name).collect();
     let message: String = error.to_string().chars().take(LONGEST_MESSAGE).collect();
-    let mut entry = Entry::new("skill_registration_failed")
+    let mut entry = AuditEntry::new("skill_registration_failed")
         .with("error", codes.first().copied().unwrap_or("registry_failed"))
         .with("errors", codes)
         .with("message", message);
@@ -145,8 +145,11 @@ fn record_refused(trail: &Trail, directory: &Path, error: &SkillError) -> Result
     trail.append(entry, Durability::Durable).map(|_| ()).map_err(unrecorded)
 }
 
-fn entry(kind: &str, what: &Registered) -> Entry {
-    Entry::new(kind).skill(&what.name).with("version", what.version.as_str()).with("publisher", what.publisher.as_str())
+fn entry(kind: &str, what: &Registered) -> AuditEntry {
+    AuditEntry::new(kind)
+        .skill(&what.name)
+        .with("version", what.version.as_str())
+        .with("publisher", what.publisher.as_str())
 }
 
 fn to_json(what: &Registered) -> Value {

@@ -12,7 +12,7 @@ use cofferdam_config::skills::operator::SandboxConfig;
 use cofferdam_config::skills::policy::{LimitsFrom, image_program, names_program, policy};
 use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
-use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
+use cofferdam_engine::audit::{AuditEntry, Durability, hex, sha256};
 use cofferdam_engine::audited_run::About;
 use cofferdam_engine::backends::containers::{FOR_REFERENCES, FOR_TARBALLS, ImageCommand};
 use cofferdam_policy::{BackendName, Field, FileIdentity, Policy, PolicyErrors, Root};
@@ -275,8 +275,11 @@ fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -
     let mut refusal = refused(error, REFUSED);
     let code = error.codes().first().map_or("registry_failed", |code: &Code| code.name());
     let message: String = error.to_string().chars().take(8000).collect();
-    let entry =
-        Entry::new("sandbox_error").skill(name).with("error", message).with("step", code).with("exitCode", REFUSED);
+    let entry = AuditEntry::new("sandbox_error")
+        .skill(name)
+        .with("error", message)
+        .with("step", code)
+        .with("exitCode", REFUSED);
     let recorded = invocation.trail().and_then(|trail| {
         trail.append(entry, Durability::Durable).map_err(|error| Refusal::new("audit", error.to_string()))
     });
