@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::gateway::{Attached, Gateway, Job, Settings};
+use cofferdam_egress::gateway::{Attached, EgressJob, Gateway, Settings};
 use cofferdam_egress::host_name::Name;
 use cofferdam_egress::host_resolver::{Addresses, Resolve};
-use cofferdam_egress::layout::{Layout, Socket};
-use cofferdam_egress::rules::Rules;
+use cofferdam_egress::layout::{LayoutSocket, SocketLayout};
+use cofferdam_egress::rules::EgressRules;
 use cofferdam_policy::{Network, NetworkMode};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
@@ -49,12 +49,12 @@ impl Inside {
         let mut network = Network { mode: NetworkMode::Allowlist, allow, ..Network::none() };
         (network.limits.connections, network.limits.connections_per_host) = (connections, connections);
         (network.limits.up_mb, network.limits.down_mb) = (1 << 30, 1 << 30);
-        let rules = Arc::new(Rules::compile(&network));
-        let layout = Layout { sockets: vec![Socket::Listener(80)], redirected: Vec::new() };
+        let rules = Arc::new(EgressRules::compile(&network));
+        let layout = SocketLayout { sockets: vec![LayoutSocket::Listener(80)], redirected: Vec::new() };
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let attached = gateway.attach(ours, Job::new(&network, rules, layout, Arc::new(drop), None).unwrap());
+        let attached = gateway.attach(ours, EgressJob::new(&network, rules, layout, Arc::new(drop), None).unwrap());
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut room);
         let fds = [listener.as_fd()];

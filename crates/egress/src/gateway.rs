@@ -16,9 +16,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::connect::dialer::LookupSlots;
 use crate::connect::relay::BufferPool;
 use crate::limits::DescriptorBudget;
-use crate::sandbox::Sandbox;
+use crate::sandbox::EgressSandbox;
 use crate::serve;
-pub use crate::settings::{Job, Settings};
+pub use crate::settings::{EgressJob, Settings};
 pub use crate::traffic::Traffic;
 
 /// Most threads, however many processors there are: they wait and copy.
@@ -99,10 +99,11 @@ impl Gateway {
 
     /// Serves a sandbox: receives the descriptors of its sockets from `control` (`SOCK_SEQPACKET`, `SCM_RIGHTS`, any
     /// number in each message) in the order of the job's layout, and serves what connects to them. Returns at once.
-    pub fn attach(&self, control: OwnedFd, job: Job) -> Attached {
+    pub fn attach(&self, control: OwnedFd, job: EgressJob) -> Attached {
         let (settings, buffers) = (Arc::clone(&self.settings), Arc::new(self.buffers.share()));
         let (descriptors, lookup_slots) = (self.descriptors.share(), self.lookup_slots.share());
-        let sandbox = Sandbox::new(job, settings, buffers, descriptors, lookup_slots, self.runtime.handle().clone());
+        let sandbox =
+            EgressSandbox::new(job, settings, buffers, descriptors, lookup_slots, self.runtime.handle().clone());
         serve::start(&sandbox, control);
         Attached { sandbox: Some(ManuallyDrop::new(sandbox)), owner: self.owner }
     }
@@ -130,7 +131,7 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
 
 /// The repeats of a sandbox's refusals, which are counted for a while before they are reported.
 #[derive(Debug)]
-pub struct Repeats(Weak<Sandbox>);
+pub struct Repeats(Weak<EgressSandbox>);
 
 impl Repeats {
     /// Reports at once what was counted until now. Once the sandbox has ended, all has been reported.
@@ -144,7 +145,7 @@ impl Repeats {
 /// An attached sandbox. Dropping it ends its connections.
 pub struct Attached {
     /// None once it has ended. In a forked child it belongs to the parent, which ends it.
-    sandbox: Option<ManuallyDrop<Arc<Sandbox>>>,
+    sandbox: Option<ManuallyDrop<Arc<EgressSandbox>>>,
     owner: u32,
 }
 

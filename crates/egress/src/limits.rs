@@ -1,6 +1,6 @@
 //! The limits of one sandbox, and what it has used of them: connections, bytes, bandwidth, attempts.
 //!
-//! A sandbox has one `Limits`, each host that it connects to one `HostUsage`, each connection to upstream one
+//! A sandbox has one `EgressLimits`, each host that it connects to one `HostUsage`, each connection to upstream one
 //! `Account`. Counts never fall below what was moved: bytes are reserved before they are read, and the rest is
 //! returned.
 
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use cofferdam_policy::NetworkLimits;
 
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::Target;
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::EgressTarget;
 
 /// Most hosts whose connections and bytes are counted separately in one sandbox.
 const MOST_HOSTS: usize = 4096;
@@ -196,7 +196,7 @@ impl DescriptorBudget {
     ///
     /// # Errors
     /// `TooManyConnections`: the sandbox or the gateway has none left.
-    pub(crate) fn take(&self) -> Result<(OpenSlot, OpenSlot), Refusal> {
+    pub(crate) fn take(&self) -> Result<(OpenSlot, OpenSlot), EgressRefusal> {
         let one = OpenSlot::one(&self.one, (self.most / 2).max(1));
         one.and_then(|one| Some((one, OpenSlot::one(&self.all, self.most)?))).ok_or_else(|| {
             let detail = format!(
@@ -204,7 +204,7 @@ impl DescriptorBudget {
                  (`ulimit -n`)",
                 self.most
             );
-            Refusal::because(Reason::TooManyConnections, detail)
+            EgressRefusal::because(NetworkReason::TooManyConnections, detail)
         })
     }
 }
@@ -218,20 +218,20 @@ struct HostUsage {
 
 /// A sandbox's limits and what it has used.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct EgressLimits {
     most: LimitValues,
     open: Arc<AtomicUsize>,
     meter: Meter,
     rate: Option<TokenBucket>,
-    hosts: Mutex<HashMap<Target, Arc<HostUsage>>>,
+    hosts: Mutex<HashMap<EgressTarget, Arc<HostUsage>>>,
 }
 
-impl Limits {
+impl EgressLimits {
     /// Nothing used yet.
-    pub(crate) fn new(most: LimitValues) -> Arc<Limits> {
+    pub(crate) fn new(most: LimitValues) -> Arc<EgressLimits> {
         let rate =
             most.rate.map(|rate| TokenBucket::new(rate, ((rate as f64 * BURST.as_secs_f64()) as u64).max(LEAST_BURST)));
-        Arc::new(Limits {
+        Arc::new(EgressLimits {
             most,
             open: Arc::default(),
             meter: Meter::new(most.up, most.down),
@@ -244,9 +244,13 @@ impl Limits {
     ///
     /// # Errors
     /// `TooManyConnections`.
-    pub(crate) fn connection(&self) -> Result<OpenSlot, Refusal> {
+    pub(crate) fn connection(&self) -> Result<OpenSlot, EgressRefusal> {
         OpenSlot::one(&self.open, self.most.connections).ok_or_else(|| {
-            too_many(Reason::TooManyConnections, "connections", format!("{} open at once", self.most.connections))
+            too_many(
+                NetworkReason::TooManyConnections,
+                "connections",
+                format!("{} open at once", self.most.connections),
+            )
         })
     }
 
@@ -254,7 +258,7 @@ impl Limits {
     ///
     /// # Errors
     /// `TooManyConnections`.
-    pub(crate) fn host(self: &Arc<Limits>, target: &Target) -> Result<Account, Refusal> {
+    pub(crate) fn host(self: &Arc<EgressLimits>, target: &EgressTarget) -> Result<Account, EgressRefusal> {
         let mut hosts = lock(&self.hosts);
         if hosts.len() >= MOST_HOSTS && !hosts.contains_key(target) {
             // A host without open connections is forgotten, unless its bytes are limited.
@@ -262,7 +266,7 @@ impl Limits {
                 hosts.retain(|_, host| host.open.load(Ordering::Relaxed) > 0);
             }
             if hosts.len() >= MOST_HOSTS {
-                return Err(Refusal::because(Reason::TooManyConnections, format!("{MOST_HOSTS} hosts")));
+                return Err(EgressRefusal::because(NetworkReason::TooManyConnections, format!("{MOST_HOSTS} hosts")));
             }
         }
         let host = hosts.entry(target.clone()).or_insert_with(|| {
@@ -270,7 +274,7 @@ impl Limits {
         });
         let open = OpenSlot::one(&host.open, self.most.connections_per_host).ok_or_else(|| {
             let detail = format!("{} open at once to this host", self.most.connections_per_host);
-            too_many(Reason::TooManyConnections, "connections_per_host", detail)
+            too_many(NetworkReason::TooManyConnections, "connections_per_host", detail)
         })?;
         Ok(Account { limits: Arc::clone(self), host: Arc::clone(host), moved: Default::default(), _open: open })
     }
@@ -281,15 +285,15 @@ impl Limits {
     }
 }
 
-fn too_many(reason: Reason, field: &str, detail: String) -> Refusal {
-    Refusal::by_rule(reason, format!("$.network.limits.{field}")).detail(detail)
+fn too_many(reason: NetworkReason, field: &str, detail: String) -> EgressRefusal {
+    EgressRefusal::by_rule(reason, format!("$.network.limits.{field}")).detail(detail)
 }
 
 /// The bytes of one connection to upstream, which count for its host and its sandbox as well. Dropping it frees its
 /// place among the host's connections.
 #[derive(Debug)]
 pub(crate) struct Account {
-    limits: Arc<Limits>,
+    limits: Arc<EgressLimits>,
     host: Arc<HostUsage>,
     moved: [AtomicU64; 2],
     _open: OpenSlot,
@@ -303,7 +307,7 @@ pub(crate) enum Allowance {
     /// None now: try again after this time.
     Wait(Duration),
     /// None ever again; the refusal names the limit.
-    Never(Refusal),
+    Never(EgressRefusal),
 }
 
 impl Account {
@@ -333,14 +337,14 @@ impl Account {
         wait.map_or(Allowance::Bytes(taken as usize), Allowance::Wait)
     }
 
-    fn exhausted(&self, direction: Direction, host: bool) -> Refusal {
+    fn exhausted(&self, direction: Direction, host: bool) -> EgressRefusal {
         let (field, most) = match (direction, host) {
             (Direction::Up, false) => ("up_mb", self.limits.most.up),
             (Direction::Down, false) => ("down_mb", self.limits.most.down),
             (Direction::Up, true) => ("host_up_mb", self.limits.most.host_up),
             (Direction::Down, true) => ("host_down_mb", self.limits.most.host_down),
         };
-        too_many(Reason::TooManyBytes, field, format!("{most} bytes"))
+        too_many(NetworkReason::TooManyBytes, field, format!("{most} bytes"))
     }
 
     /// Ends a reservation: of `reserved` bytes, `moved` were moved.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cofferdam_policy::Network;
 
-use crate::decide::rules::Rules;
-use crate::decide::socket_layout::Layout;
-use crate::report::event::Sink;
+use crate::decide::rules::EgressRules;
+use crate::decide::socket_layout::SocketLayout;
+use crate::report::event::EventSink;
 use crate::traffic::Traffic;
 
 fn absent() -> io::Error {
@@ -26,18 +26,24 @@ impl Gateway {
     }
 
     /// Never called: there is no gateway to call it on.
-    pub fn attach(&self, _control: OwnedFd, _job: Job) -> Attached {
+    pub fn attach(&self, _control: OwnedFd, _job: EgressJob) -> Attached {
         match *self {}
     }
 }
 
 /// What a sandbox would be attached with.
-pub enum Job {}
+pub enum EgressJob {}
 
-impl Job {
+impl EgressJob {
     /// # Errors
     /// Always: the gateway is not built in.
-    pub fn new(_: &Network, _: Arc<Rules>, _: Layout, _: Sink, _init: Option<u32>) -> io::Result<Job> {
+    pub fn new(
+        _: &Network,
+        _: Arc<EgressRules>,
+        _: SocketLayout,
+        _: EventSink,
+        _init: Option<u32>,
+    ) -> io::Result<EgressJob> {
         Err(absent())
     }
 }

@@ -20,15 +20,15 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::connect::dialer::{Dialer, LookupSlots};
 use crate::connect::relay::BufferPool;
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::{Grant, Rules, Target};
-use crate::decide::socket_layout::Layout;
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::{EgressRules, EgressTarget, Grant};
+use crate::decide::socket_layout::SocketLayout;
 use crate::decide::synthetic_addresses::{SyntheticAddresses, synthetic};
 use crate::http::Api;
-use crate::limits::{DescriptorBudget, Direction, LimitValues, Limits, TokenBucket};
-use crate::report::event::{Event, Kind, Via};
+use crate::limits::{DescriptorBudget, Direction, EgressLimits, LimitValues, TokenBucket};
+use crate::report::event::{NetworkEvent, NetworkKind, NetworkVia};
 use crate::report::reporter::Reporter;
-use crate::settings::{Job, Settings};
+use crate::settings::{EgressJob, Settings};
 use crate::sockets::socket_owner::Inspector;
 use crate::traffic::Traffic;
 
@@ -46,13 +46,13 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One sandbox.
-pub(crate) struct Sandbox {
+pub(crate) struct EgressSandbox {
     /// The policy's rules.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<EgressRules>,
     /// Makes its connections to upstream.
     pub dialer: Dialer,
     /// Its limits, and what it uses of them.
-    pub limits: Arc<Limits>,
+    pub limits: Arc<EgressLimits>,
     /// Its share of the descriptors of this process.
     pub descriptors: DescriptorBudget,
     /// Takes its events.
@@ -70,7 +70,7 @@ pub(crate) struct Sandbox {
     /// Limits how fast queries are answered.
     pub queries: TokenBucket,
     /// The sockets of its namespace.
-    pub layout: Layout,
+    pub layout: SocketLayout,
     init: Option<u32>,
     inspector: OnceLock<Inspector>,
     names: Mutex<SyntheticAddresses>,
@@ -98,18 +98,18 @@ struct Tasks {
     undecided: usize,
 }
 
-impl Sandbox {
+impl EgressSandbox {
     /// A sandbox without tasks.
     pub(crate) fn new(
-        job: Job,
+        job: EgressJob,
         settings: Arc<Settings>,
         buffers: Arc<BufferPool>,
         descriptors: DescriptorBudget,
         lookup_slots: LookupSlots,
         handle: Handle,
-    ) -> Arc<Sandbox> {
+    ) -> Arc<EgressSandbox> {
         let names = SyntheticAddresses::new(usize::try_from(job.limits.names).unwrap_or(usize::MAX));
-        Arc::new(Sandbox {
+        Arc::new(EgressSandbox {
             dialer: Dialer {
                 resolve: Arc::clone(&settings.resolve),
                 rules: Arc::clone(&job.rules),
@@ -118,7 +118,7 @@ impl Sandbox {
                 descriptors: descriptors.clone(),
             },
             rules: job.rules,
-            limits: Limits::new(LimitValues::from(&job.limits)),
+            limits: EgressLimits::new(LimitValues::from(&job.limits)),
             descriptors,
             reporter: Reporter::new(job.sink),
             buffers,
@@ -146,7 +146,7 @@ impl Sandbox {
     }
 
     /// Runs the task of a socket. It must end by itself after `closing`, when it has read what is still queued.
-    pub(crate) fn spawn_socket_task(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_socket_task(self: &Arc<EgressSandbox>, task: impl Future<Output = ()> + Send + 'static) {
         let undecided = Undecided::new(self);
         self.spawn(async move {
             task.await;
@@ -166,14 +166,14 @@ impl Sandbox {
 
     /// Reports that a part of the gateway failed.
     pub(crate) fn failed(&self, why: &str) {
-        let mut event = Event::new(Kind::Failed, Via::Connect);
-        (event.reason, event.detail) = (Some(Reason::Gateway), Some(why.to_owned()));
+        let mut event = NetworkEvent::new(NetworkKind::Failed, NetworkVia::Connect);
+        (event.reason, event.detail) = (Some(NetworkReason::Gateway), Some(why.to_owned()));
         self.reporter.report(event);
     }
 
     /// Runs a task that ends with the sandbox at the latest: then everything that it holds is dropped.
-    pub(crate) fn spawn(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
-        let alive = Alive::new(self);
+    pub(crate) fn spawn(self: &Arc<EgressSandbox>, task: impl Future<Output = ()> + Send + 'static) {
+        let alive = AliveCount::new(self);
         let mut phase = self.phase.subscribe();
         self.handle.spawn(async move {
             tokio::select! {
@@ -248,23 +248,23 @@ impl Sandbox {
     ///
     /// # Errors
     /// `UnknownAddress`: a synthetic address that stands for no name.
-    pub(crate) fn named_target(&self, target: &Target) -> Result<Target, Refusal> {
-        let Target::Address(address) = target else { return Ok(target.clone()) };
+    pub(crate) fn named_target(&self, target: &EgressTarget) -> Result<EgressTarget, EgressRefusal> {
+        let EgressTarget::Address(address) = target else { return Ok(target.clone()) };
         let address = address.to_canonical();
         if !synthetic(address) {
-            return Ok(Target::Address(address));
+            return Ok(EgressTarget::Address(address));
         }
         match self.names().lookup(address) {
-            Some(name) => Ok(Target::Name(name.clone())),
-            None => Err(Refusal::because(Reason::UnknownAddress, "an address that stands for no name")),
+            Some(name) => Ok(EgressTarget::Name(name.clone())),
+            None => Err(EgressRefusal::because(NetworkReason::UnknownAddress, "an address that stands for no name")),
         }
     }
 
     /// Whether the rules allow a connection to a target that has no synthetic address.
     ///
     /// # Errors
-    /// As [`Rules::connect`].
-    pub(crate) fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
+    /// As [`EgressRules::connect`].
+    pub(crate) fn decide(&self, target: &EgressTarget, port: u16) -> Result<Grant, EgressRefusal> {
         self.rules.connect(target, port)
     }
 
@@ -276,17 +276,17 @@ impl Sandbox {
 }
 
 /// Counts a task, or a connection to upstream, until it is dropped: the sandbox's end waits for it.
-pub(crate) struct Alive(Arc<Sandbox>);
+pub(crate) struct AliveCount(Arc<EgressSandbox>);
 
-impl Alive {
+impl AliveCount {
     /// Counts one more.
-    pub(crate) fn new(sandbox: &Arc<Sandbox>) -> Alive {
+    pub(crate) fn new(sandbox: &Arc<EgressSandbox>) -> AliveCount {
         sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive += 1;
-        Alive(Arc::clone(sandbox))
+        AliveCount(Arc::clone(sandbox))
     }
 }
 
-impl Drop for Alive {
+impl Drop for AliveCount {
     fn drop(&mut self) {
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive -= 1;
         self.0.tasks_changed.notify_all();
@@ -295,11 +295,11 @@ impl Drop for Alive {
 
 /// Counts an attempt of the program that no event has been reported about, or a socket at which one may be queued,
 /// until it is dropped: the sandbox's end waits for it, for at most `DRAIN_TIMEOUT`.
-pub(crate) struct Undecided(Arc<Sandbox>);
+pub(crate) struct Undecided(Arc<EgressSandbox>);
 
 impl Undecided {
     /// Counts one more.
-    pub(crate) fn new(sandbox: &Arc<Sandbox>) -> Undecided {
+    pub(crate) fn new(sandbox: &Arc<EgressSandbox>) -> Undecided {
         sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).undecided += 1;
         Undecided(Arc::clone(sandbox))
     }

@@ -8,52 +8,52 @@ use cofferdam_policy::{Network, NetworkLimits};
 
 use crate::connect::dialer::UpstreamProxy;
 use crate::connect::host_resolver::{Resolve, SystemResolver};
-use crate::decide::host_name::Host;
-use crate::decide::rules::Rules;
-use crate::decide::socket_layout::Layout;
+use crate::decide::host_name::RequestedHost;
+use crate::decide::rules::EgressRules;
+use crate::decide::socket_layout::SocketLayout;
 use crate::http::{Api, ApiError};
-use crate::report::event::Sink;
+use crate::report::event::EventSink;
 
 /// What one sandbox is attached with: what it may reach, its sockets, and where its events go.
 #[derive(Clone)]
-pub struct Job {
+pub struct EgressJob {
     /// The policy's rules.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<EgressRules>,
     /// The policy's limits.
     pub limits: NetworkLimits,
     /// The sockets of its namespace, in the order in which their descriptors are sent.
-    pub layout: Layout,
+    pub layout: SocketLayout,
     /// The API that is passed through to it.
     pub api: Option<Api>,
     /// The host's own proxy, through which all connections go.
     pub upstream_proxy: Option<UpstreamProxy>,
     /// Receives its events. Called from the gateway's threads, one event at a time; it must not block, and must not end
     /// the sandbox.
-    pub sink: Sink,
+    pub sink: EventSink,
     /// Process id of the sandbox's init in this process's PID namespace: the process of a refused connection is
     /// searched among its descendants. Without it events have no process.
     pub init: Option<u32>,
 }
 
-impl Job {
+impl EgressJob {
     /// What a policy's network requires. `rules` are compiled from it.
     ///
     /// # Errors
     /// The API cannot be passed through.
     pub fn new(
         network: &Network,
-        rules: Arc<Rules>,
-        layout: Layout,
-        sink: Sink,
+        rules: Arc<EgressRules>,
+        layout: SocketLayout,
+        sink: EventSink,
         init: Option<u32>,
-    ) -> Result<Job, ApiError> {
+    ) -> Result<EgressJob, ApiError> {
         let api = network.api.as_ref().map(|api| Api::new(&api.url)).transpose()?;
         let upstream_proxy = network.upstream_proxy.as_ref().map(|url| UpstreamProxy {
-            host: Host::of_policy(&url.host),
+            host: RequestedHost::of_policy(&url.host),
             port: url.port,
             credentials: url.credentials.clone(),
         });
-        Ok(Job { rules, limits: network.limits, layout, api, upstream_proxy, sink, init })
+        Ok(EgressJob { rules, limits: network.limits, layout, api, upstream_proxy, sink, init })
     }
 }
 

@@ -5,10 +5,10 @@ mod decisions;
 
 use std::path::Path;
 
-use cofferdam_egress::event::{Reason, Refusal};
-use cofferdam_egress::host_name::{Host, Name};
-use cofferdam_egress::layout::{MOST_LISTENERS, Socket};
-use cofferdam_egress::rules::{Rules, Target};
+use cofferdam_egress::event::{EgressRefusal, NetworkReason};
+use cofferdam_egress::host_name::{Name, RequestedHost};
+use cofferdam_egress::layout::{LayoutSocket, MOST_LISTENERS};
+use cofferdam_egress::rules::{EgressRules, EgressTarget};
 use cofferdam_policy::{Network, Policy};
 use proptest::prelude::*;
 
@@ -20,14 +20,14 @@ fn network(fields: &str) -> Network {
     Policy::from_json(text(fields).as_bytes()).unwrap_or_else(|errors| panic!("{errors}")).network
 }
 
-fn rules(fields: &str) -> Rules {
-    Rules::compile(&network(fields))
+fn rules(fields: &str) -> EgressRules {
+    EgressRules::compile(&network(fields))
 }
 
-fn target(host: &str) -> Target {
-    match Host::parse(host).unwrap_or_else(|why| panic!("{host}: {why}")) {
-        Host::Name(name) => Target::Name(name),
-        Host::Address(address) => Target::Address(address),
+fn target(host: &str) -> EgressTarget {
+    match RequestedHost::parse(host).unwrap_or_else(|why| panic!("{host}: {why}")) {
+        RequestedHost::Name(name) => EgressTarget::Name(name),
+        RequestedHost::Address(address) => EgressTarget::Address(address),
     }
 }
 
@@ -38,25 +38,25 @@ fn each_refusal_has_a_reason_a_line_and_an_allowed_control() {
            "deny":["bad.b.example","192.0.2.66","c.example:25","a.example:80"]"#,
     );
     for (host, port, reason, line) in [
-        ("other.example", 443, Reason::NotAllowed, None),
-        ("xa.example", 443, Reason::NotAllowed, None),
-        ("a.example.evil.example", 443, Reason::NotAllowed, None),
-        ("b.example", 22, Reason::NotAllowed, None),
-        ("a.example", 22, Reason::PortNotAllowed, Some("$.network.allow[0]")),
-        ("x.b.example", 443, Reason::PortNotAllowed, Some("$.network.allow[1]")),
-        ("bad.b.example", 22, Reason::Denied, Some("$.network.deny[0]")),
-        ("192.0.2.66", 443, Reason::Denied, Some("$.network.deny[1]")),
-        ("[::ffff:192.0.2.66]", 443, Reason::Denied, Some("$.network.deny[1]")),
-        ("[64:ff9b::192.0.2.66]", 443, Reason::Denied, Some("$.network.deny[1]")),
-        ("a.example", 80, Reason::Denied, Some("$.network.deny[3]")),
-        ("192.0.2.1", 80, Reason::PortNotAllowed, Some("$.network.allow[2]")),
-        ("192.0.3.1", 443, Reason::NotAllowed, None),
+        ("other.example", 443, NetworkReason::NotAllowed, None),
+        ("xa.example", 443, NetworkReason::NotAllowed, None),
+        ("a.example.evil.example", 443, NetworkReason::NotAllowed, None),
+        ("b.example", 22, NetworkReason::NotAllowed, None),
+        ("a.example", 22, NetworkReason::PortNotAllowed, Some("$.network.allow[0]")),
+        ("x.b.example", 443, NetworkReason::PortNotAllowed, Some("$.network.allow[1]")),
+        ("bad.b.example", 22, NetworkReason::Denied, Some("$.network.deny[0]")),
+        ("192.0.2.66", 443, NetworkReason::Denied, Some("$.network.deny[1]")),
+        ("[::ffff:192.0.2.66]", 443, NetworkReason::Denied, Some("$.network.deny[1]")),
+        ("[64:ff9b::192.0.2.66]", 443, NetworkReason::Denied, Some("$.network.deny[1]")),
+        ("a.example", 80, NetworkReason::Denied, Some("$.network.deny[3]")),
+        ("192.0.2.1", 80, NetworkReason::PortNotAllowed, Some("$.network.allow[2]")),
+        ("192.0.3.1", 443, NetworkReason::NotAllowed, None),
         // Inside, these are the sandbox itself, whatever is listed.
-        ("127.0.0.1", 80, Reason::AddressNotPublic, None),
-        ("127.9.9.9", 80, Reason::AddressNotPublic, None),
-        ("[::1]", 80, Reason::AddressNotPublic, None),
-        ("0.0.0.0", 80, Reason::AddressNotPublic, None),
-        ("[::ffff:127.0.0.1]", 80, Reason::AddressNotPublic, None),
+        ("127.0.0.1", 80, NetworkReason::AddressNotPublic, None),
+        ("127.9.9.9", 80, NetworkReason::AddressNotPublic, None),
+        ("[::1]", 80, NetworkReason::AddressNotPublic, None),
+        ("0.0.0.0", 80, NetworkReason::AddressNotPublic, None),
+        ("[::ffff:127.0.0.1]", 80, NetworkReason::AddressNotPublic, None),
     ] {
         let refusal = rules.connect(&target(host), port).unwrap_err();
         assert_eq!((refusal.reason, refusal.rule.as_deref()), (reason, line), "{host}:{port}");
@@ -86,10 +86,10 @@ fn a_name_is_resolved_if_some_port_is_allowed() {
         assert_eq!(name(open), Ok(()), "{open}");
     }
     let denied = name("x.c.example").unwrap_err();
-    assert_eq!((denied.reason, denied.rule.as_deref()), (Reason::Denied, Some("$.network.deny[2]")));
-    assert_eq!(name("c.example").unwrap_err().reason, Reason::NotAllowed);
+    assert_eq!((denied.reason, denied.rule.as_deref()), (NetworkReason::Denied, Some("$.network.deny[2]")));
+    assert_eq!(name("c.example").unwrap_err().reason, NetworkReason::NotAllowed);
     // A ClientHello to a bare address must not have a denied name.
-    assert_eq!(rules.denied(&target("x.c.example"), 443).unwrap_err().reason, Reason::Denied);
+    assert_eq!(rules.denied(&target("x.c.example"), 443).unwrap_err().reason, NetworkReason::Denied);
     assert_eq!(rules.denied(&target("unknown.example"), 443), Ok(()));
 }
 
@@ -141,7 +141,7 @@ fn only_public_or_named_addresses_are_connected_to() {
         ("168.63.129.16", 443),
     ] {
         let refusal = rules.upstream(&a, port, address.parse().unwrap()).unwrap_err();
-        assert_eq!(refusal.reason, Reason::AddressNotPublic, "{address}:{port}");
+        assert_eq!(refusal.reason, NetworkReason::AddressNotPublic, "{address}:{port}");
         assert!(
             refusal.detail.unwrap().starts_with(&format!("{} is ", address.parse::<std::net::IpAddr>().unwrap())),
             "{address}"
@@ -153,14 +153,14 @@ fn only_public_or_named_addresses_are_connected_to() {
         ("9.9.9.9", 53, "$.network.deny[1]"),
     ] {
         let refusal = rules.upstream(&a, port, address.parse().unwrap()).unwrap_err();
-        assert_eq!((refusal.reason, refusal.rule.as_deref()), (Reason::Denied, Some(line)), "{address}");
+        assert_eq!((refusal.reason, refusal.rule.as_deref()), (NetworkReason::Denied, Some(line)), "{address}");
     }
     // The host's own addresses are named by themselves alone, public or not.
     assert!(rules.upstream_own(&a, 443, "203.0.113.7".parse().unwrap()).is_ok());
     for own in ["8.8.8.8", "10.1.2.3", "1.1.1.1"] {
         assert_eq!(
             rules.upstream_own(&a, 443, own.parse().unwrap()).unwrap_err().reason,
-            Reason::AddressNotPublic,
+            NetworkReason::AddressNotPublic,
             "{own}"
         );
     }
@@ -181,9 +181,9 @@ fn an_entry_with_methods_or_paths_opens_its_address_to_no_name() {
         ] {
             let rules = rules(&format!(r#""allow":["a.example:80",{{"to":"{range}:80"{more}}}]"#));
             let ip = address.parse().unwrap();
-            let itself = Target::Address(ip);
-            let reason = |found: Result<(), Refusal>| found.map_err(|refusal| refusal.reason);
-            let by_name = if inspects { Err(Reason::AddressNotPublic) } else { Ok(()) };
+            let itself = EgressTarget::Address(ip);
+            let reason = |found: Result<(), EgressRefusal>| found.map_err(|refusal| refusal.reason);
+            let by_name = if inspects { Err(NetworkReason::AddressNotPublic) } else { Ok(()) };
             assert_eq!(reason(rules.upstream(&name, 80, ip)), by_name, "{range} {more}");
             // The address itself is reached under the entry's methods and paths.
             assert_eq!(reason(rules.upstream(&itself, 80, ip)), Ok(()), "{range} {more}");
@@ -197,15 +197,15 @@ fn an_entry_with_methods_or_paths_opens_its_address_to_no_name() {
     let inspecting = r#"{"to":"203.0.113.7:80","methods":["GET"]}"#;
     let only = rules(&format!(r#""allow":["a.example:80",{inspecting}]"#));
     let refusal = only.upstream_own(&name, 80, own).unwrap_err();
-    assert_eq!(refusal.reason, Reason::AddressNotPublic);
+    assert_eq!(refusal.reason, NetworkReason::AddressNotPublic);
     assert!(refusal.detail.unwrap().ends_with("it lets no name lead there"));
     // Where no entry names the address, nothing says that one does.
     let none = rules(r#""allow":["a.example:80"]"#).upstream_own(&name, 80, own).unwrap_err();
     assert_eq!(none.detail.unwrap(), "203.0.113.7 is the host's own");
-    assert_eq!(only.upstream_own(&Target::Address(own), 80, own), Ok(()));
+    assert_eq!(only.upstream_own(&EgressTarget::Address(own), 80, own), Ok(()));
     // No valid policy has both; the rules decide by themselves.
     let both = text(&format!(r#""allow":["a.example:80",{inspecting},"203.0.113.7:80"]"#));
-    let both = Rules::compile(&Policy::decode(both.as_bytes()).unwrap().network);
+    let both = EgressRules::compile(&Policy::decode(both.as_bytes()).unwrap().network);
     assert_eq!(both.upstream_own(&name, 80, own), Ok(()));
 }
 
@@ -230,8 +230,8 @@ fn requests_need_one_rule_that_has_both_method_and_path() {
     ] {
         assert_eq!(asked(host, method, path), Ok(()), "{host} {method} {path}");
     }
-    let path = |line: &str| (Reason::PathNotAllowed, format!("{line}.paths"));
-    let method = |line: &str| (Reason::MethodNotAllowed, line.to_owned());
+    let path = |line: &str| (NetworkReason::PathNotAllowed, format!("{line}.paths"));
+    let method = |line: &str| (NetworkReason::MethodNotAllowed, line.to_owned());
     for (host, verb, asked_for, refusal) in [
         ("a.example", "GET", "/v1", path("$.network.allow[0]")),
         ("a.example", "GET", "/v1/../admin", path("$.network.allow[0]")),
@@ -275,7 +275,7 @@ fn a_grant_says_whether_its_rules_inspect_requests() {
 #[test]
 fn entries_default_to_ports_80_and_443() {
     let given = network(r#""allow":["a.example","b.example:*"]"#);
-    let rules = Rules::compile(&given);
+    let rules = EgressRules::compile(&given);
     for (host, port, allowed) in [
         ("a.example", 80, true),
         ("a.example", 443, true),
@@ -287,13 +287,13 @@ fn entries_default_to_ports_80_and_443() {
         assert_eq!(rules.connect(&target(host), port).is_ok(), allowed, "{host}:{port}");
     }
     assert_eq!(rules.ports(), [(1, 65_535)]);
-    let closed = Rules::compile(&Network { mode: cofferdam_policy::NetworkMode::None, ..given });
+    let closed = EgressRules::compile(&Network { mode: cofferdam_policy::NetworkMode::None, ..given });
     assert!(closed.connect(&target("a.example"), 443).is_err() && closed.ports().is_empty());
 }
 
 #[test]
 fn many_ports_are_redirected_or_refused_never_dropped() {
-    use Socket::{Listener, Redirect, Resolver};
+    use LayoutSocket::{Listener, Redirect, Resolver};
     let few = rules(r#""allow":["a.example","b.example:22"],"api":{"url":"http://localhost:1"}"#);
     let services = [Resolver, Listener(53), Listener(3128), Listener(1080), Listener(3129)];
     let layout = few.layout(false).unwrap();

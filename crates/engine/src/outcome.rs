@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-pub use cofferdam_egress::event::{
-    Event as NetworkEvent, Kind as NetworkKind, Reason as NetworkReason, Via as NetworkVia,
-};
+pub use cofferdam_egress::event::{NetworkEvent, NetworkKind, NetworkReason, NetworkVia};
 use cofferdam_policy::Field;
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::network_event::Reason;
+use cofferdam_engine::network_event::NetworkReason;
 use cofferdam_engine::{Ending, Engine, Io, NetworkKind, Outcome};
 use cofferdam_policy::{Field, NetworkMode, Policy};
 
@@ -97,7 +97,11 @@ fn is_its_own(which: usize, of: usize, o: &Outcome) {
         let host = event.host.as_deref().unwrap_or_default();
         match event.kind {
             NetworkKind::Refused => {
-                assert_eq!((host, event.reason), (other.as_str(), Some(Reason::NotAllowed)), "{which}: {event:?}");
+                assert_eq!(
+                    (host, event.reason),
+                    (other.as_str(), Some(NetworkReason::NotAllowed)),
+                    "{which}: {event:?}"
+                );
             }
             _ => assert_eq!(host, own, "{which}: {event:?}"),
         }

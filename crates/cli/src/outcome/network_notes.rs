@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cofferdam_engine::network_address::{Special, not_offered, special};
-use cofferdam_engine::network_event::{Event, Kind, Reason};
+use cofferdam_engine::network_event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_engine::{Evidence, Outcome, Violation};
 
 /// Most reasons, and most options in a hint, for one refusal.
@@ -81,7 +81,7 @@ fn ports(ports: &BTreeSet<u16>) -> String {
 }
 
 /// The host of an event as rules write it; and the same with its port, as violations name it.
-fn host_and_object(event: &Event) -> Option<(String, String)> {
+fn host_and_object(event: &NetworkEvent) -> Option<(String, String)> {
     let host = match (&event.host, event.address) {
         (Some(host), _) => host.clone(),
         (None, Some(IpAddr::V6(address))) => format!("[{address}]"),
@@ -93,11 +93,11 @@ fn host_and_object(event: &Event) -> Option<(String, String)> {
 }
 
 /// The reason of an event and its detail, on one line.
-fn reason(event: &Event) -> Option<String> {
+fn reason(event: &NetworkEvent) -> Option<String> {
     let words = event.reason?.words();
     Some(match event.detail.as_deref().map(|detail| detail.replace('\n', "; ")) {
         // The detail repeats the reason and adds the address.
-        Some(detail) if event.reason == Some(Reason::AddressNotPublic) => detail,
+        Some(detail) if event.reason == Some(NetworkReason::AddressNotPublic) => detail,
         Some(detail) if detail != words => format!("{words}: {detail}"),
         _ => words.to_owned(),
     })
@@ -107,7 +107,7 @@ fn reason(event: &Event) -> Option<String> {
 pub(super) fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>) {
     let (mut reasons, mut entries): (Vec<String>, Vec<String>) = Default::default();
     let events = outcome.network.iter().flat_map(|network| &network.events);
-    for event in events.filter(|e| e.kind == Kind::Refused && violation.evidence == Evidence::Gateway) {
+    for event in events.filter(|e| e.kind == NetworkKind::Refused && violation.evidence == Evidence::Gateway) {
         let is_about = host_and_object(event).is_some_and(|(_, object)| violation.object.as_ref() == Some(&object));
         // A refusal without a rule belongs to the field that would need one.
         if !is_about || event.rule.as_ref().is_some_and(|rule| *rule != violation.field) {
@@ -124,12 +124,12 @@ pub(super) fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Opti
 
 /// The option that allows a refused address, which is not public, with its port. None for addresses that no rule makes
 /// reachable, and for those that give out a machine's credentials.
-fn address_option(event: &Event) -> Option<String> {
+fn address_option(event: &NetworkEvent) -> Option<String> {
     let (address, port) = (event.address?.to_canonical(), event.port?);
-    if event.reason == Some(Reason::AddressNotPublic) && address.is_loopback() {
+    if event.reason == Some(NetworkReason::AddressNotPublic) && address.is_loopback() {
         return Some(hint_for_host_loopback(Some(port)));
     }
-    (event.reason == Some(Reason::AddressNotPublic) && not_offered(address).is_none())
+    (event.reason == Some(NetworkReason::AddressNotPublic) && not_offered(address).is_none())
         .then(|| format!("--allow {}", std::net::SocketAddr::new(address, port)))
 }
 
@@ -138,7 +138,7 @@ pub(super) fn failed_connections(outcome: &Outcome) -> Vec<(String, u64)> {
     let mut list: Vec<(String, u64)> = Vec::new();
     for event in outcome.network.iter().flat_map(|network| &network.events) {
         // A server may reset a connection at any time, and its client reports that.
-        let is_reported = event.kind == Kind::Failed && event.reason != Some(Reason::Reset);
+        let is_reported = event.kind == NetworkKind::Failed && event.reason != Some(NetworkReason::Reset);
         let Some(((_, object), why)) = host_and_object(event).zip(reason(event)).filter(|_| is_reported) else {
             continue;
         };
@@ -155,7 +155,8 @@ pub(super) fn failed_connections(outcome: &Outcome) -> Vec<(String, u64)> {
 pub(super) fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
     let mut hosts: Vec<UnlistedHost> = Vec::new();
     let events = outcome.network.iter().flat_map(|network| &network.events);
-    for event in events.filter(|e| matches!(e.reason, Some(Reason::NotAllowed | Reason::PortNotAllowed))) {
+    for event in events.filter(|e| matches!(e.reason, Some(NetworkReason::NotAllowed | NetworkReason::PortNotAllowed)))
+    {
         let Some((host, object)) = host_and_object(event) else { continue };
         let is_about = |v: &Violation| v.evidence == Evidence::Gateway && v.object.as_ref() == Some(&object);
         if !outcome.violations.iter().any(is_about) {

@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 use crate::connect::base64::base64;
 use crate::connect::host_resolver::Resolve;
 use crate::connect::route_lookup::{Route, route};
-use crate::decide::host_name::{Host, Name};
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::{Rules, Target};
+use crate::decide::host_name::{Name, RequestedHost};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::{EgressRules, EgressTarget};
 use crate::limits::{DescriptorBudget, OpenSlot};
 
 /// Time limit of a connection, name resolution included.
@@ -32,7 +32,7 @@ const PROXY_HEAD: usize = 8 * 1024;
 #[derive(Clone, PartialEq, Eq)]
 pub struct UpstreamProxy {
     /// Its host, which may have a private address: the policy names it.
-    pub host: Host,
+    pub host: RequestedHost,
     /// Its port.
     pub port: u16,
     /// `USER:PASSWORD`, if it needs them.
@@ -52,13 +52,13 @@ pub(crate) struct Connected {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DialError {
     /// The reason.
-    pub refusal: Refusal,
+    pub refusal: EgressRefusal,
     /// The address that it is about, if any.
     pub address: Option<IpAddr>,
 }
 
 /// Addresses of the name that the rules refuse, in order.
-pub(crate) type SkippedAddresses = Vec<(IpAddr, Refusal)>;
+pub(crate) type SkippedAddresses = Vec<(IpAddr, EgressRefusal)>;
 
 /// Makes the connections to upstream of one sandbox.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ pub(crate) struct Dialer {
     /// Resolves names.
     pub resolve: Arc<dyn Resolve>,
     /// Checks addresses.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<EgressRules>,
     /// The host's own proxy, if any.
     pub proxy: Option<Arc<UpstreamProxy>>,
     /// Limits how many names are resolved at once.
@@ -104,7 +104,11 @@ impl Dialer {
     ///
     /// # Errors
     /// The rules refuse every address, or none answers in time.
-    pub(crate) async fn connect(&self, target: &Target, port: u16) -> Result<(Connected, SkippedAddresses), DialError> {
+    pub(crate) async fn connect(
+        &self,
+        target: &EgressTarget,
+        port: u16,
+    ) -> Result<(Connected, SkippedAddresses), DialError> {
         let connect = async {
             match &self.proxy {
                 Some(proxy) => self.tunnel(proxy, target, port).await.map(|connected| (connected, Vec::new())),
@@ -113,14 +117,14 @@ impl Dialer {
         };
         match tokio::time::timeout(CONNECT, connect).await {
             Ok(ended) => ended,
-            Err(_) => Err(failed(Reason::UpstreamTimedOut, "no connection within 10 s", None)),
+            Err(_) => Err(failed(NetworkReason::UpstreamTimedOut, "no connection within 10 s", None)),
         }
     }
 
-    async fn direct(&self, target: &Target, port: u16) -> Result<(Connected, SkippedAddresses), DialError> {
+    async fn direct(&self, target: &EgressTarget, port: u16) -> Result<(Connected, SkippedAddresses), DialError> {
         let found = match target {
-            Target::Name(name) => self.resolved(name).await?,
-            Target::Address(address) => vec![*address],
+            EgressTarget::Name(name) => self.resolved(name).await?,
+            EgressTarget::Address(address) => vec![*address],
         };
         let mut skipped = Vec::new();
         let mut unreachable = None;
@@ -134,7 +138,7 @@ impl Dialer {
         }
         if fit.is_empty() {
             if skipped.is_empty() {
-                return Err(failed(Reason::Unreachable, "the host has no route there", unreachable));
+                return Err(failed(NetworkReason::Unreachable, "the host has no route there", unreachable));
             }
             let (address, refusal) = skipped.swap_remove(0);
             return Err(DialError { refusal, address: Some(address) });
@@ -151,7 +155,7 @@ impl Dialer {
     }
 
     /// Whether the host has a route to an address, if the rules allow it.
-    fn check(&self, target: &Target, port: u16, address: IpAddr) -> Result<bool, Refusal> {
+    fn check(&self, target: &EgressTarget, port: u16, address: IpAddr) -> Result<bool, EgressRefusal> {
         self.rules.upstream(target, port, address)?;
         match route(address) {
             // The host's own address counts as private even if it is a public one.
@@ -165,30 +169,30 @@ impl Dialer {
     ///
     /// # Errors
     /// The name does not resolve, or no address answers in time.
-    pub(crate) async fn connect_unchecked(&self, host: &Host, port: u16) -> Result<Connected, DialError> {
+    pub(crate) async fn connect_unchecked(&self, host: &RequestedHost, port: u16) -> Result<Connected, DialError> {
         let connect = async {
             let (stream, address) = self.plain(host, port).await?;
             Ok(Connected { stream, address: Some(address) })
         };
         match tokio::time::timeout(CONNECT, connect).await {
             Ok(ended) => ended,
-            Err(_) => Err(failed(Reason::UpstreamTimedOut, "no connection within 10 s", None)),
+            Err(_) => Err(failed(NetworkReason::UpstreamTimedOut, "no connection within 10 s", None)),
         }
     }
 
-    async fn plain(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), DialError> {
+    async fn plain(&self, host: &RequestedHost, port: u16) -> Result<(TcpStream, IpAddr), DialError> {
         let found = match host {
-            Host::Name(name) => self.resolved(name).await?,
-            Host::Address(address) => vec![*address],
+            RequestedHost::Name(name) => self.resolved(name).await?,
+            RequestedHost::Address(address) => vec![*address],
         };
         let found: Vec<SocketAddr> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
         happy_eyeballs(&found, &self.descriptors).await
     }
 
-    async fn tunnel(&self, proxy: &UpstreamProxy, target: &Target, port: u16) -> Result<Connected, DialError> {
+    async fn tunnel(&self, proxy: &UpstreamProxy, target: &EgressTarget, port: u16) -> Result<Connected, DialError> {
         let (host, address) = match target {
-            Target::Name(name) => (name.as_str().to_owned(), None),
-            Target::Address(address) => {
+            EgressTarget::Name(name) => (name.as_str().to_owned(), None),
+            EgressTarget::Address(address) => {
                 self.rules
                     .upstream(target, port, *address)
                     .map_err(|refusal| DialError { refusal, address: Some(*address) })?;
@@ -203,16 +207,18 @@ impl Dialer {
         })?;
         match tunneled(&mut stream, &to, proxy.credentials.as_deref()).await {
             Ok(200..=299) => Ok(Connected { stream, address }),
-            Ok(status) => {
-                Err(failed(Reason::Unreachable, &format!("the host's proxy answered CONNECT with {status}"), address))
-            }
-            Err(error) => Err(failed(Reason::Unreachable, &format!("the host's proxy: {error}"), address)),
+            Ok(status) => Err(failed(
+                NetworkReason::Unreachable,
+                &format!("the host's proxy answered CONNECT with {status}"),
+                address,
+            )),
+            Err(error) => Err(failed(NetworkReason::Unreachable, &format!("the host's proxy: {error}"), address)),
         }
     }
 }
 
-fn failed(reason: Reason, why: &str, address: Option<IpAddr>) -> DialError {
-    DialError { refusal: Refusal::because(reason, why), address }
+fn failed(reason: NetworkReason, why: &str, address: Option<IpAddr>) -> DialError {
+    DialError { refusal: EgressRefusal::because(reason, why), address }
 }
 
 /// Connects to the first address that answers (Happy Eyeballs, RFC 8305): attempts start one after the other, and run
@@ -261,12 +267,12 @@ async fn happy_eyeballs(
     }
 }
 
-fn reason(error: &io::Error) -> Reason {
+fn reason(error: &io::Error) -> NetworkReason {
     match error.kind() {
-        io::ErrorKind::ConnectionReset => Reason::Reset,
-        io::ErrorKind::TimedOut => Reason::UpstreamTimedOut,
-        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => Reason::Gateway,
-        _ => Reason::Unreachable,
+        io::ErrorKind::ConnectionReset => NetworkReason::Reset,
+        io::ErrorKind::TimedOut => NetworkReason::UpstreamTimedOut,
+        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => NetworkReason::Gateway,
+        _ => NetworkReason::Unreachable,
     }
 }
 
@@ -358,12 +364,12 @@ mod tests {
         let lookup_slots = LookupSlots::new(10);
         let upstream = || Dialer {
             resolve: Arc::clone(&never) as Arc<dyn Resolve>,
-            rules: Arc::new(Rules::compile(&Network::none())),
+            rules: Arc::new(EgressRules::compile(&Network::none())),
             proxy: None,
             lookup_slots: lookup_slots.share(),
             descriptors: DescriptorBudget::new(10),
         };
-        let to = |name: &str| Target::Name(Name::parse(name.as_bytes()).unwrap());
+        let to = |name: &str| EgressTarget::Name(Name::parse(name.as_bytes()).unwrap());
         let hostile = upstream();
         for number in 0..50 {
             let (hostile, to) = (hostile.clone(), to(&format!("h{number}.example")));
@@ -374,10 +380,10 @@ mod tests {
         let (other, good) = (upstream(), to("good.example"));
         let soon = tokio::time::timeout(Duration::from_secs(1), other.connect(&good, 443));
         let failure = soon.await.unwrap().unwrap_err();
-        assert_eq!(failure.refusal.reason, Reason::AddressNotPublic);
+        assert_eq!(failure.refusal.reason, NetworkReason::AddressNotPublic);
         // Lookups that take too long are given up, and then the hostile sandbox's names are resolved again.
         tokio::time::sleep(CONNECT).await;
         let again = tokio::time::timeout(Duration::from_secs(1), hostile.connect(&good, 443)).await;
-        assert_eq!(again.unwrap().unwrap_err().refusal.reason, Reason::AddressNotPublic);
+        assert_eq!(again.unwrap().unwrap_err().refusal.reason, NetworkReason::AddressNotPublic);
     }
 }

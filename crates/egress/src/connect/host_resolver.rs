@@ -15,7 +15,7 @@ use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts,
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
 use crate::decide::host_name::Name;
-use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
 
 /// How often the files are checked for changes.
 const FRESH: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ const MOST_SERVERS: usize = 3;
 const MOST_ADDRESSES: usize = 16;
 
 /// Resolves to the addresses of a name, or why there is none.
-pub type Addresses = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Refusal>> + Send>>;
+pub type Addresses = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, EgressRefusal>> + Send>>;
 
 /// Resolves names for a gateway.
 pub trait Resolve: Send + Sync {
@@ -103,8 +103,8 @@ impl Resolve for SystemResolver {
 }
 
 /// The refusal for a name without an address.
-pub fn unresolved(why: &str) -> Refusal {
-    Refusal::because(Reason::NotResolved, why)
+pub fn unresolved(why: &str) -> EgressRefusal {
+    EgressRefusal::because(NetworkReason::NotResolved, why)
 }
 
 /// Parses `ADDRESS NAME…` lines; a name may occur in several.

@@ -12,11 +12,11 @@ const TURN_BYTES: usize = 64 * 1024;
 
 /// How many bytes were read without a wait: a peer that sends for ever may not keep a thread.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct ReadBudget {
     bytes: usize,
 }
 
-impl Turn {
+impl ReadBudget {
     /// Reads as [`poll_read`] does. Once the turn is over it is pending one time, and the task is woken again.
     pub(crate) fn poll_read(
         &mut self,

@@ -21,7 +21,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::coop::consume_budget;
 
-use crate::decide::refusal::Refusal;
+use crate::decide::refusal::EgressRefusal;
 use crate::limits::{Account, Allowance, Direction};
 
 /// Size of a large buffer, in bytes.
@@ -39,7 +39,7 @@ pub(crate) enum RelayEnd {
     /// No bytes moved for the idle time.
     Idle,
     /// A limit of bytes was reached.
-    Limit(Refusal),
+    Limit(EgressRefusal),
 }
 
 /// The large buffers of a gateway: a bounded number, and no more than half of them for one sandbox, whose programs may

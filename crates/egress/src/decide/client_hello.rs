@@ -45,7 +45,7 @@ pub struct ClientHello {
     pub encrypted: bool,
 }
 
-type Step<T> = Result<T, &'static str>;
+type HelloResult<T> = Result<T, &'static str>;
 
 /// Parses the ClientHello at the start of `bytes`, the first bytes of a connection.
 pub fn read(bytes: &[u8]) -> HelloParse {
@@ -57,12 +57,12 @@ pub fn read(bytes: &[u8]) -> HelloParse {
 }
 
 /// Reassembles the handshake message from its records, without its header; none while bytes are missing.
-fn message(bytes: &[u8]) -> Step<Option<Vec<u8>>> {
+fn message(bytes: &[u8]) -> HelloResult<Option<Vec<u8>>> {
     // The fragments are located first, and copied only when all of them are there.
     let mut pieces: Vec<&[u8]> = Vec::new();
     let mut have = 0;
     let mut rest = bytes;
-    while let Some(Record { piece, whole, after }) = record(rest)? {
+    while let Some(TlsRecord { piece, whole, after }) = record(rest)? {
         pieces.push(piece);
         have += piece.len();
         if pieces.len() > MOST_RECORDS {
@@ -96,14 +96,14 @@ fn message(bytes: &[u8]) -> Step<Option<Vec<u8>>> {
 }
 
 /// One record: as much of its content as has come, whether that is all of it, and what follows.
-struct Record<'a> {
+struct TlsRecord<'a> {
     piece: &'a [u8],
     whole: bool,
     after: &'a [u8],
 }
 
 /// The first record; none while its header is incomplete.
-fn record(bytes: &[u8]) -> Step<Option<Record<'_>>> {
+fn record(bytes: &[u8]) -> HelloResult<Option<TlsRecord<'_>>> {
     if bytes.first().is_some_and(|kind| *kind != 22) {
         return Err("a record that is not a handshake");
     }
@@ -116,14 +116,14 @@ fn record(bytes: &[u8]) -> Step<Option<Record<'_>>> {
         0 => Err("an empty record"),
         1..=MOST_RECORD => {
             let (piece, after) = rest.split_at(length.min(rest.len()));
-            Ok(Some(Record { piece, whole: piece.len() == length, after }))
+            Ok(Some(TlsRecord { piece, whole: piece.len() == length, after }))
         }
         _ => Err("a record that is too long"),
     }
 }
 
 /// The length in the message's header, once the header is complete.
-fn length(pieces: &[&[u8]]) -> Step<Option<usize>> {
+fn length(pieces: &[&[u8]]) -> HelloResult<Option<usize>> {
     let mut header = pieces.iter().flat_map(|piece| piece.iter().copied());
     match header.next() {
         None => return Ok(None),
@@ -135,43 +135,43 @@ fn length(pieces: &[&[u8]]) -> Step<Option<usize>> {
 }
 
 /// A cursor that never reads beyond the end.
-struct Reader<'a>(&'a [u8]);
+struct HelloCursor<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Step<&'a [u8]> {
+impl<'a> HelloCursor<'a> {
+    fn take(&mut self, length: usize) -> HelloResult<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or("a part that goes beyond its end")?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn u8(&mut self) -> Step<u8> {
+    fn u8(&mut self) -> HelloResult<u8> {
         Ok(self.take(1)?[0])
     }
 
-    fn u16(&mut self) -> Step<u16> {
+    fn u16(&mut self) -> HelloResult<u16> {
         let bytes = self.take(2)?;
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// A vector with a length of one byte.
-    fn short(&mut self) -> Step<&'a [u8]> {
+    fn short(&mut self) -> HelloResult<&'a [u8]> {
         let length = self.u8()?;
         self.take(length.into())
     }
 
     /// A vector with a length of two bytes.
-    fn long(&mut self) -> Step<&'a [u8]> {
+    fn long(&mut self) -> HelloResult<&'a [u8]> {
         let length = self.u16()?;
         self.take(length.into())
     }
 
-    fn end(&self) -> Step<()> {
+    fn end(&self) -> HelloResult<()> {
         self.0.is_empty().then_some(()).ok_or("bytes after its end")
     }
 }
 
-fn hello(message: &[u8]) -> Step<ClientHello> {
-    let mut reader = Reader(message);
+fn hello(message: &[u8]) -> HelloResult<ClientHello> {
+    let mut reader = HelloCursor(message);
     // TLS 1.3 has the version 1.2 here, and its own in an extension.
     if !(0x0301..=0x0303).contains(&reader.u16()?) {
         return Err("an unknown version");
@@ -192,7 +192,7 @@ fn hello(message: &[u8]) -> Step<ClientHello> {
     if reader.0.is_empty() {
         return Ok(hello);
     }
-    let mut extensions = Reader(reader.long()?);
+    let mut extensions = HelloCursor(reader.long()?);
     reader.end()?;
     let mut seen = [0u64; 1024];
     while !extensions.0.is_empty() {
@@ -215,9 +215,9 @@ fn hello(message: &[u8]) -> Step<ClientHello> {
 }
 
 /// The single name of the extension server_name (RFC 6066, 3).
-fn server_name(body: &[u8]) -> Step<String> {
-    let mut reader = Reader(body);
-    let mut list = Reader(reader.long()?);
+fn server_name(body: &[u8]) -> HelloResult<String> {
+    let mut reader = HelloCursor(body);
+    let mut list = HelloCursor(reader.long()?);
     reader.end()?;
     if list.u8()? != 0 {
         return Err("a server name of an unknown type");

@@ -22,7 +22,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::decide::host_name::Name;
-use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::synthetic_addresses::{Family, of_reverse_name};
 
 /// The transport of a query.
@@ -38,14 +38,14 @@ pub enum Transport {
 pub trait Zone {
     /// The address of a name, if it is allowed. An address of the other family means that the name has none of the
     /// family that was asked for.
-    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, Refusal>;
+    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, EgressRefusal>;
 
     /// The name that an address stands for, for reverse lookups.
     fn reverse(&self, address: IpAddr) -> Option<Name>;
 
     /// Called for each refusal, with the name in lower case, without a final dot, and with `\ddd` for what is not
     /// graphic; empty if the query has no readable name.
-    fn refused(&mut self, text: String, refusal: Refusal);
+    fn refused(&mut self, text: String, refusal: EgressRefusal);
 }
 
 /// Seconds for which an address may be cached.
@@ -93,7 +93,7 @@ pub fn answer(query: &[u8], transport: Transport, names: &mut dyn Zone) -> Optio
         return None;
     }
     let mut broken = |code: u16, why: &str| {
-        names.refused(String::new(), Refusal::because(Reason::BadQuery, why));
+        names.refused(String::new(), EgressRefusal::because(NetworkReason::BadQuery, why));
         let mut bytes = Vec::with_capacity(12);
         [id, QR | flags & (OPCODE | RD) | code, 0, 0, 0, 0].iter().for_each(|word| bytes.extend(word.to_be_bytes()));
         Some(bytes)
@@ -134,9 +134,9 @@ struct Edns {
 }
 
 /// A cursor that never reads beyond the end.
-struct Reader<'a>(&'a [u8]);
+struct DnsCursor<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DnsCursor<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], &'static str> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or("a message that ends too soon")?;
         self.0 = rest;
@@ -177,7 +177,7 @@ fn read(rest: &[u8], counts: [u16; 4], flags: u16) -> Result<Query<'_>, &'static
     let (true, [1, 0, 0, additional @ 0..=1]) = (flags & TC == 0, counts) else {
         return Err("not one question alone");
     };
-    let mut reader = Reader(rest);
+    let mut reader = DnsCursor(rest);
     let labels = reader.labels()?;
     let (kind, class) = (reader.u16()?, reader.u16()?);
     let question = &rest[..rest.len() - reader.0.len()];
@@ -191,7 +191,7 @@ fn read(rest: &[u8], counts: [u16; 4], flags: u16) -> Result<Query<'_>, &'static
     }
 }
 
-fn edns(reader: &mut Reader<'_>) -> Result<Edns, &'static str> {
+fn edns(reader: &mut DnsCursor<'_>) -> Result<Edns, &'static str> {
     if reader.u8()? != 0 || reader.u16()? != OPT {
         return Err("a record that no query has");
     }
@@ -199,7 +199,7 @@ fn edns(reader: &mut Reader<'_>) -> Result<Edns, &'static str> {
     let (_extended_code, version) = (reader.u8()?, reader.u8()?);
     let dnssec = reader.u16()? & 0x8000 != 0;
     let length = reader.u16()?;
-    let mut options = Reader(reader.take(length.into())?);
+    let mut options = DnsCursor(reader.take(length.into())?);
     while !options.0.is_empty() {
         let (_kind, length) = (options.u16()?, options.u16()?);
         options.take(length.into())?;
@@ -208,19 +208,22 @@ fn edns(reader: &mut Reader<'_>) -> Result<Edns, &'static str> {
 }
 
 /// A record of an answer.
-enum Record {
+enum DnsRecord {
     Address(IpAddr),
     Pointer(String),
 }
 
-fn decide(query: &Query<'_>, names: &mut dyn Zone) -> (u16, Vec<Record>) {
+fn decide(query: &Query<'_>, names: &mut dyn Zone) -> (u16, Vec<DnsRecord>) {
     let nothing = |code| (code, Vec::new());
     if query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
         return nothing(BADVERS);
     }
     let text = text(&query.labels);
     if query.class != 1 || matches!(query.kind, IXFR | AXFR) {
-        names.refused(text, Refusal::because(Reason::BadQuery, "a class that is not IN, or a transfer of a zone"));
+        names.refused(
+            text,
+            EgressRefusal::because(NetworkReason::BadQuery, "a class that is not IN, or a transfer of a zone"),
+        );
         return nothing(REFUSED);
     }
     // The root exists, and has no records here.
@@ -237,7 +240,7 @@ fn decide(query: &Query<'_>, names: &mut dyn Zone) -> (u16, Vec<Record>) {
         };
         return match name {
             None => nothing(NXDOMAIN),
-            Some(name) if matches!(query.kind, PTR | ANY) => (NOERROR, vec![Record::Pointer(name)]),
+            Some(name) if matches!(query.kind, PTR | ANY) => (NOERROR, vec![DnsRecord::Pointer(name)]),
             Some(_) => nothing(NOERROR),
         };
     }
@@ -251,7 +254,7 @@ fn decide(query: &Query<'_>, names: &mut dyn Zone) -> (u16, Vec<Record>) {
         Ok(records) => (NOERROR, records),
         Err(refusal) => {
             let code = match refusal.reason {
-                Reason::TooManyNames => SERVFAIL,
+                NetworkReason::TooManyNames => SERVFAIL,
                 _ => NXDOMAIN,
             };
             // The name that a rule would have to allow.
@@ -262,12 +265,12 @@ fn decide(query: &Query<'_>, names: &mut dyn Zone) -> (u16, Vec<Record>) {
 }
 
 /// The records of a name that is neither local nor a reverse lookup, if it is allowed.
-fn allowed(labels: &[&[u8]], kind: u16, names: &mut dyn Zone) -> Result<Vec<Record>, Refusal> {
+fn allowed(labels: &[&[u8]], kind: u16, names: &mut dyn Zone) -> Result<Vec<DnsRecord>, EgressRefusal> {
     // A dot within a label would be taken for a separator.
     if labels.iter().any(|label| label.contains(&b'.')) {
-        return Err(Refusal::because(Reason::BadName, "a label with a dot in it"));
+        return Err(EgressRefusal::because(NetworkReason::BadName, "a label with a dot in it"));
     }
-    let name = Name::parse(&labels.join(&b'.')).map_err(|why| Refusal::because(Reason::BadName, why))?;
+    let name = Name::parse(&labels.join(&b'.')).map_err(|why| EgressRefusal::because(NetworkReason::BadName, why))?;
     let mut known = Vec::new();
     for family in families(kind) {
         known.push((*family, names.address(&name, *family)?));
@@ -289,8 +292,8 @@ fn families(kind: u16) -> &'static [Family] {
     }
 }
 
-fn addresses(kind: u16, of: impl Fn(Family) -> Option<IpAddr>) -> Vec<Record> {
-    families(kind).iter().filter_map(|family| of(*family)).map(Record::Address).collect()
+fn addresses(kind: u16, of: impl Fn(Family) -> Option<IpAddr>) -> Vec<DnsRecord> {
+    families(kind).iter().filter_map(|family| of(*family)).map(DnsRecord::Address).collect()
 }
 
 fn loopback(family: Family) -> IpAddr {
@@ -311,7 +314,7 @@ fn text(labels: &[&[u8]]) -> String {
 }
 
 /// Writes an answer. A negative answer has an SOA record of the root, which limits how long it may be cached.
-fn write(id: u16, flags: u16, query: &Query<'_>, code: u16, records: &[Record], limit: usize) -> Vec<u8> {
+fn write(id: u16, flags: u16, query: &Query<'_>, code: u16, records: &[DnsRecord], limit: usize) -> Vec<u8> {
     let denial = records.is_empty() && matches!(code, NOERROR | NXDOMAIN);
     let counts = [1, records.len() as u16, u16::from(denial), u16::from(query.edns.is_some())];
     let head = |flags: u16, counts: [u16; 4]| {
@@ -338,13 +341,15 @@ fn write(id: u16, flags: u16, query: &Query<'_>, code: u16, records: &[Record], 
     bytes
 }
 
-fn put(bytes: &mut Vec<u8>, what: &Record) {
+fn put(bytes: &mut Vec<u8>, what: &DnsRecord) {
     // The owner is a pointer to the question's name, directly after the header.
     let owner = [0xc0, 12];
     match what {
-        Record::Address(IpAddr::V4(address)) => record(bytes, &owner, A, TTL, |data| data.extend(address.octets())),
-        Record::Address(IpAddr::V6(address)) => record(bytes, &owner, AAAA, TTL, |data| data.extend(address.octets())),
-        Record::Pointer(name) => record(bytes, &owner, PTR, TTL, |data| {
+        DnsRecord::Address(IpAddr::V4(address)) => record(bytes, &owner, A, TTL, |data| data.extend(address.octets())),
+        DnsRecord::Address(IpAddr::V6(address)) => {
+            record(bytes, &owner, AAAA, TTL, |data| data.extend(address.octets()))
+        }
+        DnsRecord::Pointer(name) => record(bytes, &owner, PTR, TTL, |data| {
             for label in name.split('.') {
                 // A name's labels have at most 63 bytes.
                 data.push(label.len() as u8);

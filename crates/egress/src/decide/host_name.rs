@@ -37,42 +37,42 @@ impl fmt::Display for Name {
 
 /// A host as it is written in URLs, Host headers, SOCKS and CONNECT.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Host {
+pub enum RequestedHost {
     /// By name.
     Name(Name),
     /// By address.
     Address(IpAddr),
 }
 
-impl Host {
+impl RequestedHost {
     /// Reads canonical dotted IPv4, bracketed IPv6 without a zone, or a name.
     ///
     /// # Errors
     /// As for [`Name::parse`].
-    pub fn parse(text: &str) -> Result<Host, &'static str> {
+    pub fn parse(text: &str) -> Result<RequestedHost, &'static str> {
         match text.parse()? {
-            UrlHost::Address(address) => Ok(Host::Address(address)),
+            UrlHost::Address(address) => Ok(RequestedHost::Address(address)),
             UrlHost::Name(name) if is_local(&name) => Err("`localhost` is the sandbox itself"),
-            UrlHost::Name(name) => Ok(Host::Name(Name(name))),
+            UrlHost::Name(name) => Ok(RequestedHost::Name(Name(name))),
         }
     }
 
     /// A host that the policy names for the gateway's own use, outside the sandbox: it may be `localhost`.
     #[cfg(feature = "gateway")]
-    pub(crate) fn of_policy(host: &UrlHost) -> Host {
+    pub(crate) fn of_policy(host: &UrlHost) -> RequestedHost {
         match host {
-            UrlHost::Address(address) => Host::Address(*address),
-            UrlHost::Name(name) => Host::Name(Name(name.clone())),
+            UrlHost::Address(address) => RequestedHost::Address(*address),
+            UrlHost::Name(name) => RequestedHost::Name(Name(name.clone())),
         }
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for RequestedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Host::Name(name) => name.fmt(f),
-            Host::Address(IpAddr::V4(v4)) => v4.fmt(f),
-            Host::Address(IpAddr::V6(v6)) => write!(f, "[{v6}]"),
+            RequestedHost::Name(name) => name.fmt(f),
+            RequestedHost::Address(IpAddr::V4(v4)) => v4.fmt(f),
+            RequestedHost::Address(IpAddr::V6(v6)) => write!(f, "[{v6}]"),
         }
     }
 }
@@ -88,10 +88,10 @@ mod tests {
         }
         assert_eq!(Name::parse("b\u{fc}cher.example".as_bytes()), Name::parse(b"XN--BCHER-KVA.example."));
         for same in ["192.0.2.1", "[2001:db8::1]", "a.example"] {
-            assert_eq!(Host::parse(same).unwrap().to_string(), same);
+            assert_eq!(RequestedHost::parse(same).unwrap().to_string(), same);
         }
         let api: cofferdam_policy::HttpUrl = "http://localhost:8000".parse().unwrap();
-        assert_eq!(Host::of_policy(&api.host).to_string(), "localhost");
+        assert_eq!(RequestedHost::of_policy(&api.host).to_string(), "localhost");
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
             "a/b",
             "*.a",
         ] {
-            assert!(Host::parse(bad).is_err(), "{bad:?} is {:?}", Host::parse(bad));
+            assert!(RequestedHost::parse(bad).is_err(), "{bad:?} is {:?}", RequestedHost::parse(bad));
         }
         assert!(Name::parse(b"\xff\xfe").is_err() && Name::parse(b"192.0.2.1").is_err());
         assert!(Name::parse(&[b"a".repeat(63), b".example".to_vec()].concat()).is_ok());

@@ -10,8 +10,8 @@
 use crate::decide::client_hello::{self, ClientHello, HelloParse};
 use crate::decide::first_bytes::{self, FirstBytes};
 use crate::decide::host_name::Name;
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::{Grant, Rules, Target};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::{EgressRules, EgressTarget, Grant};
 
 /// Detail of the refusal of a stream in which there is no request to inspect.
 const INSPECTED: &str = "the rule looks into requests, and this is none in the clear";
@@ -33,25 +33,27 @@ pub(crate) enum Protocol {
 pub(crate) fn check(
     bytes: &[u8],
     ended: bool,
-    rules: &Rules,
-    target: &Target,
+    rules: &EgressRules,
+    target: &EgressTarget,
     port: u16,
     grant: &Grant,
-) -> Result<Option<Protocol>, Refusal> {
-    let refuse = |reason, why: &str| Err(Refusal::because(reason, why));
+) -> Result<Option<Protocol>, EgressRefusal> {
+    let refuse = |reason, why: &str| Err(EgressRefusal::because(reason, why));
     match first_bytes::classify(bytes) {
         FirstBytes::More if !ended => Ok(None),
         // Shorter than any request or ClientHello: of no protocol that is inspected.
-        FirstBytes::More | FirstBytes::Opaque if grant.inspected => refuse(Reason::BadRequest, INSPECTED),
+        FirstBytes::More | FirstBytes::Opaque if grant.inspected => refuse(NetworkReason::BadRequest, INSPECTED),
         FirstBytes::More | FirstBytes::Opaque => Ok(Some(Protocol::Opaque)),
         FirstBytes::Http => Ok(Some(Protocol::Http)),
-        FirstBytes::Http2 => refuse(Reason::Http2NotInspected, "HTTP/2 without TLS"),
-        FirstBytes::Tls if grant.plain_only => refuse(Reason::BadRequest, INSPECTED),
+        FirstBytes::Http2 => refuse(NetworkReason::Http2NotInspected, "HTTP/2 without TLS"),
+        FirstBytes::Tls if grant.plain_only => refuse(NetworkReason::BadRequest, INSPECTED),
         FirstBytes::Tls => match client_hello::read(bytes) {
-            HelloParse::More if ended => refuse(Reason::BadHello, "it ends before it is whole"),
-            HelloParse::More if bytes.len() >= client_hello::MOST => refuse(Reason::BadHello, "longer than 64 KiB"),
+            HelloParse::More if ended => refuse(NetworkReason::BadHello, "it ends before it is whole"),
+            HelloParse::More if bytes.len() >= client_hello::MOST => {
+                refuse(NetworkReason::BadHello, "longer than 64 KiB")
+            }
             HelloParse::More => Ok(None),
-            HelloParse::Bad(why) => refuse(Reason::BadHello, why),
+            HelloParse::Bad(why) => refuse(NetworkReason::BadHello, why),
             HelloParse::Hello(hello) => {
                 check_server_name(&hello, rules, target, port, grant).map(|()| Some(Protocol::Opaque))
             }
@@ -62,30 +64,34 @@ pub(crate) fn check(
 /// Whether a ClientHello is for the host that the connection is for.
 fn check_server_name(
     hello: &ClientHello,
-    rules: &Rules,
-    target: &Target,
+    rules: &EgressRules,
+    target: &EgressTarget,
     port: u16,
     grant: &Grant,
-) -> Result<(), Refusal> {
+) -> Result<(), EgressRefusal> {
     if hello.encrypted {
         // The visible name is not the one that counts; the rule says whether that is accepted.
         return match grant.encrypted_hello {
             true => Ok(()),
-            false => Err(Refusal::because(Reason::EncryptedHello, "the greeting hides the server's name")),
+            false => Err(EgressRefusal::because(NetworkReason::EncryptedHello, "the greeting hides the server's name")),
         };
     }
     let given = match &hello.server_name {
         Some(given) => Some(Name::parse(given.as_bytes()).map_err(|why| {
-            Refusal::because(Reason::ServerNameMismatch, format!("{}: {why}", given.escape_default()))
+            EgressRefusal::because(NetworkReason::ServerNameMismatch, format!("{}: {why}", given.escape_default()))
         })?),
         None => None,
     };
     match (target, given) {
-        (Target::Name(name), Some(given)) if *name == given => Ok(()),
-        (Target::Name(_), Some(given)) => Err(Refusal::because(Reason::ServerNameMismatch, given.as_str())),
-        (Target::Name(_), None) => Err(Refusal::because(Reason::ServerNameMissing, "the greeting names no server")),
-        (Target::Address(_), None) => Ok(()),
+        (EgressTarget::Name(name), Some(given)) if *name == given => Ok(()),
+        (EgressTarget::Name(_), Some(given)) => {
+            Err(EgressRefusal::because(NetworkReason::ServerNameMismatch, given.as_str()))
+        }
+        (EgressTarget::Name(_), None) => {
+            Err(EgressRefusal::because(NetworkReason::ServerNameMissing, "the greeting names no server"))
+        }
+        (EgressTarget::Address(_), None) => Ok(()),
         // The server at an allowed address may have any name, except one that is denied.
-        (Target::Address(_), Some(given)) => rules.denied(&Target::Name(given), port),
+        (EgressTarget::Address(_), Some(given)) => rules.denied(&EgressTarget::Name(given), port),
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Reason {
+pub enum NetworkReason {
     /// No entry of `network.allow` matches the host.
     NotAllowed,
     /// An entry of `network.deny` matches.
@@ -62,36 +62,38 @@ pub enum Reason {
     Gateway,
 }
 
-impl Reason {
+impl NetworkReason {
     /// Its message, which follows the host or address and a colon.
     pub fn words(self) -> &'static str {
         match self {
-            Reason::NotAllowed => "no entry of `network.allow` is about this host",
-            Reason::PortNotAllowed => "`network.allow` has this host, but not this port",
-            Reason::Denied => "an entry of `network.deny` is about it",
-            Reason::AddressNotPublic => "its address is not public, and no entry of `network.allow` names that address",
-            Reason::BadName => "that is no host name",
-            Reason::BadQuery => "the query is not one that is answered",
-            Reason::TooManyNames => "as many names were asked for as the policy has",
-            Reason::UnknownAddress => "no name has this address",
-            Reason::ServerNameMismatch => "the TLS greeting names another host",
-            Reason::ServerNameMissing => "the TLS greeting names no host",
-            Reason::EncryptedHello => "the TLS greeting hides the host's name",
-            Reason::BadHello => "the TLS greeting cannot be read",
-            Reason::HostMismatch => "the request is for another host than the connection",
-            Reason::BadRequest => "the request cannot be read in one way only",
-            Reason::MethodNotAllowed => "the rule does not have this method",
-            Reason::PathNotAllowed => "the rule does not have this path",
-            Reason::Http2NotInspected => "it is HTTP/2 without TLS, which is not looked into",
-            Reason::BadProxyRequest => "the SOCKS proxy does not take this request",
-            Reason::TooManyConnections => "there are as many connections as the policy has",
-            Reason::TooManyBytes => "as many bytes have passed as the policy has",
-            Reason::TimedOut => "the request did not go on in time",
-            Reason::NotResolved => "the name does not resolve",
-            Reason::Unreachable => "upstream cannot be reached",
-            Reason::UpstreamTimedOut => "upstream did not answer in time",
-            Reason::Reset => "upstream ended the connection",
-            Reason::Gateway => "the gateway itself failed",
+            NetworkReason::NotAllowed => "no entry of `network.allow` is about this host",
+            NetworkReason::PortNotAllowed => "`network.allow` has this host, but not this port",
+            NetworkReason::Denied => "an entry of `network.deny` is about it",
+            NetworkReason::AddressNotPublic => {
+                "its address is not public, and no entry of `network.allow` names that address"
+            }
+            NetworkReason::BadName => "that is no host name",
+            NetworkReason::BadQuery => "the query is not one that is answered",
+            NetworkReason::TooManyNames => "as many names were asked for as the policy has",
+            NetworkReason::UnknownAddress => "no name has this address",
+            NetworkReason::ServerNameMismatch => "the TLS greeting names another host",
+            NetworkReason::ServerNameMissing => "the TLS greeting names no host",
+            NetworkReason::EncryptedHello => "the TLS greeting hides the host's name",
+            NetworkReason::BadHello => "the TLS greeting cannot be read",
+            NetworkReason::HostMismatch => "the request is for another host than the connection",
+            NetworkReason::BadRequest => "the request cannot be read in one way only",
+            NetworkReason::MethodNotAllowed => "the rule does not have this method",
+            NetworkReason::PathNotAllowed => "the rule does not have this path",
+            NetworkReason::Http2NotInspected => "it is HTTP/2 without TLS, which is not looked into",
+            NetworkReason::BadProxyRequest => "the SOCKS proxy does not take this request",
+            NetworkReason::TooManyConnections => "there are as many connections as the policy has",
+            NetworkReason::TooManyBytes => "as many bytes have passed as the policy has",
+            NetworkReason::TimedOut => "the request did not go on in time",
+            NetworkReason::NotResolved => "the name does not resolve",
+            NetworkReason::Unreachable => "upstream cannot be reached",
+            NetworkReason::UpstreamTimedOut => "upstream did not answer in time",
+            NetworkReason::Reset => "upstream ended the connection",
+            NetworkReason::Gateway => "the gateway itself failed",
         }
     }
 
@@ -99,40 +101,44 @@ impl Reason {
     pub(crate) fn is_failure(self) -> bool {
         matches!(
             self,
-            Reason::NotResolved | Reason::Unreachable | Reason::UpstreamTimedOut | Reason::Reset | Reason::Gateway
+            NetworkReason::NotResolved
+                | NetworkReason::Unreachable
+                | NetworkReason::UpstreamTimedOut
+                | NetworkReason::Reset
+                | NetworkReason::Gateway
         )
     }
 }
 
 /// Why something is not allowed, or failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct EgressRefusal {
     /// The reason code.
-    pub reason: Reason,
+    pub reason: NetworkReason,
     /// JSON path of the line of the policy that decided, if one did.
     pub rule: Option<String>,
     /// Details of the reason.
     pub detail: Option<String>,
 }
 
-impl Refusal {
+impl EgressRefusal {
     /// A refusal without details.
-    pub fn of(reason: Reason) -> Refusal {
-        Refusal { reason, rule: None, detail: None }
+    pub fn of(reason: NetworkReason) -> EgressRefusal {
+        EgressRefusal { reason, rule: None, detail: None }
     }
 
     /// A refusal by a line of the policy.
-    pub(crate) fn by_rule(reason: Reason, rule: String) -> Refusal {
-        Refusal { reason, rule: Some(rule), detail: None }
+    pub(crate) fn by_rule(reason: NetworkReason, rule: String) -> EgressRefusal {
+        EgressRefusal { reason, rule: Some(rule), detail: None }
     }
 
     /// A refusal of the gateway's own, by no line of the policy.
-    pub fn because(reason: Reason, detail: impl Into<String>) -> Refusal {
-        Refusal::of(reason).detail(detail)
+    pub fn because(reason: NetworkReason, detail: impl Into<String>) -> EgressRefusal {
+        EgressRefusal::of(reason).detail(detail)
     }
 
     /// The same refusal with a detail.
-    pub fn detail(self, detail: impl Into<String>) -> Refusal {
-        Refusal { detail: Some(detail.into()), ..self }
+    pub fn detail(self, detail: impl Into<String>) -> EgressRefusal {
+        EgressRefusal { detail: Some(detail.into()), ..self }
     }
 }

@@ -17,12 +17,12 @@ use cofferdam_policy::{AllowEntry, AllowRule, DenyEntry, Network, Ports, To, web
 
 use crate::decide::address::{canonical, embedded, range};
 use crate::decide::host_name::Name;
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::socket_layout::{Layout, TooManyPorts};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::socket_layout::{SocketLayout, TooManyPorts};
 
 /// What a program wants to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum EgressTarget {
     /// A name that it resolved, or gave to a proxy.
     Name(Name),
     /// An address that it used without resolving a name.
@@ -47,7 +47,7 @@ pub struct Grant {
 
 /// A policy's rules, compiled into indices by name and by network.
 #[derive(Debug)]
-pub struct Rules {
+pub struct EgressRules {
     allow: Vec<AllowRule>,
     deny: Vec<DenyEntry>,
     methods: Option<Vec<String>>,
@@ -56,12 +56,12 @@ pub struct Rules {
     denied: Index,
 }
 
-impl Rules {
+impl EgressRules {
     /// Compiles a valid policy's rules. In another mode than `allowlist` nothing is allowed, whatever is listed.
-    pub fn compile(network: &Network) -> Rules {
+    pub fn compile(network: &Network) -> EgressRules {
         let listed = network.mode == cofferdam_policy::NetworkMode::Allowlist;
         let allow = if listed { network.allow.clone() } else { Vec::new() };
-        Rules {
+        EgressRules {
             allowed: Index::of(allow.iter().map(|rule| &rule.entry)),
             denied: Index::of(network.deny.iter().map(|entry| &entry.0)),
             allow,
@@ -75,10 +75,10 @@ impl Rules {
     ///
     /// # Errors
     /// `NotAllowed`, or `Denied` with the entry that denies it.
-    pub fn name(&self, name: &Name) -> Result<(), Refusal> {
+    pub fn name(&self, name: &Name) -> Result<(), EgressRefusal> {
         let allowed = self.allowed.of_name(name.as_str());
         if allowed.is_empty() {
-            return Err(Refusal::of(Reason::NotAllowed));
+            return Err(EgressRefusal::of(NetworkReason::NotAllowed));
         }
         let denied = self.denied.of_name(name.as_str());
         let (Some(first), wanted) = (denied.first(), union(allowed.iter().map(|rule| &self.allow[*rule].entry.ports)))
@@ -86,7 +86,7 @@ impl Rules {
             return Ok(());
         };
         match union(denied.iter().map(|entry| &self.deny[*entry].0.ports)).covers(&wanted) {
-            true => Err(Refusal::by_rule(Reason::Denied, deny_path(*first))),
+            true => Err(EgressRefusal::by_rule(NetworkReason::Denied, deny_path(*first))),
             false => Ok(()),
         }
     }
@@ -96,14 +96,16 @@ impl Rules {
     /// # Errors
     /// `Denied`, `PortNotAllowed` or `NotAllowed`, with the line that decided; `AddressNotPublic` for loopback and the
     /// unspecified address, whatever is listed: inside they are the sandbox itself.
-    pub fn connect(&self, to: &Target, port: u16) -> Result<Grant, Refusal> {
+    pub fn connect(&self, to: &EgressTarget, port: u16) -> Result<Grant, EgressRefusal> {
         self.denied(to, port)?;
         let about = match to {
-            Target::Name(name) => self.allowed.of_name(name.as_str()),
-            Target::Address(address) => {
+            EgressTarget::Name(name) => self.allowed.of_name(name.as_str()),
+            EgressTarget::Address(address) => {
                 let address = canonical(*address);
                 if address.is_loopback() || address.is_unspecified() {
-                    return Err(Refusal::of(Reason::AddressNotPublic).detail("inside, it is the sandbox itself"));
+                    return Err(
+                        EgressRefusal::of(NetworkReason::AddressNotPublic).detail("inside, it is the sandbox itself")
+                    );
                 }
                 self.allowed.of_address(address)
             }
@@ -112,12 +114,11 @@ impl Rules {
             about.iter().copied().filter(|rule| self.allow[*rule].entry.ports.contains(port)).collect();
         let Some(rule) = rules.first().copied() else {
             let Some(other) = about.first() else {
-                return Err(Refusal::of(Reason::NotAllowed));
+                return Err(EgressRefusal::of(NetworkReason::NotAllowed));
             };
             let ports = union(about.iter().map(|rule| &self.allow[*rule].entry.ports));
-            return Err(
-                Refusal::by_rule(Reason::PortNotAllowed, allow_path(*other)).detail(format!("allowed are {ports}"))
-            );
+            return Err(EgressRefusal::by_rule(NetworkReason::PortNotAllowed, allow_path(*other))
+                .detail(format!("allowed are {ports}")));
         };
         let matched = || rules.iter().map(|rule| &self.allow[*rule]);
         let inspected = self.methods.is_some() || matched().all(AllowRule::inspects);
@@ -134,13 +135,13 @@ impl Rules {
     ///
     /// # Errors
     /// `Denied`, with the entry.
-    pub fn denied(&self, to: &Target, port: u16) -> Result<(), Refusal> {
+    pub fn denied(&self, to: &EgressTarget, port: u16) -> Result<(), EgressRefusal> {
         let about = match to {
-            Target::Name(name) => self.denied.of_name(name.as_str()),
-            Target::Address(address) => self.denied_address(*address),
+            EgressTarget::Name(name) => self.denied.of_name(name.as_str()),
+            EgressTarget::Address(address) => self.denied_address(*address),
         };
         match about.iter().find(|entry| self.deny[**entry].0.ports.contains(port)) {
-            Some(entry) => Err(Refusal::by_rule(Reason::Denied, deny_path(*entry))),
+            Some(entry) => Err(EgressRefusal::by_rule(NetworkReason::Denied, deny_path(*entry))),
             None => Ok(()),
         }
     }
@@ -153,11 +154,11 @@ impl Rules {
     ///
     /// # Errors
     /// `Denied`, or `AddressNotPublic` with the kind of address.
-    pub fn upstream(&self, to: &Target, port: u16, address: IpAddr) -> Result<(), Refusal> {
-        if let Target::Address(_) = to {
+    pub fn upstream(&self, to: &EgressTarget, port: u16, address: IpAddr) -> Result<(), EgressRefusal> {
+        if let EgressTarget::Address(_) = to {
             self.denied(to, port)?;
         }
-        self.denied(&Target::Address(address), port)?;
+        self.denied(&EgressTarget::Address(address), port)?;
         match range(address) {
             Some((special, prefix)) if !self.names_address(to, address, port, prefix) => {
                 Err(self.not_public(address, port, prefix, &special.to_string()))
@@ -169,9 +170,9 @@ impl Rules {
     /// The same for an address that is the host's own, public or not: an entry has to name that very address.
     ///
     /// # Errors
-    /// As [`Rules::upstream`].
-    pub fn upstream_own(&self, to: &Target, port: u16, address: IpAddr) -> Result<(), Refusal> {
-        self.denied(&Target::Address(address), port)?;
+    /// As [`EgressRules::upstream`].
+    pub fn upstream_own(&self, to: &EgressTarget, port: u16, address: IpAddr) -> Result<(), EgressRefusal> {
+        self.denied(&EgressTarget::Address(address), port)?;
         let address = canonical(address);
         let prefix = if address.is_ipv4() { 32 } else { 128 };
         if self.names_address(to, address, port, prefix) {
@@ -184,10 +185,12 @@ impl Rules {
     ///
     /// # Errors
     /// `MethodNotAllowed` or `PathNotAllowed`, with the list that does not contain it.
-    pub fn request(&self, grant: &Grant, method: &str, path: &str) -> Result<(), Refusal> {
+    pub fn request(&self, grant: &Grant, method: &str, path: &str) -> Result<(), EgressRefusal> {
         let has = |list: &Option<Vec<String>>| list.as_ref().is_none_or(|list| list.iter().any(|one| one == method));
         if !has(&self.methods) {
-            return Err(Refusal::by_rule(Reason::MethodNotAllowed, "$.network.methods".into()).detail(method));
+            return Err(
+                EgressRefusal::by_rule(NetworkReason::MethodNotAllowed, "$.network.methods".into()).detail(method)
+            );
         }
         let fault = webpath::fault(path);
         let leads = |rule: &AllowRule| match &rule.paths {
@@ -206,12 +209,16 @@ impl Rules {
         }
         Err(match (miss, fault) {
             (None, _) => {
-                Refusal::by_rule(Reason::MethodNotAllowed, format!("{}.methods", allow_path(grant.rule))).detail(method)
+                EgressRefusal::by_rule(NetworkReason::MethodNotAllowed, format!("{}.methods", allow_path(grant.rule)))
+                    .detail(method)
             }
             (Some(rule), Some(fault)) => {
-                Refusal::by_rule(Reason::PathNotAllowed, format!("{}.paths", allow_path(rule))).detail(fault)
+                EgressRefusal::by_rule(NetworkReason::PathNotAllowed, format!("{}.paths", allow_path(rule)))
+                    .detail(fault)
             }
-            (Some(rule), None) => Refusal::by_rule(Reason::PathNotAllowed, format!("{}.paths", allow_path(rule))),
+            (Some(rule), None) => {
+                EgressRefusal::by_rule(NetworkReason::PathNotAllowed, format!("{}.paths", allow_path(rule)))
+            }
         })
     }
 
@@ -224,27 +231,27 @@ impl Rules {
     ///
     /// # Errors
     /// More ports are wanted than there may be listeners, and the namespace cannot redirect.
-    pub fn layout(&self, can_redirect: bool) -> Result<Layout, TooManyPorts> {
-        Layout::of(&self.ports(), self.has_api, can_redirect)
+    pub fn layout(&self, can_redirect: bool) -> Result<SocketLayout, TooManyPorts> {
+        SocketLayout::of(&self.ports(), self.has_api, can_redirect)
     }
 
     /// Whether an entry of `network.allow` that matches this address and port has a prefix at least that long, and
     /// holds for connections to `to`.
-    fn names_address(&self, to: &Target, address: IpAddr, port: u16, prefix: u8) -> bool {
+    fn names_address(&self, to: &EgressTarget, address: IpAddr, port: u16, prefix: u8) -> bool {
         self.allowed.of_address(address).iter().map(|rule| &self.allow[*rule]).any(|rule| {
             rule.entry.ports.contains(port)
                 && matches!(rule.entry.to, To::Net { prefix: named, .. } if named >= prefix)
-                && (matches!(to, Target::Address(_)) || !rule.inspects())
+                && (matches!(to, EgressTarget::Address(_)) || !rule.inspects())
         })
     }
 
     /// The refusal of an address. Says so where an entry names it for connections to the address alone.
-    fn not_public(&self, address: IpAddr, port: u16, prefix: u8, what: &str) -> Refusal {
+    fn not_public(&self, address: IpAddr, port: u16, prefix: u8, what: &str) -> EgressRefusal {
         let mut detail = format!("{address} is {what}");
-        if self.names_address(&Target::Address(address), address, port, prefix) {
+        if self.names_address(&EgressTarget::Address(address), address, port, prefix) {
             detail += ", and the entry that names it has methods or paths: it lets no name lead there";
         }
-        Refusal::of(Reason::AddressNotPublic).detail(detail)
+        EgressRefusal::of(NetworkReason::AddressNotPublic).detail(detail)
     }
 
     /// The deny entries that match an address, or an IPv4 address embedded in it.

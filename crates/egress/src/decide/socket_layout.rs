@@ -1,7 +1,7 @@
 //! Which sockets a sandbox's network namespace has, and the purpose of each: agreed between the engine, whose init
 //! makes them, and the gateway, which serves them.
 //!
-//! Data only. The sockets are passed as descriptors in the order of `Layout::sockets`.
+//! Data only. The sockets are passed as descriptors in the order of `SocketLayout::sockets`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,7 +22,7 @@ pub const MOST_LISTENERS: usize = 128;
 /// One socket of the namespace. Streams and datagrams are bound to every address, of IPv4 and IPv6 by one socket, or of
 /// IPv4 alone where there is no IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Socket {
+pub enum LayoutSocket {
     /// UDP, bound to `DNS_PORT`, with the address that each datagram was sent to (`IP_PKTINFO`).
     Resolver,
     /// TCP, listening on this port. The destination address and port of a connection select its service: `INSIDE` with
@@ -45,9 +45,9 @@ pub enum Socket {
 
 /// The sockets of a namespace, in the order in which their descriptors are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Layout {
+pub struct SocketLayout {
     /// In order.
-    pub sockets: Vec<Socket>,
+    pub sockets: Vec<LayoutSocket>,
     /// Inclusive ranges of ports that are redirected; empty if none is.
     pub redirected: Vec<(u16, u16)>,
 }
@@ -65,14 +65,14 @@ pub struct TooManyPorts {
     pub wanted: usize,
 }
 
-impl Layout {
+impl SocketLayout {
     /// The sockets for these ports (sorted, merged, inclusive ranges): resolver, its TCP listener, proxies, the API if
     /// there is one, then a listener for each port. If there are too many, as many as fit have listeners of their own,
     /// the narrowest ranges first, and the rest is redirected to one.
     ///
     /// # Errors
     /// There are too many, and `can_redirect` is false.
-    pub fn of(ports: &[(u16, u16)], api: bool, can_redirect: bool) -> Result<Layout, TooManyPorts> {
+    pub fn of(ports: &[(u16, u16)], api: bool, can_redirect: bool) -> Result<SocketLayout, TooManyPorts> {
         let mut own = vec![DNS_PORT, HTTP_PROXY_PORT, SOCKS_PORT];
         own.extend(api.then_some(API_PORT));
         let is_wanted = |port: u16| ports.iter().any(|(first, last)| (*first..=*last).contains(&port));
@@ -96,20 +96,20 @@ impl Layout {
                 }
             }
         }
-        let mut sockets = vec![Socket::Resolver];
+        let mut sockets = vec![LayoutSocket::Resolver];
         if redirected.is_empty() {
-            sockets.extend(listeners.into_iter().map(Socket::Listener));
-            return Ok(Layout { sockets, redirected });
+            sockets.extend(listeners.into_iter().map(LayoutSocket::Listener));
+            return Ok(SocketLayout { sockets, redirected });
         }
         // The highest port that no rule names; if rules name every port, the highest without a listener.
         let free = |port: &u16| !listeners.contains(port);
         let to = (1..=u16::MAX).rev().filter(free).find(|port| !is_wanted(*port));
         let to = to.or_else(|| (1..=u16::MAX).rev().find(free)).ok_or(TooManyPorts { wanted })?;
-        sockets.extend(listeners.iter().copied().map(Socket::Listener));
-        sockets.push(Socket::Redirect(to));
+        sockets.extend(listeners.iter().copied().map(LayoutSocket::Listener));
+        sockets.push(LayoutSocket::Redirect(to));
         let mut listened = listeners;
         listened.push(to);
-        Ok(Layout { sockets, redirected: without(redirected, listened) })
+        Ok(SocketLayout { sockets, redirected: without(redirected, listened) })
     }
 }
 

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The result of parsing what has come so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress<T> {
+pub enum SocksProgress<T> {
     /// The beginning of a message; more bytes are needed.
     More,
     /// The message, and the number of bytes that it took.
@@ -58,7 +58,7 @@ pub enum Destination {
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum SocksRequest {
     /// CONNECT.
     Connect {
         /// The host.
@@ -67,13 +67,13 @@ pub enum Request {
         port: u16,
     },
     /// A request that is not supported.
-    Refused(Reply, &'static str),
+    Refused(SocksReply, &'static str),
 }
 
 /// The reply codes (RFC 1928, 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reply {
+pub enum SocksReply {
     /// Connected.
     Succeeded = 0,
     /// The gateway failed.
@@ -98,12 +98,12 @@ pub enum Reply {
 const MOST_TEXT: usize = 255;
 
 /// A cursor; `None` while bytes are missing.
-struct Reader<'a> {
+struct SocksCursor<'a> {
     bytes: &'a [u8],
     taken: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SocksCursor<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let taken = *self.bytes[self.taken..].first_chunk::<N>()?;
         self.taken += N;
@@ -141,12 +141,15 @@ impl<'a> Reader<'a> {
 }
 
 /// Runs a parser; `More` if bytes are missing.
-fn progress<T>(bytes: &[u8], read: impl FnOnce(&mut Reader<'_>) -> Result<Option<T>, &'static str>) -> Progress<T> {
-    let mut reader = Reader { bytes, taken: 0 };
+fn progress<T>(
+    bytes: &[u8],
+    read: impl FnOnce(&mut SocksCursor<'_>) -> Result<Option<T>, &'static str>,
+) -> SocksProgress<T> {
+    let mut reader = SocksCursor { bytes, taken: 0 };
     match read(&mut reader) {
-        Ok(Some(done)) => Progress::Done(done, reader.taken),
-        Ok(None) => Progress::More,
-        Err(why) => Progress::Bad(why),
+        Ok(Some(done)) => SocksProgress::Done(done, reader.taken),
+        Ok(None) => SocksProgress::More,
+        Err(why) => SocksProgress::Bad(why),
     }
 }
 
@@ -161,7 +164,7 @@ macro_rules! need {
 }
 
 /// Parses a client's first message.
-pub fn greeting(bytes: &[u8]) -> Progress<Greeting> {
+pub fn greeting(bytes: &[u8]) -> SocksProgress<Greeting> {
     progress(bytes, |reader| {
         match need!(reader.u8()) {
             5 => {}
@@ -178,7 +181,7 @@ pub fn greeting(bytes: &[u8]) -> Progress<Greeting> {
     })
 }
 
-fn version_4(reader: &mut Reader<'_>) -> Result<Option<Greeting>, &'static str> {
+fn version_4(reader: &mut SocksCursor<'_>) -> Result<Option<Greeting>, &'static str> {
     if !matches!(need!(reader.u8()), 1 | 2) {
         return Err("a command that SOCKS 4 has not");
     }
@@ -194,7 +197,7 @@ fn version_4(reader: &mut Reader<'_>) -> Result<Option<Greeting>, &'static str> 
 }
 
 /// Parses a user name and a password, and ignores them. The answer is `PASSWORD_ACCEPTED`.
-pub fn password(bytes: &[u8]) -> Progress<()> {
+pub fn password(bytes: &[u8]) -> SocksProgress<()> {
     progress(bytes, |reader| {
         if need!(reader.u8()) != 1 {
             return Err("an unknown version of the password message");
@@ -206,7 +209,7 @@ pub fn password(bytes: &[u8]) -> Progress<()> {
 }
 
 /// Parses a request.
-pub fn request(bytes: &[u8]) -> Progress<Request> {
+pub fn request(bytes: &[u8]) -> SocksProgress<SocksRequest> {
     progress(bytes, |reader| {
         if need!(reader.u8()) != 5 {
             return Err("a request of another version");
@@ -220,14 +223,16 @@ pub fn request(bytes: &[u8]) -> Progress<Request> {
             3 => Destination::Host(host(need!(reader.counted()))?),
             4 => Destination::Address(Ipv6Addr::from(need!(reader.take::<16>())).into()),
             // The length of such an address is not known, so nothing after it can be parsed.
-            _ => return Ok(Some(Request::Refused(Reply::AddressTypeNotSupported, "an unknown address type"))),
+            _ => {
+                return Ok(Some(SocksRequest::Refused(SocksReply::AddressTypeNotSupported, "an unknown address type")));
+            }
         };
         let port = need!(reader.u16());
         Ok(Some(match command {
-            1 => Request::Connect { to, port },
-            2 => Request::Refused(Reply::CommandNotSupported, "BIND"),
-            3 => Request::Refused(Reply::CommandNotSupported, "UDP ASSOCIATE"),
-            _ => Request::Refused(Reply::CommandNotSupported, "an unknown command"),
+            1 => SocksRequest::Connect { to, port },
+            2 => SocksRequest::Refused(SocksReply::CommandNotSupported, "BIND"),
+            3 => SocksRequest::Refused(SocksReply::CommandNotSupported, "UDP ASSOCIATE"),
+            _ => SocksRequest::Refused(SocksReply::CommandNotSupported, "an unknown command"),
         }))
     })
 }
@@ -257,7 +262,7 @@ pub(crate) fn method_chosen(method: Method) -> [u8; 2] {
 
 /// The answer to a request. `bound` is the local address of the connection, which clients ignore and which the sandbox
 /// need not know: zeros unless given.
-pub fn reply(reply: Reply, bound: Option<SocketAddr>) -> Vec<u8> {
+pub fn reply(reply: SocksReply, bound: Option<SocketAddr>) -> Vec<u8> {
     let bound = bound.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     let mut bytes = vec![5, reply as u8, 0];
     match bound.ip() {

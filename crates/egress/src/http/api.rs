@@ -16,16 +16,16 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use crate::decide::host_name::Host;
-use crate::decide::rules::Target;
+use crate::decide::host_name::RequestedHost;
+use crate::decide::rules::EgressTarget;
 use crate::decide::socket_layout::{API_PORT, INSIDE};
 use crate::http::authority::Authority;
 use crate::http::connection::{HttpConnection, RequestService, serve};
-use crate::http::interface::{Dial, GatewayInterface, Io};
+use crate::http::interface::{BoxedStream, Dial, GatewayInterface};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo};
 use crate::http::request_target::{InvalidRequest, override_header, request_target};
 use crate::http::upstream_client::{BodyError, BoxedBody, UpstreamClient};
-use crate::report::event::{Kind, Via};
+use crate::report::event::{NetworkKind, NetworkVia};
 
 /// Makes a connection to the base URL's host and port, and nothing else.
 pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
@@ -34,7 +34,7 @@ pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
     /// The host, which may be local or private: the policy names it.
-    pub host: Host,
+    pub host: RequestedHost,
     /// The port.
     pub port: u16,
     /// Prefix of every request's path: empty, or beginning with `/` and not ending with one.
@@ -72,13 +72,13 @@ impl Api {
             port => format!("{}:{port}", url.host),
         };
         let authority = HeaderValue::try_from(text).map_err(|_| ApiError::Host)?;
-        Ok(Api { host: Host::of_policy(&url.host), port: url.port, prefix: url.path.clone(), authority })
+        Ok(Api { host: RequestedHost::of_policy(&url.host), port: url.port, prefix: url.path.clone(), authority })
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> EgressTarget {
         match &self.host {
-            Host::Name(name) => Target::Name(name.clone()),
-            Host::Address(address) => Target::Address(*address),
+            RequestedHost::Name(name) => EgressTarget::Name(name.clone()),
+            RequestedHost::Address(address) => EgressTarget::Address(*address),
         }
     }
 
@@ -143,8 +143,8 @@ impl ApiService {
 }
 
 /// Serves a connection to the API's address in the sandbox until either side ends it. Each request is an event.
-pub async fn api(gateway: Arc<dyn GatewayInterface>, client: Io, api: Arc<Api>, connect: Connect) {
-    serve(gateway, Via::Api, client, ApiService::new(api, connect)).await;
+pub async fn api(gateway: Arc<dyn GatewayInterface>, client: BoxedStream, api: Arc<Api>, connect: Connect) {
+    serve(gateway, NetworkVia::Api, client, ApiService::new(api, connect)).await;
 }
 
 impl RequestService for ApiService {
@@ -161,7 +161,7 @@ impl RequestService for ApiService {
         }
         let request_target = request_target(request.method(), request.uri())?;
         info.path = Some(request_target.path.path().to_owned());
-        let here = Authority { target: Target::Address(INSIDE), port: Some(API_PORT) };
+        let here = Authority { target: EgressTarget::Address(INSIDE), port: Some(API_PORT) };
         if let Some(url) = request_target.url.filter(|url| *url != here) {
             return Err(RefusedRequest::mismatch(&url, &here.target, API_PORT));
         }
@@ -215,7 +215,7 @@ impl Drop for RequestEvent {
         if self.already_reported {
             return;
         }
-        let mut event = self.info.event(Kind::ApiRequest);
+        let mut event = self.info.event(NetworkKind::ApiRequest);
         event.status = self.status;
         event.bytes_up = Some(self.up.load(Ordering::Relaxed));
         event.bytes_down = Some(self.down.load(Ordering::Relaxed));

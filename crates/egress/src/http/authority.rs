@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 
-use crate::decide::host_name::Host;
-use crate::decide::rules::Target;
+use crate::decide::host_name::RequestedHost;
+use crate::decide::rules::EgressTarget;
 
 /// A host, and a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     /// The host.
-    pub target: Target,
+    pub target: EgressTarget,
     /// The port, never zero.
     pub port: Option<u16>,
 }
@@ -48,9 +48,9 @@ impl Authority {
                 None => (text, None),
             },
         };
-        let target = match Host::parse(host)? {
-            Host::Name(name) => Target::Name(name),
-            Host::Address(address) => Target::Address(address),
+        let target = match RequestedHost::parse(host)? {
+            RequestedHost::Name(name) => EgressTarget::Name(name),
+            RequestedHost::Address(address) => EgressTarget::Address(address),
         };
         Ok(Authority { target, port: port.map(parse_port).transpose()? })
     }
@@ -74,9 +74,9 @@ impl From<&Authority> for HeaderValue {
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
-            Target::Name(name) => f.write_str(name.as_str())?,
-            Target::Address(IpAddr::V6(address)) => write!(f, "[{address}]")?,
-            Target::Address(IpAddr::V4(address)) => write!(f, "{address}")?,
+            EgressTarget::Name(name) => f.write_str(name.as_str())?,
+            EgressTarget::Address(IpAddr::V6(address)) => write!(f, "[{address}]")?,
+            EgressTarget::Address(IpAddr::V4(address)) => write!(f, "{address}")?,
         }
         match self.port {
             Some(port) => write!(f, ":{port}"),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 
-use crate::decide::rules::{Grant, Target};
+use crate::decide::rules::{EgressTarget, Grant};
 use crate::http::authority::Authority;
 use crate::http::connection::{HttpConnection, RequestService, serve};
-use crate::http::interface::{CapturedHttp, GatewayInterface, Io};
+use crate::http::interface::{BoxedStream, CapturedHttp, GatewayInterface};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo};
 use crate::http::request_target::{InvalidRequest, agrees, host, plain, request_target};
 use crate::http::upstream_client::{BoxedBody, UpstreamClient};
@@ -18,7 +18,7 @@ use crate::http::upstream_client::{BoxedBody, UpstreamClient};
 pub(crate) const HTTP: u16 = 80;
 
 struct Captured {
-    target: Target,
+    target: EgressTarget,
     port: u16,
     grant: Grant,
     upstream: UpstreamClient,
@@ -26,7 +26,7 @@ struct Captured {
 
 /// Serves the connection until either side ends it. `client` begins with the bytes that were read already
 /// ([`crate::http::Replay`]).
-pub async fn captured(gateway: Arc<dyn GatewayInterface>, client: Io, seat: CapturedHttp) {
+pub async fn captured(gateway: Arc<dyn GatewayInterface>, client: BoxedStream, seat: CapturedHttp) {
     let CapturedHttp { target, port, grant, via, upstream } = seat;
     let upstream = {
         let (gateway, target, grant) = (Arc::clone(&gateway), target.clone(), grant.clone());
@@ -36,7 +36,7 @@ pub async fn captured(gateway: Arc<dyn GatewayInterface>, client: Io, seat: Capt
 }
 
 impl RequestService for Captured {
-    fn to(&self) -> Option<(Target, u16)> {
+    fn to(&self) -> Option<(EgressTarget, u16)> {
         Some((self.target.clone(), self.port))
     }
 

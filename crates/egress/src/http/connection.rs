@@ -17,15 +17,15 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use crate::decide::rules::{Grant, Target};
+use crate::decide::rules::{EgressTarget, Grant};
 use crate::http::inspect::{InspectedStream, InspectionHandle};
-use crate::http::interface::{GatewayInterface, Io, Replay};
+use crate::http::interface::{BoxedStream, GatewayInterface, Replay};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo, answer, report};
 use crate::http::request_head;
 use crate::http::request_target::{clean_request, clean_response};
 use crate::http::upstream_client::{BodyError, BoxedBody, TimedBody, UpstreamClient};
 use crate::http::websocket;
-use crate::report::event::Via;
+use crate::report::event::NetworkVia;
 
 /// Most bytes of a client that are buffered: the largest head, and some of a body.
 const MOST_BUFFER: usize = request_head::MOST_BYTES + 8 * 1024;
@@ -33,7 +33,7 @@ const MOST_BUFFER: usize = request_head::MOST_BYTES + 8 * 1024;
 /// What a connection becomes after its last request.
 pub(crate) enum Upgrade {
     /// A tunnel, by CONNECT.
-    Tunnel { target: Target, port: u16, grant: Grant },
+    Tunnel { target: EgressTarget, port: u16, grant: Grant },
     /// A WebSocket, by upstream's status 101.
     Socket { upstream: OnUpgrade },
 }
@@ -41,7 +41,7 @@ pub(crate) enum Upgrade {
 /// One client's connection, as its request service sees it.
 pub(crate) struct HttpConnection {
     pub(crate) gateway: Arc<dyn GatewayInterface>,
-    pub(crate) via: Via,
+    pub(crate) via: NetworkVia,
     watch: InspectionHandle,
     upgrade: Mutex<Option<(OnUpgrade, Upgrade)>>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct HttpConnection {
 /// Responds to the requests of a connection.
 pub(crate) trait RequestService: Send + Sync + 'static {
     /// The destination of every request of the connection, if it is known before a request is read.
-    fn to(&self) -> Option<(Target, u16)> {
+    fn to(&self) -> Option<(EgressTarget, u16)> {
         None
     }
 
@@ -118,7 +118,12 @@ impl HttpConnection {
 }
 
 /// Serves the connection until it ends, after an upgrade as well.
-pub(crate) async fn serve<S: RequestService>(gateway: Arc<dyn GatewayInterface>, via: Via, client: Io, service: S) {
+pub(crate) async fn serve<S: RequestService>(
+    gateway: Arc<dyn GatewayInterface>,
+    via: NetworkVia,
+    client: BoxedStream,
+    service: S,
+) {
     let (guard, watch) = InspectedStream::new(client);
     let connection = Arc::new(HttpConnection { gateway, via, watch, upgrade: Mutex::new(None) });
     let service = Arc::new(service);
@@ -178,16 +183,16 @@ async fn one<S: RequestService>(
         report(&*connection.gateway, &info, &refused.refusal);
         answer(&info, &refused)
     });
-    response.map(|body| Answer { body, watch: connection.watch.clone() }.boxed_unsync())
+    response.map(|body| WatchedBody { body, watch: connection.watch.clone() }.boxed_unsync())
 }
 
 /// A response's body, which reports its end.
-struct Answer {
+struct WatchedBody {
     body: BoxedBody,
     watch: InspectionHandle,
 }
 
-impl Body for Answer {
+impl Body for WatchedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -207,7 +212,7 @@ impl Body for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for WatchedBody {
     fn drop(&mut self) {
         self.watch.answered();
     }
@@ -241,7 +246,7 @@ async fn become_another(connection: &HttpConnection, client: OnUpgrade, upgrade:
 }
 
 /// The connection without inspection, and the bytes that were read from it after the last request.
-fn unwrap(upgraded: Upgraded) -> Option<(Io, Bytes)> {
+fn unwrap(upgraded: Upgraded) -> Option<(BoxedStream, Bytes)> {
     let parts = upgraded.downcast::<TokioIo<InspectedStream>>().ok()?;
     let (io, rest) = parts.io.into_inner().into_inner();
     let mut first = BytesMut::from(&parts.read_buf[..]);

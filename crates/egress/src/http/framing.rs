@@ -12,7 +12,7 @@
 //! A head passes only when it is complete and checked, so the parser after this sees no byte of a refused head. This
 //! one is stricter than any later parser, which therefore finds the same boundaries.
 
-use crate::http::request_head::{self, Body, Fault, Head, HeadSearch};
+use crate::http::request_head::{self, Body, Head, HeadFault, HeadSearch};
 
 /// Most bytes of the trailers after a chunked body.
 const MOST_TRAILERS: usize = 8 * 1024;
@@ -20,16 +20,16 @@ const MOST_TRAILERS: usize = 8 * 1024;
 const MOST_DIGITS: usize = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum FramingState {
     Head,
     Length(u64),
-    Chunk(Chunk),
+    Chunk(ChunkState),
     Upgrading,
-    Fault { fault: Fault, in_head: bool },
+    Fault { fault: HeadFault, in_head: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Chunk {
+enum ChunkState {
     Size { digits: usize, size: u64 },
     SizeEnd { size: u64 },
     Data { left: u64 },
@@ -38,35 +38,36 @@ enum Chunk {
     Trailers,
 }
 
-const FIRST_CHUNK: Chunk = Chunk::Size { digits: 0, size: 0 };
+const FIRST_CHUNK: ChunkState = ChunkState::Size { digits: 0, size: 0 };
 
-impl Chunk {
+impl ChunkState {
     /// The state after the first of these bytes, and how many of them it covers.
-    fn after(self, bytes: &[u8]) -> Result<(Chunk, usize), Fault> {
+    fn after(self, bytes: &[u8]) -> Result<(ChunkState, usize), HeadFault> {
         let next = match (self, bytes[0]) {
-            (Chunk::Size { digits: MOST_DIGITS, .. }, byte) if byte.is_ascii_hexdigit() => {
-                return Err(Fault::ChunkSize);
+            (ChunkState::Size { digits: MOST_DIGITS, .. }, byte) if byte.is_ascii_hexdigit() => {
+                return Err(HeadFault::ChunkSize);
             }
-            (Chunk::Size { digits, size }, byte) if byte.is_ascii_hexdigit() => {
+            (ChunkState::Size { digits, size }, byte) if byte.is_ascii_hexdigit() => {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
-                Chunk::Size { digits: digits + 1, size: size * 16 + digit }
+                ChunkState::Size { digits: digits + 1, size: size * 16 + digit }
             }
-            (Chunk::Size { digits: 1.., size }, b'\r') => Chunk::SizeEnd { size },
-            (Chunk::Size { digits: 1.., .. }, b';') => return Err(Fault::ChunkExtension),
-            (Chunk::Size { .. }, b'\n') => return Err(Fault::BareLineFeed),
-            (Chunk::Size { .. }, _) => return Err(Fault::ChunkSize),
-            (Chunk::SizeEnd { size: 0 }, b'\n') => Chunk::Trailers,
-            (Chunk::SizeEnd { size }, b'\n') => Chunk::Data { left: size },
-            (Chunk::SizeEnd { .. }, _) => return Err(Fault::BareCarriageReturn),
-            (Chunk::Data { left }, _) => {
+            (ChunkState::Size { digits: 1.., size }, b'\r') => ChunkState::SizeEnd { size },
+            (ChunkState::Size { digits: 1.., .. }, b';') => return Err(HeadFault::ChunkExtension),
+            (ChunkState::Size { .. }, b'\n') => return Err(HeadFault::BareLineFeed),
+            (ChunkState::Size { .. }, _) => return Err(HeadFault::ChunkSize),
+            (ChunkState::SizeEnd { size: 0 }, b'\n') => ChunkState::Trailers,
+            (ChunkState::SizeEnd { size }, b'\n') => ChunkState::Data { left: size },
+            (ChunkState::SizeEnd { .. }, _) => return Err(HeadFault::BareCarriageReturn),
+            (ChunkState::Data { left }, _) => {
                 let passed = left.min(bytes.len() as u64);
-                let next = if passed == left { Chunk::DataReturn } else { Chunk::Data { left: left - passed } };
+                let next =
+                    if passed == left { ChunkState::DataReturn } else { ChunkState::Data { left: left - passed } };
                 return Ok((next, passed as usize));
             }
-            (Chunk::DataReturn, b'\r') => Chunk::DataFeed,
-            (Chunk::DataFeed, b'\n') => FIRST_CHUNK,
-            (Chunk::DataReturn | Chunk::DataFeed, _) => return Err(Fault::ChunkEnd),
-            (Chunk::Trailers, _) => return Err(Fault::Trailers),
+            (ChunkState::DataReturn, b'\r') => ChunkState::DataFeed,
+            (ChunkState::DataFeed, b'\n') => FIRST_CHUNK,
+            (ChunkState::DataReturn | ChunkState::DataFeed, _) => return Err(HeadFault::ChunkEnd),
+            (ChunkState::Trailers, _) => return Err(HeadFault::Trailers),
         };
         Ok((next, 1))
     }
@@ -75,7 +76,7 @@ impl Chunk {
 /// The framing state of one connection.
 #[derive(Debug)]
 pub struct RequestFraming {
-    at: At,
+    at: FramingState,
     /// An incomplete head, or incomplete trailers.
     held: Vec<u8>,
     search: HeadSearch,
@@ -87,7 +88,7 @@ pub struct RequestFraming {
 
 /// What became of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum FramingStep {
     /// So many bytes are consumed, and may pass as they are.
     Pass(usize),
     /// So many bytes are consumed and withheld; [`RequestFraming::take`] returns what may pass now, if anything.
@@ -96,13 +97,13 @@ pub enum Step {
     /// is called.
     Wait,
     /// Nothing passes any more.
-    Fault(Fault),
+    Fault(HeadFault),
 }
 
 impl Default for RequestFraming {
     fn default() -> RequestFraming {
         RequestFraming {
-            at: At::Head,
+            at: FramingState::Head,
             held: Vec::new(),
             search: HeadSearch::default(),
             ready: None,
@@ -114,20 +115,20 @@ impl Default for RequestFraming {
 
 impl RequestFraming {
     /// Processes bytes, of which there is at least one. Those that are not consumed have to be passed again.
-    pub fn step(&mut self, bytes: &[u8]) -> Step {
+    pub fn step(&mut self, bytes: &[u8]) -> FramingStep {
         let step = match self.at {
-            At::Fault { fault, .. } => Step::Fault(fault),
-            At::Upgrading => Step::Wait,
-            At::Length(left) => {
+            FramingState::Fault { fault, .. } => FramingStep::Fault(fault),
+            FramingState::Upgrading => FramingStep::Wait,
+            FramingState::Length(left) => {
                 let passed = left.min(bytes.len() as u64);
-                self.at = if passed == left { self.after() } else { At::Length(left - passed) };
-                Step::Pass(passed as usize)
+                self.at = if passed == left { self.after() } else { FramingState::Length(left - passed) };
+                FramingStep::Pass(passed as usize)
             }
-            At::Head => self.head(bytes),
-            At::Chunk(Chunk::Trailers) => self.trailers(bytes),
-            At::Chunk(chunk) => self.chunk(chunk, bytes),
+            FramingState::Head => self.head(bytes),
+            FramingState::Chunk(ChunkState::Trailers) => self.trailers(bytes),
+            FramingState::Chunk(chunk) => self.chunk(chunk, bytes),
         };
-        if let Step::Fault(fault) = step {
+        if let FramingStep::Fault(fault) = step {
             self.fault(fault);
         }
         step
@@ -139,39 +140,39 @@ impl RequestFraming {
     }
 
     /// Lets nothing pass any more, for a reason found elsewhere.
-    pub fn fault(&mut self, fault: Fault) {
+    pub fn fault(&mut self, fault: HeadFault) {
         let in_head = match self.at {
-            At::Fault { .. } => return,
-            at => at == At::Head,
+            FramingState::Fault { .. } => return,
+            at => at == FramingState::Head,
         };
-        self.at = At::Fault { fault, in_head };
+        self.at = FramingState::Fault { fault, in_head };
         self.held = Vec::new();
     }
 
     /// Whether the fault is in a head, of which therefore nothing has passed.
     pub(crate) fn was_in_head(&self) -> bool {
-        matches!(self.at, At::Fault { in_head: true, .. })
+        matches!(self.at, FramingState::Fault { in_head: true, .. })
     }
 
     /// The fault, if there has been one.
-    pub fn faulty(&self) -> Option<Fault> {
+    pub fn faulty(&self) -> Option<HeadFault> {
         match self.at {
-            At::Fault { fault, .. } => Some(fault),
+            FramingState::Fault { fault, .. } => Some(fault),
             _ => None,
         }
     }
 
     /// An upgrade or a tunnel was not granted: what follows is another request.
     pub fn resume(&mut self) {
-        if self.at == At::Upgrading {
-            self.at = At::Head;
+        if self.at == FramingState::Upgrading {
+            self.at = FramingState::Head;
         }
         self.upgrading = false;
     }
 
     /// Whether nothing is consumed before [`RequestFraming::resume`].
     pub fn is_upgrading(&self) -> bool {
-        self.at == At::Upgrading
+        self.at == FramingState::Upgrading
     }
 
     /// How many heads have passed.
@@ -181,16 +182,16 @@ impl RequestFraming {
 
     /// Whether a head has begun and is not complete.
     pub(crate) fn in_head(&self) -> bool {
-        self.at == At::Head && !self.held.is_empty()
+        self.at == FramingState::Head && !self.held.is_empty()
     }
 
     /// Whether the end of the stream here would be in the middle of a request.
     pub(crate) fn is_incomplete(&self) -> bool {
-        matches!(self.at, At::Length(_) | At::Chunk(_)) || self.in_head()
+        matches!(self.at, FramingState::Length(_) | FramingState::Chunk(_)) || self.in_head()
     }
 
-    fn after(&self) -> At {
-        if self.upgrading { At::Upgrading } else { At::Head }
+    fn after(&self) -> FramingState {
+        if self.upgrading { FramingState::Upgrading } else { FramingState::Head }
     }
 
     fn release(&mut self) {
@@ -198,14 +199,14 @@ impl RequestFraming {
         self.search = HeadSearch::default();
     }
 
-    fn head(&mut self, bytes: &[u8]) -> Step {
+    fn head(&mut self, bytes: &[u8]) -> FramingStep {
         let before = self.held.len();
         let taken = bytes.len().min(request_head::MOST_BYTES - before);
         self.held.extend_from_slice(&bytes[..taken]);
         let end = match self.search.end(&self.held, request_head::MOST_BYTES) {
             Ok(Some(end)) => end,
-            Ok(None) => return Step::Held(taken),
-            Err(fault) => return Step::Fault(fault),
+            Ok(None) => return FramingStep::Held(taken),
+            Err(fault) => return FramingStep::Fault(fault),
         };
         self.held.truncate(end);
         match request_head::check(&self.held) {
@@ -214,20 +215,20 @@ impl RequestFraming {
                 self.heads += 1;
                 self.at = match body {
                     Body::Length(0) => self.after(),
-                    Body::Length(length) => At::Length(length),
-                    Body::Chunked => At::Chunk(FIRST_CHUNK),
+                    Body::Length(length) => FramingState::Length(length),
+                    Body::Chunked => FramingState::Chunk(FIRST_CHUNK),
                 };
                 self.release();
-                Step::Held(end - before)
+                FramingStep::Held(end - before)
             }
-            Err(fault) => Step::Fault(fault),
+            Err(fault) => FramingStep::Fault(fault),
         }
     }
 
     /// Passes chunks as far as the grammar allows, up to the trailers, which are withheld like a head.
-    fn chunk(&mut self, mut chunk: Chunk, bytes: &[u8]) -> Step {
+    fn chunk(&mut self, mut chunk: ChunkState, bytes: &[u8]) -> FramingStep {
         let mut index = 0;
-        while index < bytes.len() && chunk != Chunk::Trailers {
+        while index < bytes.len() && chunk != ChunkState::Trailers {
             match chunk.after(&bytes[index..]) {
                 Ok((next, count)) => {
                     chunk = next;
@@ -235,22 +236,22 @@ impl RequestFraming {
                 }
                 // Found again in the next step, so that what passes does not depend on how the bytes are split.
                 Err(_) if index > 0 => break,
-                Err(fault) => return Step::Fault(fault),
+                Err(fault) => return FramingStep::Fault(fault),
             }
         }
-        self.at = At::Chunk(chunk);
-        Step::Pass(index)
+        self.at = FramingState::Chunk(chunk);
+        FramingStep::Pass(index)
     }
 
-    fn trailers(&mut self, bytes: &[u8]) -> Step {
+    fn trailers(&mut self, bytes: &[u8]) -> FramingStep {
         let before = self.held.len();
         let taken = bytes.len().min(MOST_TRAILERS - before);
         self.held.extend_from_slice(&bytes[..taken]);
         let end = match self.search.end(&self.held, MOST_TRAILERS) {
             Ok(Some(end)) => end,
-            Ok(None) => return Step::Held(taken),
-            Err(Fault::TooLong) => return Step::Fault(Fault::Trailers),
-            Err(fault) => return Step::Fault(fault),
+            Ok(None) => return FramingStep::Held(taken),
+            Err(HeadFault::TooLong) => return FramingStep::Fault(HeadFault::Trailers),
+            Err(fault) => return FramingStep::Fault(fault),
         };
         self.held.truncate(end);
         let lines = self.held[..end - 2].split_inclusive(|byte| *byte == b'\n');
@@ -259,12 +260,12 @@ impl RequestFraming {
             count += 1;
             match request_head::header(&line[..line.len() - 2]) {
                 Ok((name, _)) if request_head::may_trail(name) && count <= request_head::MOST_HEADERS => {}
-                Ok(_) => return Step::Fault(Fault::Trailers),
-                Err(fault) => return Step::Fault(fault),
+                Ok(_) => return FramingStep::Fault(HeadFault::Trailers),
+                Err(fault) => return FramingStep::Fault(fault),
             }
         }
         self.at = self.after();
         self.release();
-        Step::Held(end - before)
+        FramingStep::Held(end - before)
     }
 }

@@ -15,9 +15,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::http::framing::{RequestFraming, Step};
-use crate::http::interface::Io;
-use crate::http::request_head::Fault;
+use crate::http::framing::{FramingStep, RequestFraming};
+use crate::http::interface::BoxedStream;
+use crate::http::request_head::HeadFault;
 
 /// Time limit of a head, from its first byte.
 const HEAD: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ struct InspectionState {
 
 /// The stream that the server of the connection reads and writes.
 pub(crate) struct InspectedStream {
-    io: Io,
+    io: BoxedStream,
     shared: Arc<Mutex<InspectionState>>,
     /// Bytes that may pass.
     out: BytesMut,
@@ -82,13 +82,13 @@ fn lock(shared: &Mutex<InspectionState>) -> MutexGuard<'_, InspectionState> {
 
 impl InspectionHandle {
     /// Why the request of this number, from zero, is to be refused, if it is.
-    pub(crate) fn refused(&self, number: u64) -> Option<Fault> {
+    pub(crate) fn refused(&self, number: u64) -> Option<HeadFault> {
         let shared = lock(&self.0);
         shared.refused.filter(|refused| *refused == number).and_then(|_| shared.framing.faulty())
     }
 
     /// The fault in the body of a request; returned once.
-    pub(crate) fn broken(&self) -> Option<Fault> {
+    pub(crate) fn broken(&self) -> Option<HeadFault> {
         let mut shared = lock(&self.0);
         let fault = shared.framing.faulty().filter(|_| shared.refused.is_none() && !shared.reported)?;
         shared.reported = true;
@@ -121,7 +121,7 @@ impl InspectionHandle {
 
 impl InspectedStream {
     /// Wraps a stream.
-    pub(crate) fn new(io: Io) -> (InspectedStream, InspectionHandle) {
+    pub(crate) fn new(io: BoxedStream) -> (InspectedStream, InspectionHandle) {
         let shared = Arc::new(Mutex::new(InspectionState::default()));
         let watch = InspectionHandle(Arc::clone(&shared));
         (
@@ -139,7 +139,7 @@ impl InspectedStream {
     }
 
     /// The stream itself, and the bytes that were read from it and not passed.
-    pub(crate) fn into_inner(self) -> (Io, Bytes) {
+    pub(crate) fn into_inner(self) -> (BoxedStream, Bytes) {
         let mut first = self.out;
         first.extend_from_slice(&self.rest);
         (self.io, first.freeze())
@@ -152,26 +152,26 @@ impl InspectedStream {
         let mut shared = lock(&self.shared);
         while !bytes.is_empty() {
             match shared.framing.step(bytes) {
-                Step::Pass(count) if in_place => {
+                FramingStep::Pass(count) if in_place => {
                     direct += count;
                     bytes = &bytes[count..];
                 }
-                Step::Pass(count) => {
+                FramingStep::Pass(count) => {
                     self.out.extend_from_slice(&bytes[..count]);
                     bytes = &bytes[count..];
                 }
-                Step::Held(count) => {
+                FramingStep::Held(count) => {
                     in_place = false;
                     bytes = &bytes[count..];
                     if let Some(held) = shared.framing.take() {
                         self.out.extend_from_slice(&held);
                     }
                 }
-                Step::Wait => {
+                FramingStep::Wait => {
                     self.rest.extend_from_slice(bytes);
                     break;
                 }
-                Step::Fault(_) => {
+                FramingStep::Fault(_) => {
                     drop(shared);
                     self.refuse();
                     break;
@@ -293,7 +293,7 @@ impl AsyncRead for InspectedStream {
                         this.ended = Some(Box::pin(sleep_until(Instant::now() + GONE)));
                         continue;
                     }
-                    lock(&this.shared).framing.fault(Fault::Incomplete);
+                    lock(&this.shared).framing.fault(HeadFault::Incomplete);
                     this.refuse();
                 }
                 Poll::Ready(Ok(())) => {
@@ -308,7 +308,7 @@ impl AsyncRead for InspectedStream {
                 Poll::Pending => match ready!(this.poll_time(context)) {
                     Wait::Idle => return Poll::Ready(Ok(())),
                     Wait::Head | Wait::Body => {
-                        lock(&this.shared).framing.fault(Fault::TimedOut);
+                        lock(&this.shared).framing.fault(HeadFault::TimedOut);
                         this.refuse();
                     }
                 },

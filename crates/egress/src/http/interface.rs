@@ -11,27 +11,27 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::decide::refusal::Refusal;
-use crate::decide::rules::{Grant, Target};
-use crate::report::event::{Event, Via};
+use crate::decide::refusal::EgressRefusal;
+use crate::decide::rules::{EgressTarget, Grant};
+use crate::report::event::{NetworkEvent, NetworkVia};
 
 /// Both directions of a connection.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// The value itself, to be downcast.
     fn any(self: Box<Self>) -> Box<dyn Any + Send>;
 }
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for T {
     fn any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
     }
 }
 
 /// Any connection.
-pub type Io = Box<dyn Stream>;
+pub type BoxedStream = Box<dyn ByteStream>;
 
 /// A connection that is being made.
-pub type Dial = Pin<Box<dyn Future<Output = Result<Dialed, Refusal>> + Send>>;
+pub type Dial = Pin<Box<dyn Future<Output = Result<Dialed, EgressRefusal>> + Send>>;
 
 /// A boxed future without a result.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -39,7 +39,7 @@ pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A connection to upstream, resolved, checked and pinned.
 pub struct Dialed {
     /// Both directions. Dropping it ends the connection; the gateway counts its bytes and reports its end.
-    pub io: Io,
+    pub io: BoxedStream,
     /// The address that it leads to; none if an upstream proxy resolved the name.
     pub address: Option<IpAddr>,
 }
@@ -51,35 +51,42 @@ pub struct Dialed {
 /// `dial` return included; the implementation reports when connections begin and end (`allowed`, `closed`).
 pub trait GatewayInterface: Send + Sync + 'static {
     /// Whether this may be connected to. Pure, and reports nothing.
-    fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal>;
+    fn decide(&self, target: &EgressTarget, port: u16) -> Result<Grant, EgressRefusal>;
 
     /// Whether this request may be made on a connection that `grant` allows. `path` begins with `/` and has no query,
     /// or is `*` with the method OPTIONS. Pure.
-    fn request(&self, grant: &Grant, method: &str, path: &str) -> Result<(), Refusal>;
+    fn request(&self, grant: &Grant, method: &str, path: &str) -> Result<(), EgressRefusal>;
 
     /// Connects to what `decide` allowed: resolves, checks the address, pins it, counts against the limits. The
     /// gateway's own time limit applies.
-    fn dial(&self, target: &Target, port: u16, grant: &Grant) -> Dial;
+    fn dial(&self, target: &EgressTarget, port: u16, grant: &Grant) -> Dial;
 
     /// Serves a CONNECT tunnel whose response has been sent, as if the client had connected to `target` itself: its
     /// first bytes are checked. `client` is the value that was passed to [`crate::http::proxy`]; `first` are bytes of
     /// the tunnel that were read already.
-    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, grant: Grant) -> BoxedTask;
+    fn tunnel(
+        self: Arc<Self>,
+        client: BoxedStream,
+        first: Bytes,
+        target: EgressTarget,
+        port: u16,
+        grant: Grant,
+    ) -> BoxedTask;
 
     /// Reports an event, after filling in the connection, the process and the time. Does not block.
-    fn event(&self, event: Event);
+    fn event(&self, event: NetworkEvent);
 }
 
 /// A client's connection to a known destination, whose first bytes look like HTTP.
 pub struct CapturedHttp {
     /// The host or address that the program connected to.
-    pub target: Target,
+    pub target: EgressTarget,
     /// The port.
     pub port: u16,
     /// What allowed it.
     pub grant: Grant,
     /// The service that the program used.
-    pub via: Via,
+    pub via: NetworkVia,
     /// The connection to upstream, which has been started already; [`GatewayInterface::dial`] makes another if upstream
     /// closes it between two requests.
     pub upstream: Dial,

@@ -28,5 +28,5 @@ mod websocket;
 
 pub use api::{Api, ApiError, Connect, api};
 pub use captured::captured;
-pub use interface::{BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, Io, Replay, Stream};
+pub use interface::{BoxedStream, BoxedTask, ByteStream, CapturedHttp, Dial, Dialed, GatewayInterface, Replay};
 pub use proxy::proxy;

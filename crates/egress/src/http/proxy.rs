@@ -7,20 +7,20 @@ use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 
-use crate::decide::rules::Target;
+use crate::decide::rules::EgressTarget;
 use crate::decide::socket_layout::{API_PORT, INSIDE};
 use crate::http::api::{Api, ApiService, Connect};
 use crate::http::authority::Authority;
 use crate::http::captured::HTTP;
 use crate::http::connection::{HttpConnection, RequestService, Upgrade, serve};
-use crate::http::interface::{GatewayInterface, Io};
+use crate::http::interface::{BoxedStream, GatewayInterface};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo};
 use crate::http::request_target::{InvalidRequest, agrees, host, plain, request_target, shown};
 use crate::http::upstream_client::{BoxedBody, UpstreamClient, empty};
-use crate::report::event::Via;
+use crate::report::event::NetworkVia;
 
 /// The connections to the host and port of the last request.
-type Last = Option<(Target, u16, Arc<UpstreamClient>)>;
+type Last = Option<(EgressTarget, u16, Arc<UpstreamClient>)>;
 
 struct Proxy {
     last: Mutex<Last>,
@@ -29,9 +29,9 @@ struct Proxy {
 }
 
 /// Serves a connection to the proxy until either side ends it.
-pub async fn proxy(gateway: Arc<dyn GatewayInterface>, client: Io, api: Option<(Arc<Api>, Connect)>) {
+pub async fn proxy(gateway: Arc<dyn GatewayInterface>, client: BoxedStream, api: Option<(Arc<Api>, Connect)>) {
     let api = api.map(|(api, connect)| ApiService::new(api, connect));
-    serve(gateway, Via::HttpProxy, client, Proxy { last: Mutex::default(), api }).await;
+    serve(gateway, NetworkVia::HttpProxy, client, Proxy { last: Mutex::default(), api }).await;
 }
 
 impl RequestService for Proxy {
@@ -56,7 +56,7 @@ impl RequestService for Proxy {
         if !agrees(&host, &target, port) {
             return Err(RefusedRequest::mismatch(&host, &target, port));
         }
-        if let Some(api) = self.api.as_ref().filter(|_| target == Target::Address(INSIDE) && port == API_PORT) {
+        if let Some(api) = self.api.as_ref().filter(|_| target == EgressTarget::Address(INSIDE) && port == API_PORT) {
             return api.serve(connection, request, info).await;
         }
         let grant = connection.gateway.decide(&target, port)?;

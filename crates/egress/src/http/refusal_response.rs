@@ -5,41 +5,45 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 
 use crate::decide::address::not_offered;
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::Target;
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::EgressTarget;
 use crate::http::authority::Authority;
 use crate::http::interface::GatewayInterface;
-use crate::http::request_head::Fault;
+use crate::http::request_head::HeadFault;
 use crate::http::request_target::{InvalidRequest, shown};
 use crate::http::upstream_client::BoxedBody;
-use crate::report::event::{Event, Kind, Via};
+use crate::report::event::{NetworkEvent, NetworkKind, NetworkVia};
 
 /// A refused request.
 #[derive(Debug, Clone)]
 pub(crate) struct RefusedRequest {
     pub(crate) status: StatusCode,
-    pub(crate) refusal: Refusal,
+    pub(crate) refusal: EgressRefusal,
 }
 
-impl From<Refusal> for RefusedRequest {
-    fn from(refusal: Refusal) -> RefusedRequest {
+impl From<EgressRefusal> for RefusedRequest {
+    fn from(refusal: EgressRefusal) -> RefusedRequest {
         let status = match refusal.reason {
-            Reason::BadRequest | Reason::BadName => StatusCode::BAD_REQUEST,
-            Reason::TimedOut => StatusCode::REQUEST_TIMEOUT,
-            Reason::NotResolved | Reason::Unreachable | Reason::Reset | Reason::Gateway => StatusCode::BAD_GATEWAY,
-            Reason::UpstreamTimedOut => StatusCode::GATEWAY_TIMEOUT,
-            Reason::TooManyConnections | Reason::TooManyNames | Reason::TooManyBytes => StatusCode::SERVICE_UNAVAILABLE,
+            NetworkReason::BadRequest | NetworkReason::BadName => StatusCode::BAD_REQUEST,
+            NetworkReason::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            NetworkReason::NotResolved | NetworkReason::Unreachable | NetworkReason::Reset | NetworkReason::Gateway => {
+                StatusCode::BAD_GATEWAY
+            }
+            NetworkReason::UpstreamTimedOut => StatusCode::GATEWAY_TIMEOUT,
+            NetworkReason::TooManyConnections | NetworkReason::TooManyNames | NetworkReason::TooManyBytes => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::FORBIDDEN,
         };
         RefusedRequest { status, refusal }
     }
 }
 
-impl From<Fault> for RefusedRequest {
-    fn from(fault: Fault) -> RefusedRequest {
-        let reason = if fault == Fault::TimedOut { Reason::TimedOut } else { Reason::BadRequest };
-        let mut refused = RefusedRequest::from(Refusal::because(reason, fault.to_string()));
-        if matches!(fault, Fault::TooLong | Fault::TooManyHeaders) {
+impl From<HeadFault> for RefusedRequest {
+    fn from(fault: HeadFault) -> RefusedRequest {
+        let reason = if fault == HeadFault::TimedOut { NetworkReason::TimedOut } else { NetworkReason::BadRequest };
+        let mut refused = RefusedRequest::from(EgressRefusal::because(reason, fault.to_string()));
+        if matches!(fault, HeadFault::TooLong | HeadFault::TooManyHeaders) {
             refused.status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         }
         refused
@@ -48,36 +52,36 @@ impl From<Fault> for RefusedRequest {
 
 impl From<InvalidRequest> for RefusedRequest {
     fn from(wrong: InvalidRequest) -> RefusedRequest {
-        RefusedRequest::from(Refusal::because(Reason::BadRequest, wrong.0))
+        RefusedRequest::from(EgressRefusal::because(NetworkReason::BadRequest, wrong.0))
     }
 }
 
 impl RefusedRequest {
     /// A request whose Host is not the host of its connection or of its URL.
-    pub(crate) fn mismatch(host: &Authority, target: &Target, port: u16) -> RefusedRequest {
+    pub(crate) fn mismatch(host: &Authority, target: &EgressTarget, port: u16) -> RefusedRequest {
         let there = Authority { target: target.clone(), port: Some(port) };
         let detail = format!("Host `{host}` on a connection to {there}");
-        RefusedRequest::from(Refusal::because(Reason::HostMismatch, detail))
+        RefusedRequest::from(EgressRefusal::because(NetworkReason::HostMismatch, detail))
     }
 }
 
 impl RefusedRequest {
     /// A response of upstream that cannot be forwarded.
     pub(crate) fn odd_answer(what: &str) -> RefusedRequest {
-        RefusedRequest::from(Refusal::because(Reason::Gateway, format!("upstream answered {what}")))
+        RefusedRequest::from(EgressRefusal::because(NetworkReason::Gateway, format!("upstream answered {what}")))
     }
 
     /// A request that passed the inspection and that hyper could not parse.
     pub(crate) fn unread(error: &hyper::Error) -> RefusedRequest {
-        RefusedRequest::from(Refusal::because(Reason::BadRequest, error.to_string()))
+        RefusedRequest::from(EgressRefusal::because(NetworkReason::BadRequest, error.to_string()))
     }
 }
 
 /// What is known of a request, for its events.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestInfo {
-    pub(crate) via: Via,
-    pub(crate) to: Option<(Target, u16)>,
+    pub(crate) via: NetworkVia,
+    pub(crate) to: Option<(EgressTarget, u16)>,
     pub(crate) method: Option<String>,
     /// The path, without its query.
     pub(crate) path: Option<String>,
@@ -85,13 +89,13 @@ pub(crate) struct RequestInfo {
 
 impl RequestInfo {
     /// Only the service is known.
-    pub(crate) fn nothing(via: Via) -> RequestInfo {
+    pub(crate) fn nothing(via: NetworkVia) -> RequestInfo {
         RequestInfo { via, to: None, method: None, path: None }
     }
 
     /// An event of this request.
-    pub(crate) fn event(&self, kind: Kind) -> Event {
-        let mut event = Event::new(kind, self.via);
+    pub(crate) fn event(&self, kind: NetworkKind) -> NetworkEvent {
+        let mut event = NetworkEvent::new(kind, self.via);
         if let Some((target, port)) = &self.to {
             event.set_target(target, *port);
         }
@@ -102,8 +106,8 @@ impl RequestInfo {
 }
 
 /// Reports a refusal.
-pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refusal: &Refusal) {
-    let mut event = info.event(if refusal.reason.is_failure() { Kind::Failed } else { Kind::Refused });
+pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refusal: &EgressRefusal) {
+    let mut event = info.event(if refusal.reason.is_failure() { NetworkKind::Failed } else { NetworkKind::Refused });
     event.reason = Some(refusal.reason);
     event.rule = refusal.rule.clone();
     event.detail = refusal.detail.clone();
@@ -121,7 +125,7 @@ pub(crate) fn answer(info: &RequestInfo, refused: &RefusedRequest) -> Response<B
 }
 
 /// The line of text: what is refused, why, by which line of the policy, and what would allow it.
-fn line(info: &RequestInfo, refusal: &Refusal) -> String {
+fn line(info: &RequestInfo, refusal: &EgressRefusal) -> String {
     let to = info.to.clone().map(|(target, port)| Authority { target, port: Some(port) }.to_string());
     let to = to.as_deref().unwrap_or("this request");
     let why = refusal.reason.words();
@@ -132,15 +136,17 @@ fn line(info: &RequestInfo, refusal: &Refusal) -> String {
     if let Some(rule) = &refusal.rule {
         line.push_str(&format!(" ({rule})"));
     }
-    if let (Reason::NotAllowed | Reason::PortNotAllowed, Some((target, port))) = (refusal.reason, &info.to) {
+    if let (NetworkReason::NotAllowed | NetworkReason::PortNotAllowed, Some((target, port))) =
+        (refusal.reason, &info.to)
+    {
         let unoffered = match target {
-            Target::Address(address) => not_offered(*address),
-            Target::Name(_) => None,
+            EgressTarget::Address(address) => not_offered(*address),
+            EgressTarget::Name(_) => None,
         };
         // As in the summary that the command prints after a run: an entry without ports is for these two.
         let entry = match (target, port) {
-            (Target::Name(name), 80 | 443) => name.as_str().to_owned(),
-            (Target::Address(address), 80 | 443) => address.to_string(),
+            (EgressTarget::Name(name), 80 | 443) => name.as_str().to_owned(),
+            (EgressTarget::Address(address), 80 | 443) => address.to_string(),
             _ => to.to_owned(),
         };
         // The reader may use a policy or a profile instead of options.

@@ -15,7 +15,7 @@ const MOST_METHOD: usize = 32;
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum HeadFault {
     /// More than `MOST_BYTES`.
     #[error("the head is longer than 64 KiB")]
     TooLong,
@@ -130,20 +130,20 @@ pub struct Head {
 ///
 /// # Errors
 /// A fault; or none if the line is incomplete, and then the search may continue at the new `from`.
-fn line_end(bytes: &[u8], from: &mut usize) -> Result<usize, Option<Fault>> {
+fn line_end(bytes: &[u8], from: &mut usize) -> Result<usize, Option<HeadFault>> {
     for index in *from..bytes.len() {
         match bytes[index] {
             b'\r' => match bytes.get(index + 1) {
                 Some(b'\n') => return Ok(index),
-                Some(_) => return Err(Some(Fault::BareCarriageReturn)),
+                Some(_) => return Err(Some(HeadFault::BareCarriageReturn)),
                 None => {
                     *from = index;
                     return Err(None);
                 }
             },
-            b'\n' => return Err(Some(Fault::BareLineFeed)),
+            b'\n' => return Err(Some(HeadFault::BareLineFeed)),
             b'\t' => {}
-            0..=31 | 127 => return Err(Some(Fault::ControlCharacter)),
+            0..=31 | 127 => return Err(Some(HeadFault::ControlCharacter)),
             _ => {}
         }
     }
@@ -161,18 +161,18 @@ pub struct HeadSearch {
 impl HeadSearch {
     /// The length of the head with the empty line at its end; `None` if it is incomplete. `bytes` are all bytes read so
     /// far, which begin with those of the last call.
-    pub fn end(&mut self, bytes: &[u8], most: usize) -> Result<Option<usize>, Fault> {
+    pub fn end(&mut self, bytes: &[u8], most: usize) -> Result<Option<usize>, HeadFault> {
         loop {
             if self.line + self.seen > most {
-                return Err(Fault::TooLong);
+                return Err(HeadFault::TooLong);
             }
             match line_end(&bytes[self.line..], &mut self.seen) {
-                Ok(0) if self.line + 2 > most => return Err(Fault::TooLong),
+                Ok(0) if self.line + 2 > most => return Err(HeadFault::TooLong),
                 // An empty first line is for `check` to refuse.
                 Ok(0) => return Ok(Some(self.line + 2)),
                 Ok(length) => *self = HeadSearch { line: self.line + length + 2, seen: 0 },
                 Err(Some(fault)) => return Err(fault),
-                Err(None) if bytes.len() >= most => return Err(Fault::TooLong),
+                Err(None) if bytes.len() >= most => return Err(HeadFault::TooLong),
                 Err(None) => return Ok(None),
             }
         }
@@ -197,20 +197,20 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// Name and value of one header line, without its end.
-pub(crate) fn header(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+pub(crate) fn header(line: &[u8]) -> Result<(&[u8], &[u8]), HeadFault> {
     if let Some(b' ' | b'\t') = line.first() {
-        return Err(Fault::Folded);
+        return Err(HeadFault::Folded);
     }
-    let colon = line.iter().position(|byte| *byte == b':').ok_or(Fault::HeaderName)?;
+    let colon = line.iter().position(|byte| *byte == b':').ok_or(HeadFault::HeaderName)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     if let Some(b' ' | b'\t') = name.last() {
-        return Err(Fault::SpaceBeforeColon);
+        return Err(HeadFault::SpaceBeforeColon);
     }
     if !token(name) {
-        return Err(Fault::HeaderName);
+        return Err(HeadFault::HeaderName);
     }
     if resembles_framing_header(name) {
-        return Err(Fault::AlmostHeader);
+        return Err(HeadFault::AlmostHeader);
     }
     Ok((name, trim(value)))
 }
@@ -272,25 +272,25 @@ pub(crate) fn may_trail(name: &[u8]) -> bool {
 }
 
 /// Parses a `Content-Length`: a plain decimal number without sign, list or leading zeros.
-fn length(value: &[u8]) -> Result<u64, Fault> {
+fn length(value: &[u8]) -> Result<u64, HeadFault> {
     if value.is_empty()
         || value.len() > 18
         || !value.iter().all(u8::is_ascii_digit)
         || (value[0] == b'0' && value.len() > 1)
     {
-        return Err(Fault::Length);
+        return Err(HeadFault::Length);
     }
     Ok(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 /// Checks a whole head, whose end [`HeadSearch::end`] has found.
-pub fn check(head: &[u8]) -> Result<Head, Fault> {
+pub fn check(head: &[u8]) -> Result<Head, HeadFault> {
     if head.len() > MOST_BYTES {
-        return Err(Fault::TooLong);
+        return Err(HeadFault::TooLong);
     }
     let mut rest = head;
-    let mut next = || -> Result<&[u8], Fault> {
-        let length = line_end(rest, &mut 0).map_err(|fault| fault.unwrap_or(Fault::Incomplete))?;
+    let mut next = || -> Result<&[u8], HeadFault> {
+        let length = line_end(rest, &mut 0).map_err(|fault| fault.unwrap_or(HeadFault::Incomplete))?;
         let line = &rest[..length];
         rest = &rest[length + 2..];
         Ok(line)
@@ -307,14 +307,14 @@ pub fn check(head: &[u8]) -> Result<Head, Fault> {
         }
         lines += 1;
         if lines > MOST_HEADERS {
-            return Err(Fault::TooManyHeaders);
+            return Err(HeadFault::TooManyHeaders);
         }
         let (name, value) = header(line)?;
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         if is("host") {
             hosts += 1;
             if value.is_empty() {
-                return Err(Fault::EmptyHost);
+                return Err(HeadFault::EmptyHost);
             }
         } else if is("content-length") {
             lengths += 1;
@@ -322,17 +322,17 @@ pub fn check(head: &[u8]) -> Result<Head, Fault> {
         } else if is("transfer-encoding") {
             encodings += 1;
             if value != b"chunked" {
-                return Err(Fault::Encoding);
+                return Err(HeadFault::Encoding);
             }
         } else if is("connection") {
             for option in value.split(|byte| *byte == b',').map(trim) {
                 if among(MESSAGE, option) && !among(CONNECTION, option) {
-                    return Err(Fault::Nominated);
+                    return Err(HeadFault::Nominated);
                 }
             }
         } else if is("expect") {
             if !value.eq_ignore_ascii_case(b"100-continue") {
-                return Err(Fault::Expectation);
+                return Err(HeadFault::Expectation);
             }
         } else if is("upgrade") {
             upgrade = true;
@@ -340,18 +340,18 @@ pub fn check(head: &[u8]) -> Result<Head, Fault> {
     }
     // `HeadSearch::end` stops at the empty line.
     if !rest.is_empty() {
-        return Err(Fault::RequestLine);
+        return Err(HeadFault::RequestLine);
     }
     match (hosts, lengths, encodings) {
-        (_, 1.., _) | (_, _, 1..) if method == b"CONNECT" => return Err(Fault::TunnelBody),
+        (_, 1.., _) | (_, _, 1..) if method == b"CONNECT" => return Err(HeadFault::TunnelBody),
         // Some clients omit Host with CONNECT (Python before 3.12), and the target is enough.
         (0, _, _) if method == b"CONNECT" => {}
-        (0, _, _) => return Err(Fault::NoHost),
-        (2.., _, _) => return Err(Fault::SeveralHosts),
-        (_, 1.., 1..) => return Err(Fault::LengthAndEncoding),
-        (_, 2.., _) => return Err(Fault::SeveralLengths),
-        (_, _, 2..) => return Err(Fault::Encoding),
-        (_, _, 1) if old => return Err(Fault::EncodingInOldVersion),
+        (0, _, _) => return Err(HeadFault::NoHost),
+        (2.., _, _) => return Err(HeadFault::SeveralHosts),
+        (_, 1.., 1..) => return Err(HeadFault::LengthAndEncoding),
+        (_, 2.., _) => return Err(HeadFault::SeveralLengths),
+        (_, _, 2..) => return Err(HeadFault::Encoding),
+        (_, _, 1) if old => return Err(HeadFault::EncodingInOldVersion),
         (_, _, 1) => body = Body::Chunked,
         _ => {}
     }
@@ -359,24 +359,24 @@ pub fn check(head: &[u8]) -> Result<Head, Fault> {
 }
 
 /// The method, and whether the version is 1.0.
-fn request_line(line: &[u8]) -> Result<(&[u8], bool), Fault> {
+fn request_line(line: &[u8]) -> Result<(&[u8], bool), HeadFault> {
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target, version) = match (words.next(), words.next(), words.next(), words.next()) {
         (Some(method), Some(target), Some(version), None) => (method, target, version),
         // HTTP/0.9.
-        (Some(_), Some(_), None, None) => return Err(Fault::Version),
-        _ => return Err(Fault::RequestLine),
+        (Some(_), Some(_), None, None) => return Err(HeadFault::Version),
+        _ => return Err(HeadFault::RequestLine),
     };
     if method.len() > MOST_METHOD || !token(method) {
-        return Err(Fault::Method);
+        return Err(HeadFault::Method);
     }
     // A fragment never leaves a client, and programs differ on what to do with one.
     if target.is_empty() || !target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
-        return Err(Fault::Target);
+        return Err(HeadFault::Target);
     }
     match version {
         b"HTTP/1.1" => Ok((method, false)),
         b"HTTP/1.0" => Ok((method, true)),
-        _ => Err(Fault::Version),
+        _ => Err(HeadFault::Version),
     }
 }

@@ -4,7 +4,7 @@ use http::header::{CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Uri};
 
-use crate::decide::rules::{Grant, Target};
+use crate::decide::rules::{EgressTarget, Grant};
 use crate::http::authority::Authority;
 use crate::http::request_head::same_alphanumerics;
 
@@ -67,7 +67,7 @@ pub(crate) fn request_target(method: &Method, uri: &Uri) -> Result<RequestTarget
 }
 
 /// Whether this is the same host, with the same port or none.
-pub(crate) fn agrees(authority: &Authority, target: &Target, port: u16) -> bool {
+pub(crate) fn agrees(authority: &Authority, target: &EgressTarget, port: u16) -> bool {
     authority.target == *target && authority.port.is_none_or(|given| given == port)
 }
 

@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::decide::refusal::{Reason, Refusal};
-use crate::http::interface::{Dial, Dialed, Io};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::http::interface::{BoxedStream, Dial, Dialed};
 
 /// Time limit of a response's head, after the request was sent.
 const ANSWER: Duration = Duration::from_secs(300);
@@ -52,9 +52,9 @@ pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 pub(crate) type BoxedBody = UnsyncBoxBody<Bytes, BodyError>;
 
 /// A task that is aborted when this is dropped.
-struct Task(JoinHandle<()>);
+struct AbortingTask(JoinHandle<()>);
 
-impl Drop for Task {
+impl Drop for AbortingTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -106,16 +106,16 @@ impl AnswerLimit {
         self.upgraded.load(Ordering::Relaxed) || read <= MOST_FRAMING.saturating_add(body)
     }
 
-    fn refusal() -> Refusal {
+    fn refusal() -> EgressRefusal {
         let most = MOST_ANSWER_BYTES / 1024;
         let why = format!("upstream answered with more than {MOST_INTERIM} interim responses, or {most} KiB of them");
-        Refusal::because(Reason::Gateway, why)
+        EgressRefusal::because(NetworkReason::Gateway, why)
     }
 }
 
 /// A connection to upstream from which nothing is read once its [`AnswerLimit`] is exceeded.
 struct LimitedStream {
-    io: Io,
+    io: BoxedStream,
     limit: Arc<AnswerLimit>,
 }
 
@@ -176,11 +176,11 @@ struct Http1Connection {
     limit: Arc<AnswerLimit>,
     /// Whether it has been used: then upstream may have closed it meanwhile.
     used: bool,
-    task: Task,
+    task: AbortingTask,
 }
 
 impl Http1Connection {
-    async fn new(dial: Dial) -> Result<Http1Connection, Refusal> {
+    async fn new(dial: Dial) -> Result<Http1Connection, EgressRefusal> {
         let Dialed { io, .. } = dial.await?;
         let limit = Arc::<AnswerLimit>::default();
         let io = LimitedStream { io, limit: Arc::clone(&limit) };
@@ -190,7 +190,7 @@ impl Http1Connection {
             .handshake(TokioIo::new(io))
             .await
             .map_err(|error| failed(&error))?;
-        let task = Task(tokio::spawn(async move {
+        let task = AbortingTask(tokio::spawn(async move {
             // The error also reaches the task that waits for a response.
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "upstream's connection ended");
@@ -205,37 +205,37 @@ impl Http1Connection {
 }
 
 /// The refusal for an error of upstream.
-fn failed(error: &hyper::Error) -> Refusal {
+fn failed(error: &hyper::Error) -> EgressRefusal {
     let detail = match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    Refusal::because(Reason::Reset, detail)
+    EgressRefusal::because(NetworkReason::Reset, detail)
 }
 
 /// Connections to one host and port, one at a time.
 pub(crate) struct UpstreamClient {
     dial: Box<dyn Fn() -> Dial + Send + Sync>,
-    state: tokio::sync::Mutex<State>,
+    state: tokio::sync::Mutex<UpstreamState>,
 }
 
 #[derive(Default)]
-struct State {
+struct UpstreamState {
     first: Option<Dial>,
     connection_slot: Option<Http1Connection>,
     /// The task of a connection that was upgraded.
-    turned: Option<Task>,
+    turned: Option<AbortingTask>,
 }
 
 impl UpstreamClient {
     /// `first` is a connection that is being made already; `dial` makes more.
     pub(crate) fn new(first: Option<Dial>, dial: impl Fn() -> Dial + Send + Sync + 'static) -> UpstreamClient {
-        let state = State { first, ..State::default() };
+        let state = UpstreamState { first, ..UpstreamState::default() };
         UpstreamClient { dial: Box::new(dial), state: tokio::sync::Mutex::new(state) }
     }
 
     /// Sends a request, whose head is already as upstream is to receive it.
-    pub(crate) async fn exchange(&self, request: Request<BoxedBody>) -> Result<Response<AnswerBody>, Refusal> {
+    pub(crate) async fn exchange(&self, request: Request<BoxedBody>) -> Result<Response<AnswerBody>, EgressRefusal> {
         let mut state = self.state.lock().await;
         let (mut request, gate) = gated(request);
         // A copy in case upstream closes the connection just when it is used again; only of requests that are
@@ -282,7 +282,7 @@ impl UpstreamClient {
                     (None, Some(copy)) if used && !error.error().is_parse() => request = copy,
                     _ => return Err(failed(error.error())),
                 },
-                Err(_) => return Err(Refusal::of(Reason::UpstreamTimedOut)),
+                Err(_) => return Err(EgressRefusal::of(NetworkReason::UpstreamTimedOut)),
             }
         }
     }
@@ -305,12 +305,12 @@ pub(crate) fn empty() -> BoxedBody {
 
 /// Delays a body until upstream has asked for it.
 #[derive(Default)]
-struct Gate {
+struct BodyGate {
     open: AtomicBool,
     opened: Notify,
 }
 
-impl Gate {
+impl BodyGate {
     fn open(&self) {
         self.open.store(true, Ordering::Release);
         self.opened.notify_one();
@@ -321,7 +321,7 @@ impl Gate {
     }
 }
 
-fn gated(request: Request<BoxedBody>) -> (Request<BoxedBody>, Option<Arc<Gate>>) {
+fn gated(request: Request<BoxedBody>) -> (Request<BoxedBody>, Option<Arc<BodyGate>>) {
     if !request.headers().contains_key(EXPECT) {
         return (request, None);
     }
@@ -330,7 +330,7 @@ fn gated(request: Request<BoxedBody>) -> (Request<BoxedBody>, Option<Arc<Gate>>)
         request.headers_mut().remove(EXPECT);
         return (request, None);
     }
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(BodyGate::default());
     let inner = Arc::clone(&gate);
     let request = request.map(|body| {
         let wait = Box::pin(async move {

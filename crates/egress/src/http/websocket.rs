@@ -13,21 +13,21 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The value of `Sec-WebSocket-Accept` that a response must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Expected(String);
+pub(crate) struct ExpectedAccept(String);
 
 /// Whether the request asks for a WebSocket. Other upgrades are not forwarded: after them requests could not be
 /// inspected (`h2c`), or the name of a TLS connection would not be checked.
-pub(crate) fn wanted(headers: &HeaderMap) -> Option<Expected> {
+pub(crate) fn wanted(headers: &HeaderMap) -> Option<ExpectedAccept> {
     let one = |name| {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none()).map(|value| value.as_bytes())
     };
     let websocket = one(UPGRADE)?.eq_ignore_ascii_case(b"websocket") && has_token(headers, &CONNECTION, "upgrade");
     let key = one(SEC_WEBSOCKET_KEY).filter(|_| websocket)?;
-    Some(Expected(base64(&sha1(&[key, GUID].concat()))))
+    Some(ExpectedAccept(base64(&sha1(&[key, GUID].concat()))))
 }
 
-impl Expected {
+impl ExpectedAccept {
     /// Whether the response's headers accept the handshake.
     pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(SEC_WEBSOCKET_ACCEPT).iter();

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::decide::address::{self, Special};
-pub use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::Target;
-use crate::report::ledger::Entry;
+pub use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::EgressTarget;
+use crate::report::ledger::LedgerEntry;
 
 /// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Kind {
+pub enum NetworkKind {
     /// A connection to upstream.
     Allowed,
     /// Nothing was sent to upstream, for `reason`, by `rule` if a line of the policy decided.
@@ -30,7 +30,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Via {
+pub enum NetworkVia {
     /// The resolver.
     Dns,
     /// None: a captured connection to an address.
@@ -45,11 +45,11 @@ pub enum Via {
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Event {
+pub struct NetworkEvent {
     /// The kind.
-    pub kind: Kind,
+    pub kind: NetworkKind,
     /// The service that the program used.
-    pub via: Via,
+    pub via: NetworkVia,
     /// Number of the connection within its sandbox, which `allowed`, `closed` and requests share; 0 if there is none.
     pub connection: u64,
     /// The requested name, in lower case, without a final dot; text that is no name is truncated and escaped.
@@ -66,7 +66,7 @@ pub struct Event {
     pub rule: Option<String>,
     /// Why it was refused or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
+    pub reason: Option<NetworkReason>,
     /// Details of the reason: the other name, the method, the error of the system. Control characters are escaped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -103,10 +103,10 @@ pub struct Event {
     pub aggregated: bool,
 }
 
-impl Event {
+impl NetworkEvent {
     /// An event with nothing else filled in.
-    pub fn new(kind: Kind, via: Via) -> Event {
-        Event {
+    pub fn new(kind: NetworkKind, via: NetworkVia) -> NetworkEvent {
+        NetworkEvent {
             kind,
             via,
             connection: 0,
@@ -131,8 +131,17 @@ impl Event {
     }
 
     /// The refusal or failure of an attempt to reach `target`. `address` is the one that decided, if any.
-    pub fn refused(via: Via, target: Option<&Target>, port: u16, refusal: Refusal, address: Option<IpAddr>) -> Event {
-        let mut event = Event::new(if refusal.reason.is_failure() { Kind::Failed } else { Kind::Refused }, via);
+    pub fn refused(
+        via: NetworkVia,
+        target: Option<&EgressTarget>,
+        port: u16,
+        refusal: EgressRefusal,
+        address: Option<IpAddr>,
+    ) -> NetworkEvent {
+        let mut event = NetworkEvent::new(
+            if refusal.reason.is_failure() { NetworkKind::Failed } else { NetworkKind::Refused },
+            via,
+        );
         if let Some(target) = target {
             event.set_target(target, port);
         }
@@ -143,17 +152,17 @@ impl Event {
     }
 
     /// Fills in the name or the address, and the port.
-    pub(crate) fn set_target(&mut self, target: &Target, port: u16) {
+    pub(crate) fn set_target(&mut self, target: &EgressTarget, port: u16) {
         match target {
-            Target::Name(name) => self.host = Some(name.as_str().to_owned()),
-            Target::Address(address) => self.address = Some(*address),
+            EgressTarget::Name(name) => self.host = Some(name.as_str().to_owned()),
+            EgressTarget::Address(address) => self.address = Some(*address),
         }
         self.port = Some(port);
     }
 
     /// Whether something was sent to upstream. Such events are never dropped in favour of refusals.
     pub fn went_out(&self) -> bool {
-        matches!(self.kind, Kind::Allowed | Kind::Closed | Kind::ApiRequest)
+        matches!(self.kind, NetworkKind::Allowed | NetworkKind::Closed | NetworkKind::ApiRequest)
     }
 
     /// The special kind of its address, if that is not a public one.
@@ -167,18 +176,18 @@ impl Event {
 /// the line of the policy. The kind of address is part of it, so that attempts at a metadata service are not lost among
 /// others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Class {
-    kind: Kind,
-    via: Via,
-    reason: Option<Reason>,
+pub struct EventClass {
+    kind: NetworkKind,
+    via: NetworkVia,
+    reason: Option<NetworkReason>,
     special: Option<Special>,
     rule: Option<String>,
 }
 
 /// What makes two events equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
-    class: Class,
+pub struct EventKey {
+    class: EventClass,
     host: Option<String>,
     address: Option<IpAddr>,
     port: Option<u16>,
@@ -187,12 +196,12 @@ pub struct Key {
     status: Option<u16>,
 }
 
-impl Entry for Event {
-    type Class = Class;
-    type Key = Key;
+impl LedgerEntry for NetworkEvent {
+    type Class = EventClass;
+    type Key = EventKey;
 
-    fn class(&self) -> Class {
-        Class {
+    fn class(&self) -> EventClass {
+        EventClass {
             kind: self.kind,
             via: self.via,
             reason: self.reason,
@@ -202,8 +211,8 @@ impl Entry for Event {
         }
     }
 
-    fn key(&self) -> Key {
-        Key {
+    fn key(&self) -> EventKey {
+        EventKey {
             class: self.class(),
             host: self.host.clone(),
             address: self.address,
@@ -218,7 +227,7 @@ impl Entry for Event {
         self.count
     }
 
-    fn fold(&mut self, again: Event) {
+    fn fold(&mut self, again: NetworkEvent) {
         if self.count == 0 {
             self.at_ms = again.at_ms;
         } else {
@@ -237,8 +246,8 @@ impl Entry for Event {
         }
     }
 
-    fn aggregate(self) -> Event {
-        Event {
+    fn aggregate(self) -> NetworkEvent {
+        NetworkEvent {
             rule: self.rule.clone().filter(|_| self.went_out()),
             reason: self.reason,
             bytes_up: self.bytes_up,
@@ -247,7 +256,7 @@ impl Entry for Event {
             last_ms: self.last_ms,
             count: self.count,
             aggregated: true,
-            ..Event::new(self.kind, self.via)
+            ..NetworkEvent::new(self.kind, self.via)
         }
     }
 
@@ -257,4 +266,4 @@ impl Entry for Event {
 }
 
 /// Receives a sandbox's events; called from the gateway's threads, so it must not block.
-pub type Sink = std::sync::Arc<dyn Fn(Event) + Send + Sync>;
+pub type EventSink = std::sync::Arc<dyn Fn(NetworkEvent) + Send + Sync>;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 /// An entry of a ledger.
-pub trait Entry: Sized {
+pub trait LedgerEntry: Sized {
     /// Entries of a class have room of their own.
     type Class: Eq + Hash;
     /// What makes two entries equal.
@@ -33,7 +33,7 @@ pub trait Entry: Sized {
 
 /// How many entries there may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Room {
+pub struct LedgerCapacity {
     /// For each class.
     pub own: usize,
     /// Shared by all classes.
@@ -42,7 +42,7 @@ pub struct Room {
 
 /// What became of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LedgerPlacement {
     /// It was added, at this index.
     New(usize),
     /// It was counted on the entry at this index.
@@ -52,37 +52,37 @@ pub enum Place {
 }
 
 #[derive(Debug, Default)]
-struct Class {
+struct ClassCount {
     entries: usize,
     aggregate: Option<usize>,
 }
 
 /// The bounded list.
 #[derive(Debug)]
-pub struct Ledger<T: Entry> {
-    room: Room,
+pub struct Ledger<T: LedgerEntry> {
+    room: LedgerCapacity,
     entries: Vec<T>,
     index: HashMap<T::Key, usize>,
-    classes: HashMap<T::Class, Class>,
+    classes: HashMap<T::Class, ClassCount>,
     shared: usize,
     aggregated: u64,
 }
 
-impl<T: Entry> Ledger<T> {
+impl<T: LedgerEntry> Ledger<T> {
     /// An empty one.
-    pub fn new(room: Room) -> Ledger<T> {
+    pub fn new(room: LedgerCapacity) -> Ledger<T> {
         Ledger { room, entries: Vec::new(), index: HashMap::new(), classes: HashMap::new(), shared: 0, aggregated: 0 }
     }
 
     /// Adds one, or counts it.
-    pub fn add(&mut self, entry: T) -> Place {
+    pub fn add(&mut self, entry: T) -> LedgerPlacement {
         let count = entry.count();
         let class = self.classes.entry(entry.class()).or_default();
         if !entry.is_aggregate() {
             let key = entry.key();
             if let Some(&at) = self.index.get(&key) {
                 self.entries[at].fold(entry);
-                return Place::Folded(at);
+                return LedgerPlacement::Folded(at);
             }
             let owned = class.entries < self.room.own;
             if owned || self.shared < self.room.shared {
@@ -90,7 +90,7 @@ impl<T: Entry> Ledger<T> {
                 self.shared += usize::from(!owned);
                 self.index.insert(key, self.entries.len());
                 self.entries.push(entry);
-                return Place::New(self.entries.len() - 1);
+                return LedgerPlacement::New(self.entries.len() - 1);
             }
         }
         self.aggregated += count;
@@ -105,7 +105,7 @@ impl<T: Entry> Ledger<T> {
                 self.entries.len() - 1
             }
         };
-        Place::Aggregated(at)
+        LedgerPlacement::Aggregated(at)
     }
 
     /// All entries, in the order in which they were added.
@@ -143,7 +143,7 @@ mod tests {
         count: u64,
     }
 
-    impl Entry for Seen {
+    impl LedgerEntry for Seen {
         type Class = u8;
         type Key = (u8, Option<u16>);
         fn class(&self) -> u8 {
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    const ROOM: Room = Room { own: 4, shared: 20 };
+    const ROOM: LedgerCapacity = LedgerCapacity { own: 4, shared: 20 };
 
     fn seen(class: u8, what: u16) -> Seen {
         Seen { class, what: Some(what), count: 1 }
@@ -179,8 +179,8 @@ mod tests {
             ledger.add(seen(0, what));
         }
         assert_eq!(ledger.entries().len(), ROOM.own + ROOM.shared + 1);
-        assert_eq!(ledger.add(seen(1, 7)), Place::New(ROOM.own + ROOM.shared + 1));
-        assert_eq!(ledger.add(seen(1, 7)), Place::Folded(ROOM.own + ROOM.shared + 1));
+        assert_eq!(ledger.add(seen(1, 7)), LedgerPlacement::New(ROOM.own + ROOM.shared + 1));
+        assert_eq!(ledger.add(seen(1, 7)), LedgerPlacement::Folded(ROOM.own + ROOM.shared + 1));
         assert_eq!(ledger.aggregated(), 10_000 - (ROOM.own + ROOM.shared) as u64);
     }
 

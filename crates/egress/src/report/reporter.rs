@@ -8,50 +8,50 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::report::event::{Event, Kind, Sink};
-use crate::report::ledger::{Ledger, Place, Room};
+use crate::report::event::{EventSink, NetworkEvent, NetworkKind};
+use crate::report::ledger::{Ledger, LedgerCapacity, LedgerPlacement};
 
 /// How long equal refusals are counted before they are reported again.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Most different refusals that are reported in one window; the rest is only counted.
-const ROOM: Room = Room { own: 16, shared: 512 };
+const ROOM: LedgerCapacity = LedgerCapacity { own: 16, shared: 512 };
 
-struct State {
-    sink: Option<Sink>,
+struct ReporterState {
+    sink: Option<EventSink>,
     window: Instant,
     /// What was reported in this window, with the count of repeats since.
-    reported: Ledger<Event>,
+    reported: Ledger<NetworkEvent>,
     refused: u64,
 }
 
 /// Reports the events of one sandbox.
 pub(crate) struct Reporter {
     since: Instant,
-    state: Mutex<State>,
+    state: Mutex<ReporterState>,
 }
 
 impl Reporter {
     /// A reporter to `sink`; the times of events count from now.
-    pub(crate) fn new(sink: Sink) -> Reporter {
+    pub(crate) fn new(sink: EventSink) -> Reporter {
         let since = Instant::now();
-        let state = State { sink: Some(sink), window: since, reported: Ledger::new(ROOM), refused: 0 };
+        let state = ReporterState { sink: Some(sink), window: since, reported: Ledger::new(ROOM), refused: 0 };
         Reporter { since, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReporterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports an event now, or counts it as a repeat.
-    pub(crate) fn report(&self, mut event: Event) {
+    pub(crate) fn report(&self, mut event: NetworkEvent) {
         let state = &mut *self.lock();
         // Under the lock: what comes later is reported later.
         let now = Instant::now();
         event.at_ms = millis(now.saturating_duration_since(self.since));
-        if event.kind == Kind::Refused {
+        if event.kind == NetworkKind::Refused {
             state.refused += event.count;
         }
-        if !matches!(event.kind, Kind::Refused | Kind::Failed) {
+        if !matches!(event.kind, NetworkKind::Refused | NetworkKind::Failed) {
             state.send(event);
             return;
         }
@@ -59,7 +59,7 @@ impl Reporter {
             state.flush();
             state.window = now;
         }
-        if let Place::New(at) = state.reported.add(event.clone()) {
+        if let LedgerPlacement::New(at) = state.reported.add(event.clone()) {
             state.reported.entries_mut()[at].count = 0; // reported now
             state.send(event);
         }
@@ -89,8 +89,8 @@ impl Reporter {
     }
 }
 
-impl State {
-    fn send(&self, event: Event) {
+impl ReporterState {
+    fn send(&self, event: NetworkEvent) {
         if let Some(sink) = &self.sink {
             sink(event);
         }
@@ -103,7 +103,7 @@ impl State {
 
     fn send_repeats(&mut self) {
         let repeated = self.reported.entries_mut().iter_mut().filter(|event| event.count > 0);
-        let mut counted: Vec<Event> = repeated
+        let mut counted: Vec<NetworkEvent> = repeated
             .map(|event| {
                 let reported = event.clone();
                 (event.count, event.last_ms) = (0, None);
@@ -125,17 +125,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::decide::refusal::Reason;
-    use crate::report::event::Via;
+    use crate::decide::refusal::NetworkReason;
+    use crate::report::event::NetworkVia;
 
-    fn reporter() -> (Reporter, Arc<Mutex<Vec<Event>>>) {
-        let seen: Arc<Mutex<Vec<Event>>> = Arc::default();
+    fn reporter() -> (Reporter, Arc<Mutex<Vec<NetworkEvent>>>) {
+        let seen: Arc<Mutex<Vec<NetworkEvent>>> = Arc::default();
         let to = Arc::clone(&seen);
         (Reporter::new(Arc::new(move |event| to.lock().unwrap().push(event))), seen)
     }
 
-    fn refused(port: u16) -> Event {
-        Event { port: Some(port), reason: Some(Reason::NotAllowed), ..Event::new(Kind::Refused, Via::Connect) }
+    fn refused(port: u16) -> NetworkEvent {
+        NetworkEvent {
+            port: Some(port),
+            reason: Some(NetworkReason::NotAllowed),
+            ..NetworkEvent::new(NetworkKind::Refused, NetworkVia::Connect)
+        }
     }
 
     #[test]
@@ -176,7 +180,7 @@ mod tests {
         assert!(seen.len() <= ROOM.own + ROOM.shared + 1, "{}", seen.len());
         assert_eq!(seen.iter().map(|e| e.count).sum::<u64>(), 10_000);
         let rest: Vec<_> = seen.iter().filter(|e| e.aggregated).map(|e| (e.port, e.reason)).collect();
-        assert_eq!(rest, [(None, Some(Reason::NotAllowed))], "none of them is said to be all");
+        assert_eq!(rest, [(None, Some(NetworkReason::NotAllowed))], "none of them is said to be all");
     }
 
     #[test]
@@ -184,17 +188,17 @@ mod tests {
         let (reporter, seen) = reporter();
         (0..10_000).for_each(|port| reporter.report(refused(port)));
         let address = Some("169.254.169.254".parse().unwrap());
-        reporter.report(Event { address, ..refused(80) });
+        reporter.report(NetworkEvent { address, ..refused(80) });
         assert_eq!(seen.lock().unwrap().last().map(|e| (e.address, e.count)), Some((address, 1)));
     }
 
     #[test]
     fn allowed_connections_are_never_folded_nor_follow_the_end() {
         let (reporter, seen) = reporter();
-        (0..600).for_each(|_| reporter.report(Event::new(Kind::Allowed, Via::Connect)));
+        (0..600).for_each(|_| reporter.report(NetworkEvent::new(NetworkKind::Allowed, NetworkVia::Connect)));
         assert_eq!(seen.lock().unwrap().len(), 600);
         reporter.end();
-        reporter.report(Event::new(Kind::Allowed, Via::Connect));
+        reporter.report(NetworkEvent::new(NetworkKind::Allowed, NetworkVia::Connect));
         reporter.report(refused(1));
         assert_eq!(seen.lock().unwrap().len(), 600);
     }

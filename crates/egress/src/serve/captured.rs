@@ -17,11 +17,11 @@ use tokio::sync::SetOnce;
 
 use crate::connect::relay::{RelayEnd, one_way, reset, write_all};
 use crate::decide::protocol_check::{self, Protocol};
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::{Grant, Target};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::{EgressTarget, Grant};
 use crate::http::{self, CapturedHttp, Replay};
 use crate::limits::{Allowance, Direction};
-use crate::report::event::Event;
+use crate::report::event::NetworkEvent;
 use crate::serve::client_connection::ClientConnection;
 use crate::serve::upstream_connection::{ConnectFailure, UpstreamConnection};
 
@@ -38,7 +38,7 @@ enum Stop {
     /// It goes on as HTTP.
     Http,
     /// What the program sent may not go out.
-    Refused(Refusal),
+    Refused(EgressRefusal),
     /// There is no connection to upstream.
     Failed(ConnectFailure),
     /// One side or a limit ended it.
@@ -49,7 +49,7 @@ enum Stop {
 /// connected already.
 pub(super) async fn serve(
     client: Arc<ClientConnection>,
-    target: Target,
+    target: EgressTarget,
     port: u16,
     grant: Grant,
     first: Bytes,
@@ -74,7 +74,7 @@ pub(super) async fn serve(
         Some(Stop::Http) => {
             // A server that speaks before a request answers something else.
             if upstream.as_ref().is_some_and(|upstream| upstream.account.moved(Direction::Down) > 0) {
-                let why = Refusal::because(Reason::BadRequest, "upstream spoke before the first request");
+                let why = EgressRefusal::because(NetworkReason::BadRequest, "upstream spoke before the first request");
                 return client.refuse(Some(&target), port, why);
             }
             let upstream: http::Dial = match (upstream, dialing) {
@@ -99,7 +99,7 @@ pub(super) async fn serve(
         }
         Some(Stop::Failed((refusal, address))) => {
             reset(&client.stream);
-            client.report(Event::refused(client.via, Some(&target), port, refusal, address));
+            client.report(NetworkEvent::refused(client.via, Some(&target), port, refusal, address));
         }
         Some(Stop::End(end)) => {
             reset(&client.stream);
@@ -109,13 +109,13 @@ pub(super) async fn serve(
                 reset(&upstream.stream);
                 match end {
                     RelayEnd::Limit(refusal) => upstream.refuse(refusal),
-                    RelayEnd::Idle => upstream.cut(Reason::TimedOut),
-                    RelayEnd::UpstreamReset => upstream.cut(Reason::Reset),
+                    RelayEnd::Idle => upstream.cut(NetworkReason::TimedOut),
+                    RelayEnd::UpstreamReset => upstream.cut(NetworkReason::Reset),
                     RelayEnd::ClientReset => {}
                 }
             } else {
-                let why = Refusal::because(Reason::Unreachable, "the program did not wait for it");
-                client.report(Event::refused(client.via, Some(&target), port, why, None));
+                let why = EgressRefusal::because(NetworkReason::Unreachable, "the program did not wait for it");
+                client.report(NetworkEvent::refused(client.via, Some(&target), port, why, None));
             }
         }
     }
@@ -124,7 +124,7 @@ pub(super) async fn serve(
 /// Dials, and relays both ways at once.
 async fn relay(
     client: &ClientConnection,
-    target: &Target,
+    target: &EgressTarget,
     port: u16,
     grant: &Grant,
     buffer: &mut BytesMut,
@@ -137,7 +137,10 @@ async fn relay(
             let upstream = dial.await.map_err(Stop::Failed)?;
             *dialing = None;
             if connected.set(upstream).is_err() {
-                return Err(Stop::Refused(Refusal::because(Reason::Gateway, "two connections to upstream")));
+                return Err(Stop::Refused(EgressRefusal::because(
+                    NetworkReason::Gateway,
+                    "two connections to upstream",
+                )));
             }
         }
         Ok(())
@@ -192,7 +195,7 @@ async fn send_first_bytes(
 /// Reads into `buffer` until the protocol is known and admitted.
 async fn read_protocol(
     client: &ClientConnection,
-    target: &Target,
+    target: &EgressTarget,
     port: u16,
     grant: &Grant,
     buffer: &mut BytesMut,
@@ -223,7 +226,7 @@ async fn read_protocol(
     let mut rest = pin!(rest);
     match tokio::time::timeout(client.sandbox.settings.greeting, rest.as_mut()).await {
         Ok(protocol) => protocol,
-        Err(_) => Err(Stop::Refused(Refusal::because(Reason::TimedOut, "its first bytes say nothing"))),
+        Err(_) => Err(Stop::Refused(EgressRefusal::because(NetworkReason::TimedOut, "its first bytes say nothing"))),
     }
 }
 

@@ -11,23 +11,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::consume_budget;
 
-use crate::connect::poll_io::{self, Turn};
+use crate::connect::poll_io::{self, ReadBudget};
 use crate::connect::relay::{Activity, reset};
-use crate::decide::refusal::Refusal;
-use crate::decide::rules::Target;
-use crate::http::{GatewayInterface, Io};
+use crate::decide::refusal::EgressRefusal;
+use crate::decide::rules::EgressTarget;
+use crate::http::{BoxedStream, GatewayInterface};
 use crate::limits::OpenSlot;
-use crate::report::event::{Event, Kind, Via};
-use crate::sandbox::{Sandbox, Undecided};
+use crate::report::event::{NetworkEvent, NetworkKind, NetworkVia};
+use crate::sandbox::{EgressSandbox, Undecided};
 
 /// A program's connection.
 pub(super) struct ClientConnection {
     /// The sandbox of the program.
-    pub sandbox: Arc<Sandbox>,
+    pub sandbox: Arc<EgressSandbox>,
     /// Its stream, which nothing else reads or writes.
     pub stream: Arc<TcpStream>,
     /// The service that it was made to.
-    pub via: Via,
+    pub via: NetworkVia,
     /// The address that it was made to.
     pub destination: SocketAddr,
     /// When bytes last moved on it.
@@ -43,9 +43,9 @@ pub(super) struct ClientConnection {
 impl ClientConnection {
     /// A connection that was just accepted, with its place among the sandbox's connections and its descriptor.
     pub(super) fn new(
-        sandbox: &Arc<Sandbox>,
+        sandbox: &Arc<EgressSandbox>,
         stream: TcpStream,
-        via: Via,
+        via: NetworkVia,
         peer: SocketAddr,
         destination: SocketAddr,
         slots: (OpenSlot, (OpenSlot, OpenSlot)),
@@ -75,8 +75,8 @@ impl ClientConnection {
     }
 
     /// The program's side as a stream.
-    pub(super) fn io(self: &Arc<ClientConnection>) -> Io {
-        Box::new(ClientStream { client: Arc::clone(self), turn: Turn::default() })
+    pub(super) fn io(self: &Arc<ClientConnection>) -> BoxedStream {
+        Box::new(ClientStream { client: Arc::clone(self), turn: ReadBudget::default() })
     }
 
     /// Reads once into `buffer`, with room for `room` bytes; returns false at the end of the stream.
@@ -100,16 +100,16 @@ impl ClientConnection {
     }
 
     /// Reports a refusal, with the process if it can be found, and resets the connection.
-    pub(super) fn refuse(&self, target: Option<&Target>, port: u16, refusal: Refusal) {
-        self.report(Event::refused(self.via, target, port, refusal, None));
+    pub(super) fn refuse(&self, target: Option<&EgressTarget>, port: u16, refusal: EgressRefusal) {
+        self.report(NetworkEvent::refused(self.via, target, port, refusal, None));
         reset(&self.stream);
     }
 
     /// Reports an event of this connection.
-    pub(super) fn report(&self, mut event: Event) {
+    pub(super) fn report(&self, mut event: NetworkEvent) {
         event.connection = self.number;
         event.via = self.via;
-        if event.kind == Kind::Refused && event.pid.is_none() {
+        if event.kind == NetworkKind::Refused && event.pid.is_none() {
             event.pid = self.sandbox.process(self.peer, self.destination);
         }
         self.sandbox.reporter.report(event);
@@ -120,7 +120,7 @@ impl ClientConnection {
 /// The program's side as a stream.
 struct ClientStream {
     client: Arc<ClientConnection>,
-    turn: Turn,
+    turn: ReadBudget,
 }
 
 impl AsyncRead for ClientStream {

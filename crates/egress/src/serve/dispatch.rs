@@ -6,20 +6,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::connect::relay::reset;
-use crate::decide::rules::Target;
+use crate::decide::rules::EgressTarget;
 use crate::http::{self, Api, BoxedTask};
-use crate::report::event::Via;
+use crate::report::event::NetworkVia;
 use crate::serve::client_connection::ClientConnection;
 use crate::serve::{captured, resolver, socks_proxy};
 
 /// Serves a connection until it ends or has been idle for too long.
 pub(super) async fn dispatch(client: Arc<ClientConnection>) {
     let service: BoxedTask = match client.via {
-        Via::Connect => return serve_captured(client).await,
-        Via::Dns => Box::pin(resolver::serve_tcp(Arc::clone(&client))),
-        Via::Socks => Box::pin(socks_proxy::serve(Arc::clone(&client))),
-        Via::HttpProxy => Box::pin(http::proxy(client.interface(), client.io(), api(&client))),
-        Via::Api => match api(&client) {
+        NetworkVia::Connect => return serve_captured(client).await,
+        NetworkVia::Dns => Box::pin(resolver::serve_tcp(Arc::clone(&client))),
+        NetworkVia::Socks => Box::pin(socks_proxy::serve(Arc::clone(&client))),
+        NetworkVia::HttpProxy => Box::pin(http::proxy(client.interface(), client.io(), api(&client))),
+        NetworkVia::Api => match api(&client) {
             Some((api, connect)) => Box::pin(http::api(client.interface(), client.io(), api, connect)),
             None => return reset(&client.stream),
         },
@@ -31,7 +31,7 @@ pub(super) async fn dispatch(client: Arc<ClientConnection>) {
 }
 
 async fn serve_captured(client: Arc<ClientConnection>) {
-    let (address, port) = (Target::Address(client.destination.ip()), client.destination.port());
+    let (address, port) = (EgressTarget::Address(client.destination.ip()), client.destination.port());
     let target = match client.sandbox.named_target(&address) {
         Ok(target) => target,
         Err(refusal) => return client.refuse(Some(&address), port, refusal),

@@ -12,10 +12,10 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connect::relay::reset;
-use crate::decide::rules::Target;
+use crate::decide::rules::EgressTarget;
 use crate::decide::socket_layout::{API_PORT, DNS_PORT, HTTP_PROXY_PORT, INSIDE, SOCKS_PORT};
-use crate::report::event::{Event, Via};
-use crate::sandbox::Sandbox;
+use crate::report::event::{NetworkEvent, NetworkVia};
+use crate::sandbox::EgressSandbox;
 use crate::serve::client_connection::ClientConnection;
 use crate::serve::dispatch::dispatch;
 use crate::sockets::async_fd::drain;
@@ -25,7 +25,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts at one listener until the sandbox ends, and then what is still in the backlog. `redirect`: connections to
 /// other ports are redirected to this one.
-pub(super) async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, port: u16, redirect: bool) {
+pub(super) async fn serve(sandbox: Arc<EgressSandbox>, socket: OwnedFd, port: u16, redirect: bool) {
     let listener = match listener(socket) {
         Ok(listener) => listener,
         Err(error) => return sandbox.failed(&format!("the listener of port {port}: {error}")),
@@ -88,7 +88,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 /// Counts an accepted connection, and starts its task.
-fn begin(sandbox: &Arc<Sandbox>, stream: TcpStream, peer: SocketAddr, redirect: bool) {
+fn begin(sandbox: &Arc<EgressSandbox>, stream: TcpStream, peer: SocketAddr, redirect: bool) {
     let Ok(local) = stream.local_addr() else { return reset(&stream) };
     let local = if redirect { original_destination(&stream, local) } else { local };
     let destination = sandbox.destination(local);
@@ -96,9 +96,9 @@ fn begin(sandbox: &Arc<Sandbox>, stream: TcpStream, peer: SocketAddr, redirect: 
     let slots = match slots {
         Ok(slots) => slots,
         Err(refusal) => {
-            let target = Target::Address(destination.ip());
+            let target = EgressTarget::Address(destination.ip());
             let target = sandbox.named_target(&target).unwrap_or(target);
-            let event = Event::refused(Via::Connect, Some(&target), destination.port(), refusal, None);
+            let event = NetworkEvent::refused(NetworkVia::Connect, Some(&target), destination.port(), refusal, None);
             sandbox.reporter.report(event); // before the reset, so that the event is there when the program sees it
             return reset(&stream);
         }
@@ -108,11 +108,11 @@ fn begin(sandbox: &Arc<Sandbox>, stream: TcpStream, peer: SocketAddr, redirect: 
     }
     let (ip, port) = (destination.ip(), destination.port());
     let via = match port {
-        HTTP_PROXY_PORT if ip == INSIDE => Via::HttpProxy,
-        SOCKS_PORT if ip == INSIDE => Via::Socks,
-        API_PORT if ip == INSIDE && sandbox.api.is_some() => Via::Api,
-        DNS_PORT => Via::Dns,
-        _ => Via::Connect,
+        HTTP_PROXY_PORT if ip == INSIDE => NetworkVia::HttpProxy,
+        SOCKS_PORT if ip == INSIDE => NetworkVia::Socks,
+        API_PORT if ip == INSIDE && sandbox.api.is_some() => NetworkVia::Api,
+        DNS_PORT => NetworkVia::Dns,
+        _ => NetworkVia::Connect,
     };
     let client = ClientConnection::new(sandbox, stream, via, peer, destination, slots);
     sandbox.spawn(dispatch(client));

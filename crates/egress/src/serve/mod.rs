@@ -23,8 +23,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::decide::socket_layout::Socket;
-use crate::sandbox::{Sandbox, Undecided};
+use crate::decide::socket_layout::LayoutSocket;
+use crate::sandbox::{EgressSandbox, Undecided};
 use crate::sockets::receive::receive;
 
 /// How often counted repeats are reported.
@@ -32,7 +32,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Receives the sockets of a sandbox's namespace from `control`, in the order of its layout, and serves them until the
 /// sandbox ends. Returns at once.
-pub(crate) fn start(sandbox: &Arc<Sandbox>, control: OwnedFd) {
+pub(crate) fn start(sandbox: &Arc<EgressSandbox>, control: OwnedFd) {
     let undecided = Undecided::new(sandbox);
     let receiver = Arc::clone(sandbox);
     sandbox.spawn(async move {
@@ -55,13 +55,13 @@ pub(crate) fn start(sandbox: &Arc<Sandbox>, control: OwnedFd) {
     });
 }
 
-fn serve_socket(sandbox: &Arc<Sandbox>, purpose: Socket, socket: OwnedFd) {
+fn serve_socket(sandbox: &Arc<EgressSandbox>, purpose: LayoutSocket, socket: OwnedFd) {
     let of = Arc::clone(sandbox);
     match purpose {
-        Socket::Resolver => sandbox.spawn_socket_task(resolver::serve_udp(of, socket)),
-        Socket::Listener(port) => sandbox.spawn_socket_task(listener::serve(of, socket, port, false)),
-        Socket::Redirect(port) => sandbox.spawn_socket_task(listener::serve(of, socket, port, true)),
-        Socket::Attempts { ipv6 } => sandbox.spawn_socket_task(refused_packets::serve(of, socket, ipv6)),
-        Socket::Inspector => sandbox.set_inspector(socket),
+        LayoutSocket::Resolver => sandbox.spawn_socket_task(resolver::serve_udp(of, socket)),
+        LayoutSocket::Listener(port) => sandbox.spawn_socket_task(listener::serve(of, socket, port, false)),
+        LayoutSocket::Redirect(port) => sandbox.spawn_socket_task(listener::serve(of, socket, port, true)),
+        LayoutSocket::Attempts { ipv6 } => sandbox.spawn_socket_task(refused_packets::serve(of, socket, ipv6)),
+        LayoutSocket::Inspector => sandbox.set_inspector(socket),
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use cofferdam_confine::datagram;
 use tokio::io::Interest;
 
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::Target;
-use crate::report::event::{Event, Via};
-use crate::sandbox::Sandbox;
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::EgressTarget;
+use crate::report::event::{NetworkEvent, NetworkVia};
+use crate::sandbox::EgressSandbox;
 use crate::sockets::async_fd::{drain, readable};
 
 /// Reads the raw socket until the sandbox ends.
-pub(super) async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {
+pub(super) async fn serve(sandbox: Arc<EgressSandbox>, socket: OwnedFd, ipv6: bool) {
     let socket = match readable(socket) {
         Ok(socket) => socket,
         Err(error) => return sandbox.failed(&format!("the raw socket: {error}")),
@@ -50,19 +50,19 @@ pub(super) async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {
     packets.for_each(drop);
 }
 
-fn report_attempt(sandbox: &Sandbox, address: IpAddr, port: u16) {
+fn report_attempt(sandbox: &EgressSandbox, address: IpAddr, port: u16) {
     if address.is_loopback() || address.is_unspecified() {
         return; // not an attempt to leave the sandbox
     }
-    let address = Target::Address(address);
+    let address = EgressTarget::Address(address);
     let (target, why) = match sandbox.named_target(&address) {
         Ok(target) => match sandbox.decide(&target, port) {
-            Ok(_) => (target, Refusal::because(Reason::Gateway, "no listener has this port")),
+            Ok(_) => (target, EgressRefusal::because(NetworkReason::Gateway, "no listener has this port")),
             Err(refusal) => (target, refusal),
         },
         Err(refusal) => (address, refusal),
     };
-    sandbox.reporter.report(Event::refused(Via::Connect, Some(&target), port, why, None));
+    sandbox.reporter.report(NetworkEvent::refused(NetworkVia::Connect, Some(&target), port, why, None));
 }
 
 /// The destination port of a TCP packet, which begins with its IP header if it is one of IPv4.

@@ -11,11 +11,11 @@ use tokio::io::Interest;
 use crate::connect::relay::write_all;
 use crate::decide::dns::{self, Transport};
 use crate::decide::host_name::Name;
-use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::socket_layout::DNS_PORT;
 use crate::decide::synthetic_addresses::Family;
-use crate::report::event::{Event, Via};
-use crate::sandbox::Sandbox;
+use crate::report::event::{NetworkEvent, NetworkVia};
+use crate::sandbox::EgressSandbox;
 use crate::serve::client_connection::ClientConnection;
 use crate::sockets::async_fd::{drain, readable};
 
@@ -27,7 +27,7 @@ const QUERIES: usize = 256;
 const READ: usize = 1024;
 
 /// Answers datagrams until the sandbox ends.
-pub(super) async fn serve_udp(sandbox: Arc<Sandbox>, socket: OwnedFd) {
+pub(super) async fn serve_udp(sandbox: Arc<EgressSandbox>, socket: OwnedFd) {
     let socket = match readable(socket) {
         Ok(socket) => socket,
         Err(error) => return sandbox.failed(&format!("the resolver's socket: {error}")),
@@ -90,13 +90,14 @@ pub(super) async fn serve_tcp(client: Arc<ClientConnection>) {
 }
 
 /// The names that a sandbox's rules allow.
-struct SandboxZone<'a>(&'a Sandbox);
+struct SandboxZone<'a>(&'a EgressSandbox);
 
 impl dns::Zone for SandboxZone<'_> {
-    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, Refusal> {
+    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, EgressRefusal> {
         self.0.rules.name(name)?;
         self.0.names().address(name, family).map_err(|exhausted| {
-            Refusal::by_rule(Reason::TooManyNames, "$.network.limits.names".to_owned()).detail(exhausted.to_string())
+            EgressRefusal::by_rule(NetworkReason::TooManyNames, "$.network.limits.names".to_owned())
+                .detail(exhausted.to_string())
         })
     }
 
@@ -104,8 +105,8 @@ impl dns::Zone for SandboxZone<'_> {
         self.0.names().lookup(address).cloned()
     }
 
-    fn refused(&mut self, text: String, refusal: Refusal) {
-        let mut event = Event::refused(Via::Dns, None, DNS_PORT, refusal, None);
+    fn refused(&mut self, text: String, refusal: EgressRefusal) {
+        let mut event = NetworkEvent::refused(NetworkVia::Dns, None, DNS_PORT, refusal, None);
         (event.host, event.port) = (Some(text), None);
         self.0.reporter.report(event);
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::{Buf, BytesMut};
 
 use crate::connect::relay::{reset, write_all};
-use crate::decide::host_name::Host;
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::Target;
-use crate::decide::socks::{self, Destination, Greeting, Method, Progress, Reply, Request};
-use crate::report::event::Event;
+use crate::decide::host_name::RequestedHost;
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::EgressTarget;
+use crate::decide::socks::{self, Destination, Greeting, Method, SocksProgress, SocksReply, SocksRequest};
+use crate::report::event::NetworkEvent;
 use crate::serve::captured;
 use crate::serve::client_connection::ClientConnection;
 
@@ -17,25 +17,29 @@ use crate::serve::client_connection::ClientConnection;
 const READ: usize = 1024;
 
 /// The result of one step of the handshake.
-enum Step<T> {
+enum HandshakeStep<T> {
     Done(T),
     /// The client is gone.
     Gone,
     Bad(&'static str),
 }
 
-async fn step<T>(client: &ClientConnection, buffer: &mut BytesMut, read: impl Fn(&[u8]) -> Progress<T>) -> Step<T> {
+async fn step<T>(
+    client: &ClientConnection,
+    buffer: &mut BytesMut,
+    read: impl Fn(&[u8]) -> SocksProgress<T>,
+) -> HandshakeStep<T> {
     loop {
         match read(buffer) {
-            Progress::Done(done, taken) => {
+            SocksProgress::Done(done, taken) => {
                 buffer.advance(taken);
-                return Step::Done(done);
+                return HandshakeStep::Done(done);
             }
-            Progress::Bad(why) => return Step::Bad(why),
-            Progress::More => {}
+            SocksProgress::Bad(why) => return HandshakeStep::Bad(why),
+            SocksProgress::More => {}
         }
         if !client.read_more(buffer, READ).await.unwrap_or(false) {
-            return Step::Gone;
+            return HandshakeStep::Gone;
         }
     }
 }
@@ -48,32 +52,36 @@ pub(super) async fn serve(client: Arc<ClientConnection>) {
         Ok(Some(request)) => request,
         Ok(None) => return,
         Err(_) => {
-            return client.refuse(None, client.destination.port(), Refusal::because(Reason::TimedOut, "no request"));
+            return client.refuse(
+                None,
+                client.destination.port(),
+                EgressRefusal::because(NetworkReason::TimedOut, "no request"),
+            );
         }
     };
     let target = match requested_target(&client, &to) {
         Ok(target) => target,
-        Err((target, refusal)) => return refuse(&client, target.as_ref(), port, refusal, Reply::NotAllowed).await,
+        Err((target, refusal)) => return refuse(&client, target.as_ref(), port, refusal, SocksReply::NotAllowed).await,
     };
     let grant = match client.sandbox.decide(&target, port) {
         Ok(grant) => grant,
-        Err(refusal) => return refuse(&client, Some(&target), port, refusal, Reply::NotAllowed).await,
+        Err(refusal) => return refuse(&client, Some(&target), port, refusal, SocksReply::NotAllowed).await,
     };
     let upstream = match Arc::clone(&client).connect(target.clone(), port, grant.clone()).await {
         Ok(upstream) => upstream,
         Err((refusal, address)) => {
             let reply = match refusal.reason {
-                Reason::NotResolved => Reply::HostUnreachable,
-                Reason::Unreachable | Reason::Reset => Reply::ConnectionRefused,
-                Reason::UpstreamTimedOut => Reply::TtlExpired,
-                Reason::Gateway => Reply::GeneralFailure,
-                _ => Reply::NotAllowed,
+                NetworkReason::NotResolved => SocksReply::HostUnreachable,
+                NetworkReason::Unreachable | NetworkReason::Reset => SocksReply::ConnectionRefused,
+                NetworkReason::UpstreamTimedOut => SocksReply::TtlExpired,
+                NetworkReason::Gateway => SocksReply::GeneralFailure,
+                _ => SocksReply::NotAllowed,
             };
-            client.report(Event::refused(client.via, Some(&target), port, refusal, address));
+            client.report(NetworkEvent::refused(client.via, Some(&target), port, refusal, address));
             return finish(&client, &socks::reply(reply, None)).await;
         }
     };
-    if write_all(&client.stream, &socks::reply(Reply::Succeeded, None), &client.activity).await.is_ok() {
+    if write_all(&client.stream, &socks::reply(SocksReply::Succeeded, None), &client.activity).await.is_ok() {
         captured::serve(client, target, port, grant, buffer.freeze(), Some(upstream)).await;
     }
 }
@@ -82,20 +90,20 @@ pub(super) async fn serve(client: Arc<ClientConnection>) {
 async fn handshake(client: &ClientConnection, buffer: &mut BytesMut) -> Option<(Destination, u16)> {
     let port = client.destination.port();
     let bad = |why: &str| {
-        client.refuse(None, port, Refusal::because(Reason::BadProxyRequest, why));
+        client.refuse(None, port, EgressRefusal::because(NetworkReason::BadProxyRequest, why));
         None
     };
     let greeting = match step(client, buffer, socks::greeting).await {
-        Step::Done(greeting) => greeting,
-        Step::Gone => return None,
-        Step::Bad(why) => return bad(why),
+        HandshakeStep::Done(greeting) => greeting,
+        HandshakeStep::Gone => return None,
+        HandshakeStep::Bad(why) => return bad(why),
     };
     let method = match greeting {
         Greeting::Methods(method) => method,
         Greeting::Version4 { to, port } => {
             let target = requested_target(client, &to).ok();
-            let why = Refusal::because(Reason::BadProxyRequest, "SOCKS 4; hint: use socks5h://");
-            client.report(Event::refused(client.via, target.as_ref(), port, why, None));
+            let why = EgressRefusal::because(NetworkReason::BadProxyRequest, "SOCKS 4; hint: use socks5h://");
+            client.report(NetworkEvent::refused(client.via, target.as_ref(), port, why, None));
             finish(client, &socks::refusal_of_version_4()).await;
             return None;
         }
@@ -106,15 +114,16 @@ async fn handshake(client: &ClientConnection, buffer: &mut BytesMut) -> Option<(
     match method {
         Method::None => {}
         Method::Unacceptable => {
-            let why = Refusal::because(Reason::BadProxyRequest, "no method of authentication that is known");
-            client.report(Event::refused(client.via, None, port, why, None));
+            let why =
+                EgressRefusal::because(NetworkReason::BadProxyRequest, "no method of authentication that is known");
+            client.report(NetworkEvent::refused(client.via, None, port, why, None));
             return None;
         }
         Method::Password => {
             match step(client, buffer, socks::password).await {
-                Step::Done(()) => {}
-                Step::Gone => return None,
-                Step::Bad(why) => return bad(why),
+                HandshakeStep::Done(()) => {}
+                HandshakeStep::Gone => return None,
+                HandshakeStep::Bad(why) => return bad(why),
             }
             if write_all(&client.stream, &socks::PASSWORD_ACCEPTED, &client.activity).await.is_err() {
                 return None;
@@ -122,27 +131,36 @@ async fn handshake(client: &ClientConnection, buffer: &mut BytesMut) -> Option<(
         }
     }
     match step(client, buffer, socks::request).await {
-        Step::Done(Request::Connect { to, port }) => Some((to, port)),
-        Step::Done(Request::Refused(reply, why)) => {
-            client.report(Event::refused(client.via, None, port, Refusal::because(Reason::BadProxyRequest, why), None));
+        HandshakeStep::Done(SocksRequest::Connect { to, port }) => Some((to, port)),
+        HandshakeStep::Done(SocksRequest::Refused(reply, why)) => {
+            client.report(NetworkEvent::refused(
+                client.via,
+                None,
+                port,
+                EgressRefusal::because(NetworkReason::BadProxyRequest, why),
+                None,
+            ));
             finish(client, &socks::reply(reply, None)).await;
             None
         }
-        Step::Gone => None,
-        Step::Bad(why) => bad(why),
+        HandshakeStep::Gone => None,
+        HandshakeStep::Bad(why) => bad(why),
     }
 }
 
 /// The host or address that a request names.
-fn requested_target(client: &ClientConnection, to: &Destination) -> Result<Target, (Option<Target>, Refusal)> {
+fn requested_target(
+    client: &ClientConnection,
+    to: &Destination,
+) -> Result<EgressTarget, (Option<EgressTarget>, EgressRefusal)> {
     let target = match to {
-        Destination::Address(address) => Target::Address(*address),
-        Destination::Host(text) => match Host::parse(text) {
-            Ok(Host::Name(name)) => Target::Name(name),
-            Ok(Host::Address(address)) => Target::Address(address),
+        Destination::Address(address) => EgressTarget::Address(*address),
+        Destination::Host(text) => match RequestedHost::parse(text) {
+            Ok(RequestedHost::Name(name)) => EgressTarget::Name(name),
+            Ok(RequestedHost::Address(address)) => EgressTarget::Address(address),
             Err(why) => {
                 let why = format!("{}: {why}", text.escape_default());
-                return Err((None, Refusal::because(Reason::BadName, why)));
+                return Err((None, EgressRefusal::because(NetworkReason::BadName, why)));
             }
         },
     };
@@ -150,8 +168,14 @@ fn requested_target(client: &ClientConnection, to: &Destination) -> Result<Targe
 }
 
 /// Reports a refusal, and answers it in the protocol.
-async fn refuse(client: &ClientConnection, target: Option<&Target>, port: u16, refusal: Refusal, reply: Reply) {
-    client.report(Event::refused(client.via, target, port, refusal, None));
+async fn refuse(
+    client: &ClientConnection,
+    target: Option<&EgressTarget>,
+    port: u16,
+    refusal: EgressRefusal,
+    reply: SocksReply,
+) {
+    client.report(NetworkEvent::refused(client.via, target, port, refusal, None));
     finish(client, &socks::reply(reply, None)).await;
 }
 

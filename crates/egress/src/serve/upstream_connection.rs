@@ -15,20 +15,20 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::connect::dialer::Connected;
-use crate::connect::poll_io::{self, Turn};
+use crate::connect::poll_io::{self, ReadBudget};
 use crate::connect::relay::reset;
-use crate::decide::host_name::Host;
-use crate::decide::refusal::{Reason, Refusal};
-use crate::decide::rules::{Grant, Target};
-use crate::http::{Dialed, Io};
+use crate::decide::host_name::RequestedHost;
+use crate::decide::refusal::{EgressRefusal, NetworkReason};
+use crate::decide::rules::{EgressTarget, Grant};
+use crate::http::{BoxedStream, Dialed};
 use crate::limits::{Account, Allowance, Direction, OpenSlot};
-use crate::report::event::{Event, Kind};
+use crate::report::event::{NetworkEvent, NetworkKind};
 use crate::report::reporter::millis;
-use crate::sandbox::Alive;
+use crate::sandbox::AliveCount;
 use crate::serve::client_connection::ClientConnection;
 
 /// Why there is no connection to upstream, and the address that this is about.
-pub(super) type ConnectFailure = (Refusal, Option<IpAddr>);
+pub(super) type ConnectFailure = (EgressRefusal, Option<IpAddr>);
 
 impl ClientConnection {
     /// Connects to the API's host, which the policy itself names.
@@ -37,12 +37,12 @@ impl ClientConnection {
     /// As for `connect`.
     pub(super) async fn connect_api(
         self: Arc<ClientConnection>,
-        host: &Host,
+        host: &RequestedHost,
         port: u16,
     ) -> Result<UpstreamConnection, ConnectFailure> {
         let target = match host {
-            Host::Name(name) => Target::Name(name.clone()),
-            Host::Address(address) => Target::Address(*address),
+            RequestedHost::Name(name) => EgressTarget::Name(name.clone()),
+            RequestedHost::Address(address) => EgressTarget::Address(*address),
         };
         let slots = self.reserve_slots(&target)?;
         let connecting = self.sandbox.dialer.connect_unchecked(host, port);
@@ -56,7 +56,7 @@ impl ClientConnection {
     /// The reason, which has not been reported yet, and the address that it is about.
     pub(super) async fn connect(
         self: Arc<ClientConnection>,
-        target: Target,
+        target: EgressTarget,
         port: u16,
         grant: Grant,
     ) -> Result<UpstreamConnection, ConnectFailure> {
@@ -66,14 +66,14 @@ impl ClientConnection {
         std::mem::forget(attempt); // it holds references alone
         let (connected, skipped) = result.map_err(|error| (error.refusal, error.address))?;
         for (address, refusal) in skipped {
-            self.report(Event::refused(self.via, Some(&target), port, refusal, Some(address)));
+            self.report(NetworkEvent::refused(self.via, Some(&target), port, refusal, Some(address)));
         }
         let rule = Some(format!("$.network.allow[{}]", grant.rule));
         Ok(UpstreamConnection::new(self, connected, slots, target, port, rule))
     }
 
     /// One more connection to a host, and one more descriptor.
-    fn reserve_slots(&self, target: &Target) -> Result<(Account, (OpenSlot, OpenSlot)), ConnectFailure> {
+    fn reserve_slots(&self, target: &EgressTarget) -> Result<(Account, (OpenSlot, OpenSlot)), ConnectFailure> {
         let account = self.sandbox.limits.host(target).map_err(|refusal| (refusal, None))?;
         Ok((account, self.sandbox.descriptors.take().map_err(|refusal| (refusal, None))?))
     }
@@ -83,15 +83,15 @@ impl ClientConnection {
 /// may have seen it, and nothing else would report it.
 struct ConnectAttempt<'c> {
     client: &'c ClientConnection,
-    target: &'c Target,
+    target: &'c EgressTarget,
     port: u16,
 }
 
 impl Drop for ConnectAttempt<'_> {
     fn drop(&mut self) {
         if self.client.sandbox.is_ended() {
-            let why = Refusal::because(Reason::Unreachable, "the run ended before upstream answered");
-            self.client.report(Event::refused(self.client.via, Some(self.target), self.port, why, None));
+            let why = EgressRefusal::because(NetworkReason::Unreachable, "the run ended before upstream answered");
+            self.client.report(NetworkEvent::refused(self.client.via, Some(self.target), self.port, why, None));
         }
     }
 }
@@ -106,15 +106,15 @@ pub(super) struct UpstreamConnection {
     pub client: Arc<ClientConnection>,
     /// The address that it leads to; none behind an upstream proxy that resolves.
     pub address: Option<IpAddr>,
-    target: Target,
+    target: EgressTarget,
     port: u16,
     rule: Option<String>,
     reported: AtomicBool,
-    cut: OnceLock<Reason>,
+    cut: OnceLock<NetworkReason>,
     since: Instant,
     /// Dropped last, after the end was reported.
     _descriptor: (OpenSlot, OpenSlot),
-    _alive: Alive,
+    _alive: AliveCount,
 }
 
 impl UpstreamConnection {
@@ -122,13 +122,13 @@ impl UpstreamConnection {
         client: Arc<ClientConnection>,
         connected: Connected,
         (account, _descriptor): (Account, (OpenSlot, OpenSlot)),
-        target: Target,
+        target: EgressTarget,
         port: u16,
         rule: Option<String>,
     ) -> UpstreamConnection {
         let Connected { stream, address } = connected;
         let reported = AtomicBool::new(false);
-        let (since, _alive) = (Instant::now(), Alive::new(&client.sandbox));
+        let (since, _alive) = (Instant::now(), AliveCount::new(&client.sandbox));
         let cut = OnceLock::new();
         UpstreamConnection {
             stream,
@@ -146,8 +146,8 @@ impl UpstreamConnection {
         }
     }
 
-    fn event(&self, kind: Kind) -> Event {
-        let mut event = Event::new(kind, self.client.via);
+    fn event(&self, kind: NetworkKind) -> NetworkEvent {
+        let mut event = NetworkEvent::new(kind, self.client.via);
         event.set_target(&self.target, self.port);
         event.address = self.address.or(event.address);
         event.rule.clone_from(&self.rule);
@@ -158,19 +158,25 @@ impl UpstreamConnection {
     pub(super) fn report_allowed(&self) {
         if !self.reported.swap(true, Ordering::Relaxed) {
             self.client.sandbox.count_outbound();
-            self.client.report(self.event(Kind::Allowed));
+            self.client.report(self.event(NetworkKind::Allowed));
         }
     }
 
     /// Marks its end as not orderly: its last event has this reason.
-    pub(super) fn cut(&self, reason: Reason) {
+    pub(super) fn cut(&self, reason: NetworkReason) {
         self.cut.get_or_init(|| reason);
     }
 
     /// Reports that it had to end.
-    pub(super) fn refuse(&self, refusal: Refusal) {
+    pub(super) fn refuse(&self, refusal: EgressRefusal) {
         self.cut(refusal.reason);
-        self.client.report(Event::refused(self.client.via, Some(&self.target), self.port, refusal, self.address));
+        self.client.report(NetworkEvent::refused(
+            self.client.via,
+            Some(&self.target),
+            self.port,
+            refusal,
+            self.address,
+        ));
     }
 
     /// As a stream whose bytes are counted and limited, with its address.
@@ -178,7 +184,8 @@ impl UpstreamConnection {
         self.report_allowed();
         Dialed {
             address: self.address,
-            io: Box::new(MeteredStream { upstream: self, wait: [None, None], turn: Turn::default() }) as Io,
+            io: Box::new(MeteredStream { upstream: self, wait: [None, None], turn: ReadBudget::default() })
+                as BoxedStream,
         }
     }
 }
@@ -191,7 +198,7 @@ impl Drop for UpstreamConnection {
             self.report_allowed();
         }
         if *self.reported.get_mut() {
-            let mut event = self.event(Kind::Closed);
+            let mut event = self.event(NetworkKind::Closed);
             event.bytes_up = Some(self.account.moved(Direction::Up));
             event.bytes_down = Some(self.account.moved(Direction::Down));
             event.duration_ms = Some(millis(self.since.elapsed()));
@@ -205,7 +212,7 @@ impl Drop for UpstreamConnection {
 struct MeteredStream {
     upstream: UpstreamConnection,
     wait: [Option<Pin<Box<Sleep>>>; 2],
-    turn: Turn,
+    turn: ReadBudget,
 }
 
 impl MeteredStream {

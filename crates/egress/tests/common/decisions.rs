@@ -4,21 +4,24 @@
 use std::net::IpAddr;
 
 use cofferdam_egress::address;
-use cofferdam_egress::event::Reason;
-use cofferdam_egress::host_name::{Host, Name};
-use cofferdam_egress::layout::{Layout, MOST_LISTENERS, Socket};
-use cofferdam_egress::rules::{Rules, Target};
+use cofferdam_egress::event::NetworkReason;
+use cofferdam_egress::host_name::{Name, RequestedHost};
+use cofferdam_egress::layout::{LayoutSocket, MOST_LISTENERS, SocketLayout};
+use cofferdam_egress::rules::{EgressRules, EgressTarget};
 use cofferdam_policy::{AllowRule, Network, NetworkMode, webpath};
 
 /// A name: normalised, and never an address or `localhost`.
 pub(crate) fn name(bytes: &[u8]) {
     let read = Name::parse(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
-        match Host::parse(text) {
-            Ok(Host::Name(host)) => assert_eq!(read, Ok(host)),
-            Ok(Host::Address(address)) => {
+        match RequestedHost::parse(text) {
+            Ok(RequestedHost::Name(host)) => assert_eq!(read, Ok(host)),
+            Ok(RequestedHost::Address(address)) => {
                 assert!(read.is_err(), "{text:?} is a name and {address}");
-                assert_eq!(Host::parse(&Host::Address(address).to_string()), Ok(Host::Address(address)));
+                assert_eq!(
+                    RequestedHost::parse(&RequestedHost::Address(address).to_string()),
+                    Ok(RequestedHost::Address(address))
+                );
             }
             Err(why) => assert!(!why.is_empty()),
         }
@@ -41,9 +44,9 @@ pub(crate) fn name(bytes: &[u8]) {
 
 /// One question of [`rules`].
 enum Question<'t> {
-    Connect(Target, u16),
-    Upstream(Target, u16, IpAddr),
-    Request(Target, u16, &'t str, &'t str),
+    Connect(EgressTarget, u16),
+    Upstream(EgressTarget, u16, IpAddr),
+    Request(EgressTarget, u16, &'t str, &'t str),
 }
 
 /// Rules and questions as lines: `allow TO [methods=…] [paths=…] [hello]`, `deny TO`, `methods …`, `connect HOST PORT`,
@@ -73,11 +76,11 @@ pub(crate) fn rules(bytes: &[u8]) {
             _ => {}
         }
     }
-    let compiled = Rules::compile(&network);
+    let compiled = EgressRules::compile(&network);
     let mut turned = network.clone();
     turned.allow.reverse();
     turned.deny.reverse();
-    let turned = Rules::compile(&turned);
+    let turned = EgressRules::compile(&turned);
     layout(&compiled);
     assert_eq!(compiled.ports(), turned.ports());
     for question in questions {
@@ -106,43 +109,43 @@ fn rule(to: &str, more: &[&str]) -> Option<AllowRule> {
     Some(rule)
 }
 
-fn place(host: &str, port: &str) -> Option<(Target, u16)> {
-    let target = match Host::parse(host).ok()? {
-        Host::Name(name) => Target::Name(name),
-        Host::Address(address) => Target::Address(address),
+fn place(host: &str, port: &str) -> Option<(EgressTarget, u16)> {
+    let target = match RequestedHost::parse(host).ok()? {
+        RequestedHost::Name(name) => EgressTarget::Name(name),
+        RequestedHost::Address(address) => EgressTarget::Address(address),
     };
     Some((target, port.parse().ok()?))
 }
 
 /// The answer of a linear search through the entries.
-fn is_about(entry: &cofferdam_policy::AllowEntry, target: &Target, port: u16) -> bool {
+fn is_about(entry: &cofferdam_policy::AllowEntry, target: &EgressTarget, port: u16) -> bool {
     match target {
-        Target::Name(name) => entry.matches_name(name.as_str(), port),
-        Target::Address(address) => entry.matches_address(address.to_canonical(), port),
+        EgressTarget::Name(name) => entry.matches_name(name.as_str(), port),
+        EgressTarget::Address(address) => entry.matches_address(address.to_canonical(), port),
     }
 }
 
-fn is_denied(network: &Network, target: &Target, port: u16) -> bool {
+fn is_denied(network: &Network, target: &EgressTarget, port: u16) -> bool {
     let hidden = match target {
-        Target::Address(address) => address::embedded(*address),
-        Target::Name(_) => None,
+        EgressTarget::Address(address) => address::embedded(*address),
+        EgressTarget::Name(_) => None,
     };
     network.deny.iter().any(|entry| {
         let plain = match target {
-            Target::Name(name) => entry.0.matches_name(name.as_str(), port),
-            Target::Address(address) => entry.0.matches_address(*address, port),
+            EgressTarget::Name(name) => entry.0.matches_name(name.as_str(), port),
+            EgressTarget::Address(address) => entry.0.matches_address(*address, port),
         };
         plain || hidden.is_some_and(|v4| entry.0.matches_address(v4.into(), port))
     })
 }
 
-fn connect(network: &Network, compiled: [&Rules; 2], target: &Target, port: u16) {
+fn connect(network: &Network, compiled: [&EgressRules; 2], target: &EgressTarget, port: u16) {
     let denied = is_denied(network, target, port);
     let matching = |allow: &[AllowRule]| -> Vec<usize> {
         (0..allow.len()).filter(|index| is_about(&allow[*index].entry, target, port)).collect()
     };
     let matching = matching(&network.allow);
-    let inside = matches!(target, Target::Address(address) if address.to_canonical().is_loopback() || address.to_canonical().is_unspecified());
+    let inside = matches!(target, EgressTarget::Address(address) if address.to_canonical().is_loopback() || address.to_canonical().is_unspecified());
     let answers = compiled.map(|rules| rules.connect(target, port));
     for answer in &answers {
         assert_eq!(answer.is_ok(), !denied && !inside && !matching.is_empty(), "{target:?} {port}: {answer:?}");
@@ -156,18 +159,21 @@ fn connect(network: &Network, compiled: [&Rules; 2], target: &Target, port: u16)
             let rules = || matching.iter().map(|rule| &network.allow[*rule]);
             assert_eq!(grant.encrypted_hello, rules().any(|rule| rule.encrypted_hello));
             assert_eq!(grant.inspected, network.methods.is_some() || rules().all(AllowRule::inspects));
-            if let Target::Name(name) = target {
+            if let EgressTarget::Name(name) = target {
                 assert_eq!(compiled[0].name(name), Ok(()), "what may be connected to is resolved");
             }
         }
         [Err(refusal), Err(other)] => {
             assert_eq!(refusal.reason, other.reason, "the order matters");
-            assert_eq!(refusal.reason == Reason::Denied, denied, "{refusal:?}");
-            assert_eq!(refusal.rule.is_some(), matches!(refusal.reason, Reason::Denied | Reason::PortNotAllowed));
+            assert_eq!(refusal.reason == NetworkReason::Denied, denied, "{refusal:?}");
+            assert_eq!(
+                refusal.rule.is_some(),
+                matches!(refusal.reason, NetworkReason::Denied | NetworkReason::PortNotAllowed)
+            );
         }
         _ => panic!("the order matters: {answers:?}"),
     }
-    if let Target::Name(name) = target
+    if let EgressTarget::Name(name) = target
         && compiled[0].name(name).is_ok()
     {
         let open = network.allow.iter().flat_map(|rule| rule.entry.ports.ranges().to_vec());
@@ -179,18 +185,18 @@ fn connect(network: &Network, compiled: [&Rules; 2], target: &Target, port: u16)
     }
 }
 
-fn upstream(network: &Network, compiled: [&Rules; 2], target: &Target, port: u16, given: IpAddr) {
+fn upstream(network: &Network, compiled: [&EgressRules; 2], target: &EgressTarget, port: u16, given: IpAddr) {
     let answers = compiled.map(|rules| rules.upstream(target, port, given).map_err(|refusal| refusal.reason));
     assert_eq!(answers[0], answers[1], "the order matters");
-    let denied = is_denied(network, &Target::Address(given), port);
+    let denied = is_denied(network, &EgressTarget::Address(given), port);
     if denied {
-        assert_eq!(answers[0], Err(Reason::Denied));
+        assert_eq!(answers[0], Err(NetworkReason::Denied));
     }
     if answers[0].is_ok() && address::special(given).is_some() {
         let named = network.allow.iter().any(|rule| names(rule, target, port, given));
         assert!(named, "{given} is {:?}, and nothing names it", address::special(given));
     }
-    if !denied && matches!(target, Target::Name(_)) && address::special(given).is_none() {
+    if !denied && matches!(target, EgressTarget::Name(_)) && address::special(given).is_none() {
         assert_eq!(answers[0], Ok(()), "{given} is public");
     }
     let own = compiled[0].upstream_own(target, port, given);
@@ -198,11 +204,11 @@ fn upstream(network: &Network, compiled: [&Rules; 2], target: &Target, port: u16
 }
 
 /// Whether a rule may name an address for connections to a target.
-fn names(rule: &AllowRule, target: &Target, port: u16, address: IpAddr) -> bool {
-    rule.entry.matches_address(address, port) && (matches!(target, Target::Address(_)) || !rule.inspects())
+fn names(rule: &AllowRule, target: &EgressTarget, port: u16, address: IpAddr) -> bool {
+    rule.entry.matches_address(address, port) && (matches!(target, EgressTarget::Address(_)) || !rule.inspects())
 }
 
-fn request(network: &Network, compiled: [&Rules; 2], place: (&Target, u16), method: &str, path: &str) {
+fn request(network: &Network, compiled: [&EgressRules; 2], place: (&EgressTarget, u16), method: &str, path: &str) {
     let answers = compiled.map(|rules| {
         let grant = rules.connect(place.0, place.1).ok()?;
         Some(rules.request(&grant, method, path).map_err(|refusal| refusal.reason))
@@ -221,20 +227,20 @@ fn request(network: &Network, compiled: [&Rules; 2], place: (&Target, u16), meth
 }
 
 /// A layout has a socket for every port that rules name, none twice, and no more than the limit.
-fn layout(rules: &Rules) {
+fn layout(rules: &EgressRules) {
     let wanted = rules.ports();
     let is_wanted = |port: u16| wanted.iter().any(|(first, last)| (*first..=*last).contains(&port));
-    let Ok(Layout { sockets, redirected }) = rules.layout(true) else { panic!("whoever can redirect has room") };
+    let Ok(SocketLayout { sockets, redirected }) = rules.layout(true) else { panic!("whoever can redirect has room") };
     let mut listened: Vec<u16> = sockets
         .iter()
         .filter_map(|socket| match socket {
-            Socket::Listener(port) | Socket::Redirect(port) => Some(*port),
-            Socket::Resolver | Socket::Attempts { .. } | Socket::Inspector => None,
+            LayoutSocket::Listener(port) | LayoutSocket::Redirect(port) => Some(*port),
+            LayoutSocket::Resolver | LayoutSocket::Attempts { .. } | LayoutSocket::Inspector => None,
         })
         .collect();
-    let redirects = sockets.iter().filter(|socket| matches!(socket, Socket::Redirect(_))).count();
+    let redirects = sockets.iter().filter(|socket| matches!(socket, LayoutSocket::Redirect(_))).count();
     assert_eq!(redirects, usize::from(!redirected.is_empty()));
-    assert!(listened.len() <= MOST_LISTENERS && sockets[0] == Socket::Resolver);
+    assert!(listened.len() <= MOST_LISTENERS && sockets[0] == LayoutSocket::Resolver);
     let many = listened.len();
     listened.sort_unstable();
     listened.dedup();
@@ -248,7 +254,7 @@ fn layout(rules: &Rules) {
     }
     assert!(redirected.windows(2).all(|pair| pair[0].1 < pair[1].0), "{redirected:?}");
     match rules.layout(false) {
-        Ok(plain) => assert_eq!(plain, Layout { sockets, redirected: Vec::new() }),
+        Ok(plain) => assert_eq!(plain, SocketLayout { sockets, redirected: Vec::new() }),
         Err(too_many) => assert!(redirects == 1 && too_many.wanted > MOST_LISTENERS),
     }
 }

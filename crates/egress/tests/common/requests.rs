@@ -2,34 +2,34 @@
 //! panics if one is violated. Has a simple parser of its own.
 
 use cofferdam_egress::http::authority::Authority;
-use cofferdam_egress::http::framing::{RequestFraming, Step};
-use cofferdam_egress::http::request_head::{self, Fault, HeadSearch};
-use cofferdam_egress::rules::Target;
+use cofferdam_egress::http::framing::{FramingStep, RequestFraming};
+use cofferdam_egress::http::request_head::{self, HeadFault, HeadSearch};
+use cofferdam_egress::rules::EgressTarget;
 
 /// Everything that passes when bytes come in pieces of this size, with the fault at which it ends. Upgrades and tunnels
 /// are never granted.
-fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<Fault>, u64) {
+fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<HeadFault>, u64) {
     let mut framing = RequestFraming::default();
     let mut out = Vec::new();
     for mut bytes in bytes.chunks(piece) {
         while !bytes.is_empty() {
             let step = framing.step(bytes);
             match step {
-                Step::Pass(count) => {
+                FramingStep::Pass(count) => {
                     assert!((1..=bytes.len()).contains(&count), "{step:?}");
                     out.extend_from_slice(&bytes[..count]);
                     bytes = &bytes[count..];
                 }
-                Step::Held(count) => {
+                FramingStep::Held(count) => {
                     assert!((1..=bytes.len()).contains(&count), "{step:?}");
                     bytes = &bytes[count..];
                     out.extend(framing.take().unwrap_or_default());
                 }
-                Step::Wait => {
+                FramingStep::Wait => {
                     assert!(framing.is_upgrading());
                     framing.resume();
                 }
-                Step::Fault(fault) => {
+                FramingStep::Fault(fault) => {
                     assert_eq!(framing.faulty(), Some(fault));
                     assert_eq!(framing.step(b"GET / HTTP/1.1\r\n"), step, "a fault is for good");
                     return (out, Some(fault), framing.heads());
@@ -199,12 +199,12 @@ pub(crate) fn authority(bytes: &[u8]) {
         None => (&*given, None),
     };
     match &read.target {
-        Target::Name(name) => {
+        EgressTarget::Name(name) => {
             assert_eq!(host.strip_suffix('.').unwrap_or(host), name.as_str());
             assert!(!name.as_str().contains([':', '[', ']']) && name.as_str().parse::<std::net::IpAddr>().is_err());
         }
-        Target::Address(address) if address.is_ipv4() => assert_eq!(host, address.to_string()),
-        Target::Address(address) => {
+        EgressTarget::Address(address) if address.is_ipv4() => assert_eq!(host, address.to_string()),
+        EgressTarget::Address(address) => {
             let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).expect("brackets");
             assert_eq!(inner.parse(), Ok(*address));
         }

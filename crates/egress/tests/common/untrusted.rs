@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use cofferdam_egress::client_hello::{self, ClientHello, HelloParse};
 use cofferdam_egress::dns::{self, Transport, Zone};
-use cofferdam_egress::event::Reason;
+use cofferdam_egress::event::NetworkReason;
 use cofferdam_egress::first_bytes::{self, FirstBytes};
 use cofferdam_egress::host_name::Name;
 use cofferdam_egress::names::{self, Family, SyntheticAddresses};
-use cofferdam_egress::refusal::Refusal;
-use cofferdam_egress::socks::{self, Destination, Greeting, Progress, Request};
+use cofferdam_egress::refusal::EgressRefusal;
+use cofferdam_egress::socks::{self, Destination, Greeting, SocksProgress, SocksRequest};
 
 /// Prefixes to be tried: all of a short message, some of a long one.
 fn beginnings(bytes: &[u8]) -> impl Iterator<Item = usize> {
@@ -118,22 +118,22 @@ pub(crate) fn socks(bytes: &[u8]) {
     });
     same(bytes, socks::password, |()| {});
     same(bytes, socks::request, |request| match request {
-        Request::Connect { to, .. } => asked(to),
-        Request::Refused(reply, why) => assert!(!why.is_empty() && *reply as u8 >= 7),
+        SocksRequest::Connect { to, .. } => asked(to),
+        SocksRequest::Refused(reply, why) => assert!(!why.is_empty() && *reply as u8 >= 7),
     });
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(bytes: &[u8], read: fn(&[u8]) -> Progress<T>, holds: impl Fn(&T)) {
+fn same<T: PartialEq + std::fmt::Debug>(bytes: &[u8], read: fn(&[u8]) -> SocksProgress<T>, holds: impl Fn(&T)) {
     let progress = read(bytes);
-    if let Progress::Done(done, taken) = &progress {
+    if let SocksProgress::Done(done, taken) = &progress {
         holds(done);
         assert!((1..=bytes.len()).contains(taken), "{taken} of {}", bytes.len());
         assert_eq!(read(&bytes[..*taken]), progress);
-        assert_eq!(read(&bytes[..taken - 1]), Progress::More);
+        assert_eq!(read(&bytes[..taken - 1]), SocksProgress::More);
     }
     for end in beginnings(bytes) {
         let earlier = read(&bytes[..end]);
-        assert!(earlier == Progress::More || earlier == progress, "{earlier:?} at {end}, then {progress:?}");
+        assert!(earlier == SocksProgress::More || earlier == progress, "{earlier:?} at {end}, then {progress:?}");
     }
 }
 
@@ -153,22 +153,22 @@ impl Inside {
 }
 
 impl Zone for Inside {
-    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, Refusal> {
+    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, EgressRefusal> {
         let reason = match name.as_str().ends_with(".example") {
             true => match self.names.address(name, family) {
                 Ok(address) => return Ok(address),
-                Err(_) => Reason::TooManyNames,
+                Err(_) => NetworkReason::TooManyNames,
             },
-            false => Reason::NotAllowed,
+            false => NetworkReason::NotAllowed,
         };
-        Err(Refusal { reason, rule: None, detail: None })
+        Err(EgressRefusal { reason, rule: None, detail: None })
     }
 
     fn reverse(&self, address: IpAddr) -> Option<Name> {
         self.names.lookup(address).cloned()
     }
 
-    fn refused(&mut self, text: String, _: Refusal) {
+    fn refused(&mut self, text: String, _: EgressRefusal) {
         assert!(text.len() <= 1024 && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
         self.refused += 1;
     }

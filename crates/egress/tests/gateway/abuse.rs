@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::event::{NetworkKind, NetworkReason, NetworkVia};
 
 use rustix::process::Signal;
 
@@ -47,12 +47,12 @@ fn a_client_hello_passes_whole_for_its_own_name_only() {
     let mut back = vec![0u8; own.len()];
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, own);
-    for (name, why) in [("bad.example", Reason::ServerNameMismatch), ("", Reason::ServerNameMissing)] {
+    for (name, why) in [("bad.example", NetworkReason::ServerNameMismatch), ("", NetworkReason::ServerNameMissing)] {
         let mut stream = inside.connect_name("good.example", port);
         stream.write_all(&hello(name)).unwrap();
         assert!(is_reset(stream), "{name}");
         let event = inside.event_of(|event| event.reason == Some(why));
-        assert_eq!((event.kind, event.host.as_deref()), (Kind::Refused, Some("good.example")));
+        assert_eq!((event.kind, event.host.as_deref()), (NetworkKind::Refused, Some("good.example")));
     }
 }
 
@@ -125,31 +125,31 @@ fn the_socks_proxy_reaches_what_a_connection_would() {
     let mut back = [0u8; 3];
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, [1, 2, 3]);
-    assert_eq!(inside.event(Kind::Allowed).via, Via::Socks);
+    assert_eq!(inside.event(NetworkKind::Allowed).via, NetworkVia::Socks);
     // The tunnel's first bytes are checked like those of any connection.
     let (mut stream, reply) = socks(&inside, &socks_to("good.example", port));
     assert_eq!(reply[1], 0);
     stream.write_all(&hello("bad.example")).unwrap();
     assert!(is_reset(stream));
-    inside.event_of(|event| event.reason == Some(Reason::ServerNameMismatch) && event.via == Via::Socks);
+    inside.event_of(|event| event.reason == Some(NetworkReason::ServerNameMismatch) && event.via == NetworkVia::Socks);
     // A synthetic address is the name it stands for.
     let synthetic = inside.resolve("good.example").unwrap();
     let std::net::IpAddr::V4(synthetic) = synthetic else { panic!("{synthetic}") };
     let request = [&[5, 1, 0, 1][..], &synthetic.octets(), &port.to_be_bytes()].concat();
     assert_eq!(socks(&inside, &request).1[1], 0);
     for (request, why) in [
-        (socks_to("bad.example", port), Reason::NotAllowed),
-        (socks_to("good.example", 1), Reason::PortNotAllowed),
-        (socks_to("127.0.0.1", port), Reason::AddressNotPublic),
-        (socks_to("0x7f.1", port), Reason::BadName),
-        (socks_to("localhost", port), Reason::BadName),
-        ([&[5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat(), Reason::AddressNotPublic),
-        ([&[5, 2, 0, 1, 9, 9, 9, 9][..], &port.to_be_bytes()].concat(), Reason::BadProxyRequest),
+        (socks_to("bad.example", port), NetworkReason::NotAllowed),
+        (socks_to("good.example", 1), NetworkReason::PortNotAllowed),
+        (socks_to("127.0.0.1", port), NetworkReason::AddressNotPublic),
+        (socks_to("0x7f.1", port), NetworkReason::BadName),
+        (socks_to("localhost", port), NetworkReason::BadName),
+        ([&[5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat(), NetworkReason::AddressNotPublic),
+        ([&[5, 2, 0, 1, 9, 9, 9, 9][..], &port.to_be_bytes()].concat(), NetworkReason::BadProxyRequest),
     ] {
         let (mut stream, reply) = socks(&inside, &request);
         assert_ne!(reply[1], 0, "{request:?}");
         assert!(matches!(stream.read(&mut [0u8; 1]), Ok(0) | Err(_)));
-        inside.event_of(|event| event.reason == Some(why) && event.via == Via::Socks);
+        inside.event_of(|event| event.reason == Some(why) && event.via == NetworkVia::Socks);
     }
 }
 
@@ -245,8 +245,8 @@ fn a_flood_of_interim_responses_blocks_only_its_connection() {
     stream.write_all(&[1]).unwrap();
     stream.read_exact(&mut [0u8; 1]).unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    let event = hostile.event(Kind::Failed);
-    assert_eq!(event.reason, Some(Reason::Gateway));
+    let event = hostile.event(NetworkKind::Failed);
+    assert_eq!(event.reason, Some(NetworkReason::Gateway));
     assert!(event.detail.unwrap().contains("interim responses"));
     let begun = Instant::now();
     hostile.end();
@@ -332,7 +332,7 @@ fn resets_in_every_state_leak_nothing() {
     assert!(begun.elapsed() < Duration::from_secs(1));
     let events = inside.events();
     let count = |kind| events.iter().filter(|event| event.kind == kind).count() as u64;
-    assert_eq!((count(Kind::Allowed), count(Kind::Closed)), (traffic.connections, traffic.connections));
+    assert_eq!((count(NetworkKind::Allowed), count(NetworkKind::Closed)), (traffic.connections, traffic.connections));
 }
 
 #[test]
@@ -354,8 +354,8 @@ fn missing_sockets_are_reported_and_do_not_delay_the_end() {
     let world = world();
     let (mut inside, letters) = world.waiting(&network(&["good.example:443"], &[]));
     drop(letters);
-    let event = inside.event(Kind::Failed);
-    assert_eq!(event.reason, Some(Reason::Gateway));
+    let event = inside.event(NetworkKind::Failed);
+    assert_eq!(event.reason, Some(NetworkReason::Gateway));
     inside.end();
     let (mut inside, letters) = world.waiting(&network(&["good.example:443"], &[]));
     let begun = Instant::now();
@@ -408,15 +408,15 @@ fn a_connection_without_bytes_is_reported() {
     std::thread::sleep(Duration::from_millis(200));
     rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
     drop(gone);
-    let closed = inside.event(Kind::Closed);
+    let closed = inside.event(NetworkKind::Closed);
     assert_eq!((closed.bytes_up, closed.bytes_down), (Some(0), Some(0)));
     // The same if the sandbox ends meanwhile.
     let _open = inside.connect_name("good.example", port);
     accepted.recv_timeout(SOON).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(inside.end().connections, 2);
-    let kinds: Vec<Kind> = inside.events().iter().map(|event| event.kind).collect();
-    assert_eq!(kinds, [Kind::Allowed, Kind::Closed, Kind::Allowed, Kind::Closed]);
+    let kinds: Vec<NetworkKind> = inside.events().iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [NetworkKind::Allowed, NetworkKind::Closed, NetworkKind::Allowed, NetworkKind::Closed]);
 }
 
 #[test]
@@ -433,6 +433,6 @@ fn an_abandoned_attempt_is_reported() {
     std::thread::sleep(Duration::from_millis(100));
     rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
     drop(gone);
-    let event = inside.event(Kind::Failed);
-    assert_eq!((event.reason, event.host.as_deref()), (Some(Reason::Unreachable), Some("good.example")));
+    let event = inside.event(NetworkKind::Failed);
+    assert_eq!((event.reason, event.host.as_deref()), (Some(NetworkReason::Unreachable), Some("good.example")));
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 
-use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::event::{NetworkKind, NetworkReason, NetworkVia};
 use cofferdam_egress::layout::{HTTP_PROXY_PORT, INSIDE};
 
 use crate::support::{Inside, SOON, World, echo, is_reset, network, query, rest, serve, with, world};
@@ -25,16 +25,19 @@ fn an_allowed_name_is_reached_and_another_is_refused() {
     assert_eq!(talk(&stream, "\u{1}hello"), "\u{1}hello");
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rest(&stream), b"");
-    let allowed = inside.event(Kind::Allowed);
+    let allowed = inside.event(NetworkKind::Allowed);
     assert_eq!((allowed.host.as_deref(), allowed.port), (Some("good.example"), Some(port)));
     assert_eq!(allowed.address, Some(IpAddr::from([127, 0, 0, 1])));
     assert_eq!(allowed.rule.as_deref(), Some("$.network.allow[0]"));
-    let closed = inside.event(Kind::Closed);
+    let closed = inside.event(NetworkKind::Closed);
     assert_eq!((closed.bytes_up, closed.bytes_down, closed.connection), (Some(6), Some(6), allowed.connection));
 
     assert_eq!(inside.resolve("bad.example"), None);
     let (reason, event) = inside.refusal();
-    assert_eq!((reason, event.via, event.host.as_deref()), (Reason::NotAllowed, Via::Dns, Some("bad.example")));
+    assert_eq!(
+        (reason, event.via, event.host.as_deref()),
+        (NetworkReason::NotAllowed, NetworkVia::Dns, Some("bad.example"))
+    );
     let traffic = inside.end();
     assert_eq!((traffic.connections, traffic.refused), (1, 1));
     assert_eq!((traffic.bytes_up, traffic.bytes_down), (6, 6));
@@ -48,7 +51,7 @@ fn an_address_without_a_rule_is_reset() {
     let to: SocketAddr = ([93, 184, 216, 34], port).into();
     assert!(is_reset(inside.connect(to)));
     let (reason, event) = inside.refusal();
-    assert_eq!((reason, event.address, event.port), (Reason::NotAllowed, Some(to.ip()), Some(port)));
+    assert_eq!((reason, event.address, event.port), (NetworkReason::NotAllowed, Some(to.ip()), Some(port)));
 }
 
 #[test]
@@ -68,9 +71,9 @@ fn attempts_just_before_the_end_are_reported() {
             inside.events().iter().map(|e| (e.kind, e.host.clone(), e.address.map(|a| a.to_string()))).collect();
         told.sort_by_key(|(_, host, address)| (host.clone(), address.clone()));
         let expected = [
-            (Kind::Refused, None, Some("192.0.2.1".to_owned())),
-            (Kind::Refused, Some("proxied.example".to_owned()), None),
-            (Kind::Refused, Some("refused.example".to_owned()), None),
+            (NetworkKind::Refused, None, Some("192.0.2.1".to_owned())),
+            (NetworkKind::Refused, Some("proxied.example".to_owned()), None),
+            (NetworkKind::Refused, Some("refused.example".to_owned()), None),
         ];
         assert_eq!(told, expected, "round {round}");
         assert_eq!(traffic.refused, 3, "round {round}");
@@ -85,7 +88,7 @@ fn another_port_of_an_allowed_name_is_reset() {
     assert_eq!(talk(&inside.connect_name("good.example", port), "\u{1}"), "\u{1}");
     assert!(is_reset(inside.connect_name("good.example", port.wrapping_add(1))));
     let (reason, event) = inside.refusal();
-    assert_eq!((reason, event.host.as_deref()), (Reason::PortNotAllowed, Some("good.example")));
+    assert_eq!((reason, event.host.as_deref()), (NetworkReason::PortNotAllowed, Some("good.example")));
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn a_name_with_a_private_address_is_refused_unless_allowed() {
     let inside = world.inside(&network(&[&entry], &[]));
     assert!(is_reset(inside.connect_name("good.example", port)));
     let (reason, event) = inside.refusal();
-    assert_eq!((reason, event.address), (Reason::AddressNotPublic, Some(IpAddr::from([127, 0, 0, 1]))));
+    assert_eq!((reason, event.address), (NetworkReason::AddressNotPublic, Some(IpAddr::from([127, 0, 0, 1]))));
     let inside = world.inside(&network(&[&entry, "127.0.0.1:*"], &[]));
     assert_eq!(talk(&inside.connect_name("good.example", port), "\u{1}"), "\u{1}");
 }
@@ -107,11 +110,15 @@ fn refused_addresses_of_a_name_are_skipped_and_reported() {
     world.name("good.example", &["10.0.0.1", "169.254.169.254", "127.0.0.1", "::1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
     assert_eq!(talk(&inside.connect_name("good.example", port), "\u{1}"), "\u{1}");
-    assert_eq!(inside.event(Kind::Allowed).address, Some(IpAddr::from([127, 0, 0, 1])));
+    assert_eq!(inside.event(NetworkKind::Allowed).address, Some(IpAddr::from([127, 0, 0, 1])));
     for address in ["10.0.0.1", "169.254.169.254", "::1"] {
         let address: IpAddr = address.parse().unwrap();
         let event = inside.event_of(|event| event.address == Some(address));
-        assert_eq!((event.kind, event.reason), (Kind::Refused, Some(Reason::AddressNotPublic)), "{address}");
+        assert_eq!(
+            (event.kind, event.reason),
+            (NetworkKind::Refused, Some(NetworkReason::AddressNotPublic)),
+            "{address}"
+        );
     }
 }
 
@@ -120,14 +127,14 @@ fn loopback_and_unknown_synthetic_addresses_are_refused() {
     let (world, port) = (world(), echo());
     let inside = world.inside(&network(&["127.0.0.0/8:*", "198.18.0.0/15:*", "0.0.0.0:*"], &[]));
     for (to, why) in [
-        ([127, 0, 0, 1], Reason::AddressNotPublic),
-        ([127, 1, 2, 3], Reason::AddressNotPublic),
-        ([0, 0, 0, 0], Reason::AddressNotPublic),
-        ([198, 18, 77, 77], Reason::UnknownAddress),
+        ([127, 0, 0, 1], NetworkReason::AddressNotPublic),
+        ([127, 1, 2, 3], NetworkReason::AddressNotPublic),
+        ([0, 0, 0, 0], NetworkReason::AddressNotPublic),
+        ([198, 18, 77, 77], NetworkReason::UnknownAddress),
     ] {
         assert!(is_reset(inside.connect(SocketAddr::from((to, port)))), "{to:?}");
         let event = inside.event_of(|event| event.address == Some(IpAddr::from(to)));
-        assert_eq!((event.kind, event.reason), (Kind::Refused, Some(why)), "{to:?}");
+        assert_eq!((event.kind, event.reason), (NetworkKind::Refused, Some(why)), "{to:?}");
     }
 }
 
@@ -187,7 +194,7 @@ fn half_closes_and_resets_are_passed_on_both_ways() {
 
     let stream = inside.connect_name("good.example", watches);
     assert_eq!((&stream).write(&[1]).unwrap(), 1);
-    inside.event_of(|event| event.kind == Kind::Allowed && event.port == Some(watches));
+    inside.event_of(|event| event.kind == NetworkKind::Allowed && event.port == Some(watches));
     rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
     drop(stream);
     assert_eq!(ends.recv().unwrap(), Some(std::io::ErrorKind::ConnectionReset));
@@ -217,7 +224,7 @@ fn megabytes(world: &World) {
     });
     assert!(rest(&stream) == data, "not the same bytes");
     writing.join().unwrap();
-    let closed = inside.event(Kind::Closed);
+    let closed = inside.event(NetworkKind::Closed);
     assert_eq!((closed.bytes_up, closed.bytes_down), (Some(5_000_003), Some(5_000_003)));
     let traffic = inside.end();
     assert_eq!((traffic.bytes_up, traffic.bytes_down), (5_000_003, 5_000_003));
@@ -230,9 +237,9 @@ fn faults_of_upstream_are_failures_and_not_refusals() {
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&["good.example:*", "gone.example:*", "127.0.0.1:*"], &[]));
     assert!(is_reset(inside.connect_name("good.example", closed)));
-    let event = inside.event(Kind::Failed);
-    assert_eq!((event.reason, event.address), (Some(Reason::Unreachable), Some(IpAddr::from([127, 0, 0, 1]))));
+    let event = inside.event(NetworkKind::Failed);
+    assert_eq!((event.reason, event.address), (Some(NetworkReason::Unreachable), Some(IpAddr::from([127, 0, 0, 1]))));
     assert!(is_reset(inside.connect_name("gone.example", 443)));
     let event = inside.event_of(|event| event.host.as_deref() == Some("gone.example"));
-    assert_eq!((event.kind, event.reason), (Kind::Failed, Some(Reason::NotResolved)));
+    assert_eq!((event.kind, event.reason), (NetworkKind::Failed, Some(NetworkReason::NotResolved)));
 }

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::event::{Event, Kind, Reason};
+use cofferdam_egress::event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_policy::Network;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -52,10 +52,13 @@ fn a_connection_beyond_the_limit_is_reset() {
     }
     assert!(is_reset(inside.connect_name("good.example", port)));
     let (reason, event) = inside.refusal();
-    assert_eq!((reason, event.rule.as_deref()), (Reason::TooManyConnections, Some("$.network.limits.connections")));
+    assert_eq!(
+        (reason, event.rule.as_deref()),
+        (NetworkReason::TooManyConnections, Some("$.network.limits.connections"))
+    );
     // With one fewer there is room again.
     drop(open.pop());
-    inside.event(Kind::Closed);
+    inside.event(NetworkKind::Closed);
     let begun = Instant::now();
     while begun.elapsed() < SOON {
         let mut stream = inside.connect_name("good.example", port);
@@ -90,16 +93,16 @@ fn bytes_up_are_limited_exactly() {
     let mut inside = world.inside(&limited(|n| n.limits.up_mb = 1));
     let stream = inside.connect_name("good.example", port);
     assert_eq!(write_all_but(&stream, MIB), Ok(()));
-    inside.event(Kind::Allowed);
+    inside.event(NetworkKind::Allowed);
     // All bytes have passed, and the end of the stream is no byte.
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rest(&stream), b"");
-    assert_eq!(inside.event(Kind::Closed).bytes_up, Some(MIB as u64));
+    assert_eq!(inside.event(NetworkKind::Closed).bytes_up, Some(MIB as u64));
     let stream = inside.connect_name("good.example", port);
     let refused = write_all_but(&stream, 8 * MIB).is_err() || is_reset(stream);
     assert!(refused);
-    let event = inside.event_of(|event| event.reason == Some(Reason::TooManyBytes));
-    assert_eq!((event.kind, event.rule.as_deref()), (Kind::Refused, Some("$.network.limits.up_mb")));
+    let event = inside.event_of(|event| event.reason == Some(NetworkReason::TooManyBytes));
+    assert_eq!((event.kind, event.rule.as_deref()), (NetworkKind::Refused, Some("$.network.limits.up_mb")));
     assert_eq!(inside.end().bytes_up, MIB as u64);
 }
 
@@ -119,7 +122,7 @@ fn bytes_down_are_limited_exactly_in_all_and_per_host() {
     };
     // What was in flight at the reset is lost to the program, but counted.
     assert!(read("good.example") <= 2 * MIB);
-    let event = inside.event_of(|event| event.reason == Some(Reason::TooManyBytes));
+    let event = inside.event_of(|event| event.reason == Some(NetworkReason::TooManyBytes));
     assert_eq!(event.rule.as_deref(), Some("$.network.limits.host_down_mb"));
     assert!(read("other.example") <= MIB);
     inside.event_of(|event| event.rule.as_deref() == Some("$.network.limits.down_mb"));
@@ -154,7 +157,7 @@ fn one_sandbox_cannot_use_up_all_descriptors() {
     let open: Vec<_> = (0..30).filter_map(|_| talks(greedy.connect_name("good.example", port))).collect();
     assert!((5..=8).contains(&open.len()), "{}", open.len());
     let (reason, event) = greedy.refusal();
-    assert_eq!(reason, Reason::TooManyConnections);
+    assert_eq!(reason, NetworkReason::TooManyConnections);
     assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("ulimit -n")), "{event:?}");
     assert!(talks(other.connect_name("good.example", port)).is_some());
 }
@@ -185,13 +188,17 @@ fn connections_wait_while_the_process_has_no_descriptors() {
     let mut fill: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     drop(fill.pop().expect("a descriptor")); // for the program's side
     let mut waiting = inside.connect((address, port));
-    let event = inside.event(Kind::Failed);
-    assert_eq!((event.reason, event.count), (Some(Reason::Gateway), 1), "{event:?}");
+    let event = inside.event(NetworkKind::Failed);
+    assert_eq!((event.reason, event.count), (Some(NetworkReason::Gateway), 1), "{event:?}");
     assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("ulimit -n")), "{event:?}");
     // Many attempts to accept it later there is nothing else to report, not even as a repeat.
     std::thread::sleep(Duration::from_millis(1500));
-    let unserved = |events: &[Event]| -> Vec<u64> {
-        events.iter().filter(|e| matches!(e.kind, Kind::Failed | Kind::Refused)).map(|e| e.count).collect()
+    let unserved = |events: &[NetworkEvent]| -> Vec<u64> {
+        events
+            .iter()
+            .filter(|e| matches!(e.kind, NetworkKind::Failed | NetworkKind::Refused))
+            .map(|e| e.count)
+            .collect()
     };
     assert_eq!(unserved(&inside.events()), [1], "{:?}", inside.events());
     drop(fill);
@@ -210,7 +217,7 @@ fn names_are_limited() {
         assert!(inside.resolve(&format!("n{i}.example")).is_some(), "{i}");
     }
     assert_eq!(inside.resolve("n5.example"), None);
-    assert_eq!(inside.refusal().0, Reason::TooManyNames);
+    assert_eq!(inside.refusal().0, NetworkReason::TooManyNames);
     assert!(inside.resolve("n0.example").is_some());
 }
 
@@ -225,7 +232,7 @@ fn an_incomplete_client_hello_times_out_and_silence_does_not() {
         stream.write_all(first).unwrap();
         assert!(is_reset(stream), "{first:?}");
     }
-    assert_eq!(inside.refusal().0, Reason::TimedOut);
+    assert_eq!(inside.refusal().0, NetworkReason::TimedOut);
     let mut silent = silent;
     silent.write_all(&[1]).unwrap();
     silent.read_exact(&mut [0u8; 1]).unwrap();
@@ -265,7 +272,7 @@ fn the_end_closes_everything_at_once_and_no_event_follows() {
     assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
     assert_eq!((traffic.bytes_up, traffic.bytes_down), (2000, 2000));
     let events = inside.events();
-    let closed = events.iter().filter(|event| event.kind == Kind::Closed && event.bytes_up == Some(100)).count();
+    let closed = events.iter().filter(|event| event.kind == NetworkKind::Closed && event.bytes_up == Some(100)).count();
     assert_eq!(closed, 20);
     for mut stream in open.into_iter().chain(middle) {
         assert!(matches!(stream.read(&mut [0u8; 1]), Err(_) | Ok(0)));
@@ -295,8 +302,8 @@ fn a_connection_that_is_being_made_at_the_end_is_reported() {
     let traffic = inside.end();
     assert_eq!(traffic.connections, 0, "nothing was relayed");
     let events = inside.events();
-    let reported = |event: &&Event| {
-        event.kind == Kind::Failed && event.host.as_deref() == Some("good.example") && event.port == Some(4443)
+    let reported = |event: &&NetworkEvent| {
+        event.kind == NetworkKind::Failed && event.host.as_deref() == Some("good.example") && event.port == Some(4443)
     };
     assert_eq!(events.iter().filter(reported).count(), 1, "{events:?}");
 }
@@ -320,7 +327,7 @@ fn upstream_sees_a_reset_when_the_sandbox_ends() {
     let mut inside = world.inside(&limited(|_| {}));
     let mut stream = inside.connect_name("good.example", port);
     stream.write_all(&[1; 100]).unwrap();
-    inside.event(Kind::Allowed);
+    inside.event(NetworkKind::Allowed);
     inside.end();
     assert_eq!(ends.recv_timeout(SOON).unwrap(), Some(ErrorKind::ConnectionReset));
 }
@@ -335,12 +342,12 @@ fn synthetic_addresses_are_private_to_a_sandbox() {
     let first = one.resolve("good.example").unwrap();
     // In another sandbox the same address stands for no name, or for another one.
     assert!(is_reset(two.connect(SocketAddr::new(first, port))));
-    assert_eq!(two.refusal().0, Reason::UnknownAddress);
+    assert_eq!(two.refusal().0, NetworkReason::UnknownAddress);
     assert_eq!(two.resolve("other.example"), Some(first));
     let mut stream = two.connect(SocketAddr::new(first, port));
     stream.write_all(&[1]).unwrap();
     stream.read_exact(&mut [0u8; 1]).unwrap();
-    assert_eq!(two.event(Kind::Allowed).host.as_deref(), Some("other.example"));
+    assert_eq!(two.event(NetworkKind::Allowed).host.as_deref(), Some("other.example"));
     assert!(one.events().is_empty());
 }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::event::{NetworkKind, NetworkReason, NetworkVia};
 
 use crate::support::{Inside, echo, is_reset, network, rest, serve, world};
 
@@ -46,11 +46,11 @@ fn plain_requests_must_be_for_the_host_of_the_connection() {
     };
     let answer = get(&format!("good.example:{port}"));
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("GET /x HTTP/1.1\r\n"), "{answer}");
-    let closed = inside.event(Kind::Closed);
+    let closed = inside.event(NetworkKind::Closed);
     assert!(closed.bytes_up > Some(20) && closed.bytes_down > Some(60), "{closed:?}");
     let answer = get("bad.example");
     assert!(!answer.contains("200 OK"), "{answer}");
-    inside.event_of(|event| event.kind == Kind::Refused && event.reason == Some(Reason::HostMismatch));
+    inside.event_of(|event| event.kind == NetworkKind::Refused && event.reason == Some(NetworkReason::HostMismatch));
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn a_rule_with_methods_passes_only_such_requests() {
     };
     assert!(with("GET").contains("200 OK"));
     assert!(!with("DELETE").contains("200 OK"));
-    inside.event_of(|event| event.reason == Some(Reason::MethodNotAllowed));
+    inside.event_of(|event| event.reason == Some(NetworkReason::MethodNotAllowed));
     let mut stream = inside.connect_name("good.example", port);
     stream.write_all(b"\x01opaque").unwrap();
     assert!(is_reset(stream));
-    inside.event_of(|event| event.reason == Some(Reason::BadRequest));
+    inside.event_of(|event| event.reason == Some(NetworkReason::BadRequest));
 }
 
 fn connect(inside: &Inside, to: &str) -> (TcpStream, String) {
@@ -96,12 +96,12 @@ fn the_http_proxy_reaches_what_a_connection_would() {
     let mut back = [0u8; 3];
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, [1, 2, 3]);
-    assert_eq!(inside.event(Kind::Allowed).via, Via::HttpProxy);
+    assert_eq!(inside.event(NetworkKind::Allowed).via, NetworkVia::HttpProxy);
     for to in [format!("bad.example:{port}"), "good.example:1".into(), format!("127.0.0.1:{port}")] {
         let (_, head) = connect(&inside, &to);
         assert!(!head.starts_with("HTTP/1.1 2"), "{to}: {head}");
     }
-    assert!(inside.events().iter().filter(|event| event.kind == Kind::Refused).count() >= 3);
+    assert!(inside.events().iter().filter(|event| event.kind == NetworkKind::Refused).count() >= 3);
     let absolute =
         format!("GET http://good.example:{web}/y HTTP/1.1\r\nHost: good.example:{web}\r\nConnection: close\r\n\r\n");
     let answer = ask(inside.connect((Ipv4Addr::LOCALHOST, 3128)), &absolute);
@@ -150,7 +150,7 @@ fn allowed_names_go_through_the_upstream_proxy() {
     let mut back = [0u8; 2];
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, [1, 2]);
-    assert_eq!(inside.event(Kind::Allowed).address, None);
+    assert_eq!(inside.event(NetworkKind::Allowed).address, None);
     let head = asked.lock().unwrap()[0].clone();
     assert!(head.starts_with("CONNECT good.example:4443 HTTP/1.1\r\nHost: good.example:4443\r\n"), "{head}");
     assert!(head.contains("\r\nProxy-Authorization: Basic dXNlcjpwYXNz\r\n"), "{head}");
@@ -173,7 +173,7 @@ fn a_refusing_upstream_proxy_is_reported_and_not_bypassed() {
     network.upstream_proxy = Some(format!("http://127.0.0.1:{proxy}").parse().unwrap());
     let inside = world.inside(&network);
     assert!(is_reset(inside.connect_name("good.example", victim)));
-    let event = inside.event(Kind::Failed);
+    let event = inside.event(NetworkKind::Failed);
     assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("407")), "{event:?}");
     // The same works without the proxy.
     network.upstream_proxy = None;
@@ -197,7 +197,7 @@ fn the_api_is_reached_at_its_address_only() {
     let inside = world.inside(&with);
     let answer = ask(inside.connect((Ipv4Addr::LOCALHOST, 3129)), request);
     assert!(answer.contains("200 OK") && answer.contains("GET /base/v1/x HTTP/1.1\r\n"), "{answer}");
-    let event = inside.event(Kind::ApiRequest);
+    let event = inside.event(NetworkKind::ApiRequest);
     assert_eq!((event.method.as_deref(), event.status), (Some("GET"), Some(200)));
     // A client that takes no notice of NO_PROXY asks the proxy for it; for another port it gets nothing.
     let inside = world.inside(&with);
@@ -207,7 +207,7 @@ fn the_api_is_reached_at_its_address_only() {
     };
     let answer = ask_proxy("http://127.0.0.1:3129/v1/y", "127.0.0.1:3129");
     assert!(answer.contains("200 OK") && answer.contains("GET /base/v1/y HTTP/1.1\r\n"), "{answer}");
-    let event = inside.event(Kind::ApiRequest);
+    let event = inside.event(NetworkKind::ApiRequest);
     assert_eq!((event.path.as_deref(), event.status), (Some("/v1/y"), Some(200)));
     for (url, host) in [
         ("http://127.0.0.1:3130/v1/y", "127.0.0.1:3130"),

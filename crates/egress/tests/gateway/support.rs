@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::event::{Event, Kind, Reason};
-use cofferdam_egress::gateway::{Attached, Gateway, Job, Settings, Traffic};
+use cofferdam_egress::event::{NetworkEvent, NetworkKind, NetworkReason};
+use cofferdam_egress::gateway::{Attached, EgressJob, Gateway, Settings, Traffic};
 use cofferdam_egress::host_name::Name;
 use cofferdam_egress::host_resolver::{Addresses, Resolve, unresolved};
-use cofferdam_egress::layout::{Layout, Socket};
-use cofferdam_egress::rules::Rules;
+use cofferdam_egress::layout::{LayoutSocket, SocketLayout};
+use cofferdam_egress::rules::EgressRules;
 use cofferdam_policy::{Network, NetworkMode};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
@@ -46,7 +46,7 @@ pub(crate) struct World {
 /// One sandbox.
 pub(crate) struct Inside {
     attached: Option<Attached>,
-    events: Arc<Mutex<Vec<Event>>>,
+    events: Arc<Mutex<Vec<NetworkEvent>>>,
     places: Places,
     port: u16,
     resolver: SocketAddr,
@@ -109,12 +109,13 @@ impl World {
         (inside, theirs)
     }
 
-    fn attach(&self, network: &Network, letters: OwnedFd, events: &Arc<Mutex<Vec<Event>>>) -> Attached {
+    fn attach(&self, network: &Network, letters: OwnedFd, events: &Arc<Mutex<Vec<NetworkEvent>>>) -> Attached {
         let told = Arc::clone(events);
-        let layout = Layout { sockets: vec![Socket::Resolver, Socket::Listener(80)], redirected: Vec::new() };
-        let rules = Arc::new(Rules::compile(network));
+        let layout =
+            SocketLayout { sockets: vec![LayoutSocket::Resolver, LayoutSocket::Listener(80)], redirected: Vec::new() };
+        let rules = Arc::new(EgressRules::compile(network));
         let sink = Arc::new(move |event| told.lock().unwrap().push(event));
-        self.gateway.attach(letters, Job::new(network, rules, layout, sink, None).unwrap())
+        self.gateway.attach(letters, EgressJob::new(network, rules, layout, sink, None).unwrap())
     }
 
     /// A sandbox with these rules.
@@ -196,23 +197,23 @@ impl Inside {
     }
 
     /// The events so far.
-    pub(crate) fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<NetworkEvent> {
         self.events.lock().unwrap().clone()
     }
 
     /// Waits for the first event of a kind.
-    pub(crate) fn event(&self, kind: Kind) -> Event {
+    pub(crate) fn event(&self, kind: NetworkKind) -> NetworkEvent {
         self.event_of(|event| event.kind == kind)
     }
 
     /// Waits for a refusal.
-    pub(crate) fn refusal(&self) -> (Reason, Event) {
-        let event = self.event_of(|event| matches!(event.kind, Kind::Refused | Kind::Failed));
+    pub(crate) fn refusal(&self) -> (NetworkReason, NetworkEvent) {
+        let event = self.event_of(|event| matches!(event.kind, NetworkKind::Refused | NetworkKind::Failed));
         (event.reason.unwrap(), event)
     }
 
     /// Waits for the first event that matches.
-    pub(crate) fn event_of(&self, is: impl Fn(&Event) -> bool) -> Event {
+    pub(crate) fn event_of(&self, is: impl Fn(&NetworkEvent) -> bool) -> NetworkEvent {
         let begun = Instant::now();
         loop {
             if let Some(event) = self.events().into_iter().find(&is) {

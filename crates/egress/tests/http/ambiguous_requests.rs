@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cofferdam_egress::event::{Kind, Reason};
+use cofferdam_egress::event::{NetworkKind, NetworkReason};
 
 use crate::support::{Fake, GOOD, OTHER, connect, echo, read_requests, talk};
 
@@ -19,9 +19,9 @@ async fn refused(text: &[u8], why: &str) {
     assert!(answer.contains("connection: close\r\n"), "{shown:?}: {answer}");
     assert!(answer.contains(why), "{shown:?}: {answer}");
     assert!(!answer.contains("200 OK"), "{shown:?}: {answer}");
-    assert_eq!(gateway.reasons(), [Reason::BadRequest], "{shown:?}");
+    assert_eq!(gateway.reasons(), [NetworkReason::BadRequest], "{shown:?}");
     let event = &gateway.events()[0];
-    assert_eq!(event.kind, Kind::Refused);
+    assert_eq!(event.kind, NetworkKind::Refused);
     // The destination is known before the request can be parsed.
     assert_eq!((event.host.as_deref(), event.port), (Some(GOOD), Some(80)), "{shown:?}: {event:?}");
     assert!(event.detail.as_deref().is_some_and(|detail| detail.contains(why)), "{shown:?}: {event:?}");
@@ -200,7 +200,7 @@ async fn chunks_are_read_in_one_way() {
         let answer = talk(connect(&gateway), text.as_bytes()).await;
         assert!(!answer.contains("200 OK"), "{chunks:?}: {answer}");
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(why), "{chunks:?}: {answer:?}");
-        assert_eq!(gateway.reasons(), [Reason::BadRequest], "{chunks:?}");
+        assert_eq!(gateway.reasons(), [NetworkReason::BadRequest], "{chunks:?}");
         let received = String::from_utf8_lossy(&gateway.received()).into_owned();
         assert!(!received.contains(OTHER) && !received.contains("smuggled"), "{chunks:?}: {received}");
         assert!(read_requests(&gateway.received()).is_err() || received.is_empty(), "{chunks:?}: {received}");
@@ -235,5 +235,5 @@ async fn requests_before_a_refused_head_are_answered() {
     let answer = talk(connect(&gateway), text.as_bytes()).await;
     let (first, second) = (answer.find("200 OK"), answer.find("HTTP/1.1 400 "));
     assert!(first.is_some() && first < second, "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::BadRequest]);
+    assert_eq!(gateway.reasons(), [NetworkReason::BadRequest]);
 }

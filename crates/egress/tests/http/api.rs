@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::event::{NetworkKind, NetworkReason, NetworkVia};
 use cofferdam_egress::http::{Api, Connect, GatewayInterface, api};
-use cofferdam_egress::rules::Target;
+use cofferdam_egress::rules::EgressTarget;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::support::{Fake, Noted, echo, grant, read_requests, talk};
@@ -17,7 +17,7 @@ fn connect(gateway: &Arc<Fake>, base: &str) -> DuplexStream {
     let base = Arc::new(Api::new(&base.parse().expect("a URL")).expect("an API"));
     let connect: Connect = {
         let gateway = Arc::clone(gateway);
-        Arc::new(move || gateway.dial(&Target::Address([127, 0, 0, 1].into()), 8000, &grant()))
+        Arc::new(move || gateway.dial(&EgressTarget::Address([127, 0, 0, 1].into()), 8000, &grant()))
     };
     let gateway: Arc<dyn GatewayInterface> = gateway.clone();
     tokio::spawn(api(gateway, Box::new(ours), base, connect));
@@ -44,7 +44,7 @@ async fn each_request_goes_to_the_base_url_and_is_reported() {
     let events = gateway.events();
     assert_eq!(events.len(), 2, "{events:?}");
     let first = &events[0];
-    assert_eq!((first.kind, first.via, first.status), (Kind::ApiRequest, Via::Api, Some(200)));
+    assert_eq!((first.kind, first.via, first.status), (NetworkKind::ApiRequest, NetworkVia::Api, Some(200)));
     assert_eq!((first.method.as_deref(), first.path.as_deref()), (Some("POST"), Some("/chat")));
     assert_eq!((first.bytes_up, first.bytes_down), (Some(5), Some("POST /v1/chat?key=secret HTTP/1.1".len() as u64)));
     assert!(first.duration_ms.is_some());
@@ -55,21 +55,21 @@ async fn each_request_goes_to_the_base_url_and_is_reported() {
 #[tokio::test]
 async fn nothing_else_can_be_reached() {
     for (line, status, reason) in [
-        ("GET http://127.0.0.1:9000/x", 403, Reason::HostMismatch),
-        ("GET http://127.0.0.1:8000/v1/x", 403, Reason::HostMismatch),
-        ("GET http://evil.example/x", 403, Reason::HostMismatch),
-        ("GET https://127.0.0.1:3129/x", 400, Reason::BadRequest),
-        ("GET http://a@127.0.0.1:3129/x", 400, Reason::BadRequest),
-        ("CONNECT 127.0.0.1:8000", 400, Reason::BadRequest),
-        ("GET /../admin", 400, Reason::BadRequest),
-        ("GET /a/../../admin", 400, Reason::BadRequest),
-        ("GET /%2e%2e/admin", 400, Reason::BadRequest),
-        ("GET /%252e%252e/admin", 400, Reason::BadRequest),
-        ("GET /..%2fadmin", 400, Reason::BadRequest),
-        ("GET /..\\admin", 400, Reason::BadRequest),
-        ("GET /..;/admin", 400, Reason::BadRequest),
-        ("GET http://127.0.0.1:3129/../admin", 400, Reason::BadRequest),
-        ("OPTIONS *", 400, Reason::BadRequest),
+        ("GET http://127.0.0.1:9000/x", 403, NetworkReason::HostMismatch),
+        ("GET http://127.0.0.1:8000/v1/x", 403, NetworkReason::HostMismatch),
+        ("GET http://evil.example/x", 403, NetworkReason::HostMismatch),
+        ("GET https://127.0.0.1:3129/x", 400, NetworkReason::BadRequest),
+        ("GET http://a@127.0.0.1:3129/x", 400, NetworkReason::BadRequest),
+        ("CONNECT 127.0.0.1:8000", 400, NetworkReason::BadRequest),
+        ("GET /../admin", 400, NetworkReason::BadRequest),
+        ("GET /a/../../admin", 400, NetworkReason::BadRequest),
+        ("GET /%2e%2e/admin", 400, NetworkReason::BadRequest),
+        ("GET /%252e%252e/admin", 400, NetworkReason::BadRequest),
+        ("GET /..%2fadmin", 400, NetworkReason::BadRequest),
+        ("GET /..\\admin", 400, NetworkReason::BadRequest),
+        ("GET /..;/admin", 400, NetworkReason::BadRequest),
+        ("GET http://127.0.0.1:3129/../admin", 400, NetworkReason::BadRequest),
+        ("OPTIONS *", 400, NetworkReason::BadRequest),
     ] {
         let gateway = Arc::new(Fake::new(echo));
         let answer =
@@ -94,7 +94,7 @@ async fn override_headers_are_refused_where_the_url_has_a_path() {
             let status = if refused { "HTTP/1.1 400 " } else { "HTTP/1.1 200 " };
             assert!(answer.starts_with(status), "{base} {header}: {answer}");
             assert_eq!(gateway.received().is_empty(), refused, "{base} {header}");
-            assert_eq!(gateway.reasons(), vec![Reason::BadRequest; usize::from(refused)], "{base} {header}");
+            assert_eq!(gateway.reasons(), vec![NetworkReason::BadRequest; usize::from(refused)], "{base} {header}");
         }
     }
 }
@@ -119,7 +119,7 @@ async fn an_api_that_is_not_there_is_a_failure() {
     let gateway = Arc::new(Fake::unreachable());
     let answer = talk(connect(&gateway, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::Unreachable]);
+    assert_eq!(gateway.reasons(), [NetworkReason::Unreachable]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,6 +141,6 @@ async fn a_request_without_a_waiting_client_is_reported() {
     tokio::time::sleep(Duration::from_secs(100)).await;
     let events = gateway.events();
     let [event] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((event.kind, event.status, event.bytes_up), (Kind::ApiRequest, None, Some(5)));
+    assert_eq!((event.kind, event.status, event.bytes_up), (NetworkKind::ApiRequest, None, Some(5)));
     assert_eq!((event.method.as_deref(), event.path.as_deref()), (Some("POST"), Some("/chat")));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cofferdam_egress::event::Reason;
+use cofferdam_egress::event::NetworkReason;
 
 use crate::support::{Fake, GOOD, connect, connect_to, echo, name, read_requests, talk};
 
@@ -42,7 +42,7 @@ async fn a_later_request_for_another_host_is_refused() {
     assert!(answer.contains("HTTP/1.1 403 ") && answer.contains("for another host"), "{answer}");
     let seen = read_requests(&gateway.received()).expect("requests");
     assert_eq!(seen.iter().map(|seen| seen.line.as_str()).collect::<Vec<_>>(), ["GET /1 HTTP/1.1"]);
-    assert_eq!(gateway.reasons(), [Reason::HostMismatch]);
+    assert_eq!(gateway.reasons(), [NetworkReason::HostMismatch]);
 }
 
 /// Each of these on a connection to `good.example:8080` is the same host.
@@ -67,46 +67,46 @@ async fn the_same_host_in_another_spelling_is_the_same() {
 #[tokio::test]
 async fn another_host_is_refused_in_every_spelling() {
     for (target, host, reason) in [
-        ("/", "other.example", Reason::HostMismatch),
-        ("/", "sub.good.example", Reason::HostMismatch),
-        ("/", "good.example.other.example", Reason::HostMismatch),
-        ("/", "good.example:81", Reason::HostMismatch),
-        ("/", "good.example:443", Reason::HostMismatch),
-        ("/", "192.0.2.1", Reason::HostMismatch),
-        ("/", "[2001:db8::1]", Reason::HostMismatch),
-        ("http://other.example/", "good.example", Reason::HostMismatch),
-        ("http://good.example/", "other.example", Reason::HostMismatch),
-        ("http://good.example:8080/", "good.example", Reason::HostMismatch),
-        ("http://other.example@good.example/", "good.example", Reason::BadRequest),
-        ("http://good.example@other.example/", "good.example", Reason::BadRequest),
-        ("/", "other.example@good.example", Reason::BadRequest),
-        ("/", "good.example@other.example", Reason::BadRequest),
-        ("/", "good.example:", Reason::BadRequest),
-        ("/", "good.example:080", Reason::BadRequest),
-        ("/", "good.example:+80", Reason::BadRequest),
-        ("/", "good.example:99999", Reason::BadRequest),
-        ("/", "good.example:80:80", Reason::BadRequest),
-        ("/", "good.example/", Reason::BadRequest),
-        ("/", "good.example, other.example", Reason::BadRequest),
-        ("/", "good.example other.example", Reason::BadRequest),
-        ("/", "good.example%00.other.example", Reason::BadRequest),
-        ("/", "0x7f000001", Reason::BadRequest),
-        ("/", "127.1", Reason::BadRequest),
-        ("/", "2130706433", Reason::BadRequest),
-        ("/", "0177.0.0.1", Reason::BadRequest),
-        ("/", "[fe80::1%25eth0]", Reason::BadRequest),
-        ("/", "[::1", Reason::BadRequest),
-        ("/", "[::1]x", Reason::BadRequest),
-        ("/", "good\u{e9}.example", Reason::BadRequest),
-        ("https://good.example/", "good.example", Reason::BadRequest),
-        ("ftp://good.example/", "good.example", Reason::BadRequest),
-        ("good.example:80", "good.example", Reason::BadRequest),
-        ("*", "good.example", Reason::BadRequest),
+        ("/", "other.example", NetworkReason::HostMismatch),
+        ("/", "sub.good.example", NetworkReason::HostMismatch),
+        ("/", "good.example.other.example", NetworkReason::HostMismatch),
+        ("/", "good.example:81", NetworkReason::HostMismatch),
+        ("/", "good.example:443", NetworkReason::HostMismatch),
+        ("/", "192.0.2.1", NetworkReason::HostMismatch),
+        ("/", "[2001:db8::1]", NetworkReason::HostMismatch),
+        ("http://other.example/", "good.example", NetworkReason::HostMismatch),
+        ("http://good.example/", "other.example", NetworkReason::HostMismatch),
+        ("http://good.example:8080/", "good.example", NetworkReason::HostMismatch),
+        ("http://other.example@good.example/", "good.example", NetworkReason::BadRequest),
+        ("http://good.example@other.example/", "good.example", NetworkReason::BadRequest),
+        ("/", "other.example@good.example", NetworkReason::BadRequest),
+        ("/", "good.example@other.example", NetworkReason::BadRequest),
+        ("/", "good.example:", NetworkReason::BadRequest),
+        ("/", "good.example:080", NetworkReason::BadRequest),
+        ("/", "good.example:+80", NetworkReason::BadRequest),
+        ("/", "good.example:99999", NetworkReason::BadRequest),
+        ("/", "good.example:80:80", NetworkReason::BadRequest),
+        ("/", "good.example/", NetworkReason::BadRequest),
+        ("/", "good.example, other.example", NetworkReason::BadRequest),
+        ("/", "good.example other.example", NetworkReason::BadRequest),
+        ("/", "good.example%00.other.example", NetworkReason::BadRequest),
+        ("/", "0x7f000001", NetworkReason::BadRequest),
+        ("/", "127.1", NetworkReason::BadRequest),
+        ("/", "2130706433", NetworkReason::BadRequest),
+        ("/", "0177.0.0.1", NetworkReason::BadRequest),
+        ("/", "[fe80::1%25eth0]", NetworkReason::BadRequest),
+        ("/", "[::1", NetworkReason::BadRequest),
+        ("/", "[::1]x", NetworkReason::BadRequest),
+        ("/", "good\u{e9}.example", NetworkReason::BadRequest),
+        ("https://good.example/", "good.example", NetworkReason::BadRequest),
+        ("ftp://good.example/", "good.example", NetworkReason::BadRequest),
+        ("good.example:80", "good.example", NetworkReason::BadRequest),
+        ("*", "good.example", NetworkReason::BadRequest),
     ] {
         let gateway = Arc::new(Fake::new(echo));
         let text = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let answer = talk(connect(&gateway), text.as_bytes()).await;
-        let status = if reason == Reason::HostMismatch { "HTTP/1.1 403 " } else { "HTTP/1.1 400 " };
+        let status = if reason == NetworkReason::HostMismatch { "HTTP/1.1 403 " } else { "HTTP/1.1 400 " };
         assert!(answer.starts_with(status), "{target} {host}: {answer}");
         assert_eq!(gateway.reasons(), [reason], "{target} {host}");
         assert_eq!(gateway.received(), b"", "{target} {host}");

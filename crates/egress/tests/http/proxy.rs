@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_egress::event::Reason;
+use cofferdam_egress::event::NetworkReason;
 use cofferdam_egress::http::{GatewayInterface, proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -53,45 +53,50 @@ macro_rules! allow {
 #[tokio::test]
 async fn a_refused_tunnel_names_what_would_allow_it() {
     for (text, status, reason, hint) in [
-        ("evil.example:443", 403, Reason::NotAllowed, allow!("evil.example")),
-        ("good.example:22", 403, Reason::PortNotAllowed, allow!("good.example:22")),
-        ("192.0.2.7:443", 403, Reason::NotAllowed, allow!("192.0.2.7")),
-        ("[2001:db8::7]:443", 403, Reason::NotAllowed, allow!("2001:db8::7")),
-        ("169.254.169.254:443", 403, Reason::NotAllowed, "which gives this machine's credentials to any client\n"),
-        ("169.254.7.7:22", 403, Reason::NotAllowed, "; 169.254.7.7 is link-local"),
-        ("10.1.2.3:443", 403, Reason::NotAllowed, allow!("10.1.2.3")),
-        ("127.0.0.1:443", 403, Reason::NotAllowed, ""),
-        ("good.example", 400, Reason::BadRequest, "no port"),
-        ("good.example:", 400, Reason::BadRequest, ""),
-        ("good.example:0", 400, Reason::BadRequest, ""),
-        ("good.example:0443", 400, Reason::BadRequest, ""),
-        ("good.example:65536", 400, Reason::BadRequest, ""),
-        ("good.example:443:443", 400, Reason::BadRequest, ""),
-        ("good.example@evil.example:443", 400, Reason::BadRequest, "user information"),
-        ("evil.example@good.example:443", 400, Reason::BadRequest, "user information"),
-        ("good.example%00.evil.example:443", 400, Reason::BadRequest, ""),
-        ("good.example%2eevil:443", 400, Reason::BadRequest, ""),
-        ("good.example\0.evil.example:443", 400, Reason::BadRequest, "control character"),
-        ("good.example/:443", 400, Reason::BadRequest, ""),
-        ("http://good.example:443", 400, Reason::BadRequest, ""),
-        ("/good.example:443", 400, Reason::BadRequest, ""),
-        ("*", 400, Reason::BadRequest, ""),
-        ("[fe80::1%eth0]:443", 400, Reason::BadRequest, ""),
-        ("[fe80::1%25eth0]:443", 400, Reason::BadRequest, ""),
-        ("2001:db8::7:443", 400, Reason::BadRequest, ""),
-        ("[good.example]:443", 400, Reason::BadRequest, ""),
-        ("2130706433:443", 400, Reason::BadRequest, ""),
-        ("0x7f.0.0.1:443", 400, Reason::BadRequest, ""),
-        ("0x7f000001:443", 400, Reason::BadRequest, ""),
-        ("0177.0.0.1:443", 400, Reason::BadRequest, ""),
-        ("127.1:443", 400, Reason::BadRequest, ""),
-        ("127.0.0.1.:443", 400, Reason::BadRequest, ""),
-        ("localhost:443", 400, Reason::BadRequest, ""),
-        ("x.localhost:443", 400, Reason::BadRequest, ""),
-        ("good..example:443", 400, Reason::BadRequest, ""),
-        (".good.example:443", 400, Reason::BadRequest, ""),
-        ("*.example:443", 400, Reason::BadRequest, ""),
-        (":443", 400, Reason::BadRequest, ""),
+        ("evil.example:443", 403, NetworkReason::NotAllowed, allow!("evil.example")),
+        ("good.example:22", 403, NetworkReason::PortNotAllowed, allow!("good.example:22")),
+        ("192.0.2.7:443", 403, NetworkReason::NotAllowed, allow!("192.0.2.7")),
+        ("[2001:db8::7]:443", 403, NetworkReason::NotAllowed, allow!("2001:db8::7")),
+        (
+            "169.254.169.254:443",
+            403,
+            NetworkReason::NotAllowed,
+            "which gives this machine's credentials to any client\n",
+        ),
+        ("169.254.7.7:22", 403, NetworkReason::NotAllowed, "; 169.254.7.7 is link-local"),
+        ("10.1.2.3:443", 403, NetworkReason::NotAllowed, allow!("10.1.2.3")),
+        ("127.0.0.1:443", 403, NetworkReason::NotAllowed, ""),
+        ("good.example", 400, NetworkReason::BadRequest, "no port"),
+        ("good.example:", 400, NetworkReason::BadRequest, ""),
+        ("good.example:0", 400, NetworkReason::BadRequest, ""),
+        ("good.example:0443", 400, NetworkReason::BadRequest, ""),
+        ("good.example:65536", 400, NetworkReason::BadRequest, ""),
+        ("good.example:443:443", 400, NetworkReason::BadRequest, ""),
+        ("good.example@evil.example:443", 400, NetworkReason::BadRequest, "user information"),
+        ("evil.example@good.example:443", 400, NetworkReason::BadRequest, "user information"),
+        ("good.example%00.evil.example:443", 400, NetworkReason::BadRequest, ""),
+        ("good.example%2eevil:443", 400, NetworkReason::BadRequest, ""),
+        ("good.example\0.evil.example:443", 400, NetworkReason::BadRequest, "control character"),
+        ("good.example/:443", 400, NetworkReason::BadRequest, ""),
+        ("http://good.example:443", 400, NetworkReason::BadRequest, ""),
+        ("/good.example:443", 400, NetworkReason::BadRequest, ""),
+        ("*", 400, NetworkReason::BadRequest, ""),
+        ("[fe80::1%eth0]:443", 400, NetworkReason::BadRequest, ""),
+        ("[fe80::1%25eth0]:443", 400, NetworkReason::BadRequest, ""),
+        ("2001:db8::7:443", 400, NetworkReason::BadRequest, ""),
+        ("[good.example]:443", 400, NetworkReason::BadRequest, ""),
+        ("2130706433:443", 400, NetworkReason::BadRequest, ""),
+        ("0x7f.0.0.1:443", 400, NetworkReason::BadRequest, ""),
+        ("0x7f000001:443", 400, NetworkReason::BadRequest, ""),
+        ("0177.0.0.1:443", 400, NetworkReason::BadRequest, ""),
+        ("127.1:443", 400, NetworkReason::BadRequest, ""),
+        ("127.0.0.1.:443", 400, NetworkReason::BadRequest, ""),
+        ("localhost:443", 400, NetworkReason::BadRequest, ""),
+        ("x.localhost:443", 400, NetworkReason::BadRequest, ""),
+        ("good..example:443", 400, NetworkReason::BadRequest, ""),
+        (".good.example:443", 400, NetworkReason::BadRequest, ""),
+        ("*.example:443", 400, NetworkReason::BadRequest, ""),
+        (":443", 400, NetworkReason::BadRequest, ""),
     ] {
         let gateway = Arc::new(Fake::new(echo));
         let answer =
@@ -106,11 +111,11 @@ async fn a_refused_tunnel_names_what_would_allow_it() {
 #[tokio::test]
 async fn a_tunnel_with_another_host_or_a_body_is_refused() {
     for (headers, status, reason) in [
-        ("Host: other.example:443\r\n", 403, Reason::HostMismatch),
-        ("Host: good.example:80\r\n", 403, Reason::HostMismatch),
-        ("Host: good.example:443\r\nHost: good.example:443\r\n", 400, Reason::BadRequest),
-        ("Host: good.example:443\r\nContent-Length: 5\r\n", 400, Reason::BadRequest),
-        ("Host: good.example:443\r\nTransfer-Encoding: chunked\r\n", 400, Reason::BadRequest),
+        ("Host: other.example:443\r\n", 403, NetworkReason::HostMismatch),
+        ("Host: good.example:80\r\n", 403, NetworkReason::HostMismatch),
+        ("Host: good.example:443\r\nHost: good.example:443\r\n", 400, NetworkReason::BadRequest),
+        ("Host: good.example:443\r\nContent-Length: 5\r\n", 400, NetworkReason::BadRequest),
+        ("Host: good.example:443\r\nTransfer-Encoding: chunked\r\n", 400, NetworkReason::BadRequest),
     ] {
         let gateway = Arc::new(Fake::new(echo));
         let text = format!("CONNECT good.example:443 HTTP/1.1\r\n{headers}\r\nhello");
@@ -164,24 +169,24 @@ async fn absolute_urls_go_to_their_own_hosts() {
 #[tokio::test]
 async fn other_urls_and_non_proxy_requests_are_refused() {
     for (target, host, status, reason, hint) in [
-        ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, allow!("evil.example")),
-        ("http://good.example:22/", "good.example:22", 403, Reason::PortNotAllowed, ""),
-        ("http://127.0.0.1:3129/", "127.0.0.1:3129", 403, Reason::NotAllowed, ""),
-        ("http://good.example/", "evil.example", 403, Reason::HostMismatch, ""),
-        ("http://evil.example/", "good.example", 403, Reason::HostMismatch, ""),
-        ("http://good.example/", "good.example:8080", 403, Reason::HostMismatch, ""),
-        ("http://good.example@evil.example/", "good.example", 400, Reason::BadRequest, "user information"),
-        ("http://good.example:80@evil.example/", "good.example", 400, Reason::BadRequest, ""),
-        ("http://good.example\\@evil.example/", "good.example", 400, Reason::BadRequest, ""),
-        ("http://good.example%40evil.example/", "good.example", 400, Reason::BadRequest, ""),
-        ("http://2130706433/", "2130706433", 400, Reason::BadRequest, ""),
-        ("http:///", "good.example", 400, Reason::BadRequest, ""),
-        ("http://", "good.example", 400, Reason::BadRequest, ""),
-        ("https://good.example/", "good.example", 400, Reason::BadRequest, "by CONNECT"),
-        ("ftp://good.example/", "good.example", 400, Reason::BadRequest, ""),
-        ("/", "good.example", 400, Reason::BadRequest, "this is a proxy"),
-        ("//good.example/", "good.example", 400, Reason::BadRequest, ""),
-        ("good.example", "good.example", 400, Reason::BadRequest, ""),
+        ("http://evil.example/", "evil.example", 403, NetworkReason::NotAllowed, allow!("evil.example")),
+        ("http://good.example:22/", "good.example:22", 403, NetworkReason::PortNotAllowed, ""),
+        ("http://127.0.0.1:3129/", "127.0.0.1:3129", 403, NetworkReason::NotAllowed, ""),
+        ("http://good.example/", "evil.example", 403, NetworkReason::HostMismatch, ""),
+        ("http://evil.example/", "good.example", 403, NetworkReason::HostMismatch, ""),
+        ("http://good.example/", "good.example:8080", 403, NetworkReason::HostMismatch, ""),
+        ("http://good.example@evil.example/", "good.example", 400, NetworkReason::BadRequest, "user information"),
+        ("http://good.example:80@evil.example/", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("http://good.example\\@evil.example/", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("http://good.example%40evil.example/", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("http://2130706433/", "2130706433", 400, NetworkReason::BadRequest, ""),
+        ("http:///", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("http://", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("https://good.example/", "good.example", 400, NetworkReason::BadRequest, "by CONNECT"),
+        ("ftp://good.example/", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("/", "good.example", 400, NetworkReason::BadRequest, "this is a proxy"),
+        ("//good.example/", "good.example", 400, NetworkReason::BadRequest, ""),
+        ("good.example", "good.example", 400, NetworkReason::BadRequest, ""),
     ] {
         let gateway = Arc::new(Fake::new(echo));
         let answer = talk(connect(&gateway), format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await;
@@ -201,7 +206,7 @@ async fn methods_and_paths_apply_to_absolute_urls() {
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("($.network.allow[0])"), "{answer}");
     let answer = talk(connect(&gateway), request("DELETE http://good.example/public/a").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::PathNotAllowed, Reason::MethodNotAllowed]);
+    assert_eq!(gateway.reasons(), [NetworkReason::PathNotAllowed, NetworkReason::MethodNotAllowed]);
     assert_eq!(gateway.made().len(), 1);
 }
 
@@ -225,7 +230,7 @@ async fn override_headers_are_refused_by_inspecting_rules() {
             let answer = talk(crate::support::connect(&gateway), direct.as_bytes()).await;
             assert!(answer.starts_with(status), "{header}: {answer}");
             assert_eq!(gateway.received().is_empty(), ruled, "{header}");
-            assert_eq!(gateway.reasons(), vec![Reason::BadRequest; if ruled { 2 } else { 0 }]);
+            assert_eq!(gateway.reasons(), vec![NetworkReason::BadRequest; if ruled { 2 } else { 0 }]);
         }
     }
 }
@@ -238,5 +243,5 @@ async fn a_host_that_cannot_be_reached_is_a_failure() {
         .await
         .expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::Unreachable]);
+    assert_eq!(gateway.reasons(), [NetworkReason::Unreachable]);
 }

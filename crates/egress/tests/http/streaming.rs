@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cofferdam_egress::event::{Kind, Reason};
+use cofferdam_egress::event::{NetworkKind, NetworkReason};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
@@ -279,7 +279,7 @@ async fn requests_after_a_refused_upgrade_are_checked() {
     let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert_eq!(answer.matches("200 OK").count(), 2, "{answer}");
     assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::HostMismatch]);
+    assert_eq!(gateway.reasons(), [NetworkReason::HostMismatch]);
     assert_eq!(read_requests(&gateway.received()).expect("requests").len(), 2);
 }
 
@@ -303,7 +303,7 @@ async fn a_101_with_a_wrong_key_is_refused() {
         let gateway = Arc::new(says(answer.leak()));
         let answer = talk(connect(&gateway), format!("{SOCKET}DELETE /secret HTTP/1.1\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-        assert_eq!(gateway.reasons(), [Reason::Gateway]);
+        assert_eq!(gateway.reasons(), [NetworkReason::Gateway]);
         assert!(!String::from_utf8(gateway.received()).expect("text").contains("DELETE"));
     }
 }
@@ -342,8 +342,8 @@ async fn an_invalid_response_is_a_failure() {
         }));
         let told = talk(connect(&gateway), GET.as_bytes()).await;
         assert!(told.starts_with("HTTP/1.1 502 "), "{answer:?}: {told}");
-        assert_eq!(gateway.reasons(), [Reason::Reset], "{answer:?}");
-        assert_eq!(gateway.events()[0].kind, Kind::Failed);
+        assert_eq!(gateway.reasons(), [NetworkReason::Reset], "{answer:?}");
+        assert_eq!(gateway.events()[0].kind, NetworkKind::Failed);
     }
 }
 
@@ -358,7 +358,7 @@ async fn clients_that_stall_are_reported_and_cut_off() {
         client.read_to_string(&mut answer).await.expect("answer");
         assert!(answer.starts_with("HTTP/1.1 408 "), "{text:?}: {answer}");
         assert_eq!(began.elapsed().as_secs(), seconds);
-        assert_eq!(gateway.reasons(), [Reason::TimedOut]);
+        assert_eq!(gateway.reasons(), [NetworkReason::TimedOut]);
     }
     // Single bytes do not extend the time limit.
     let gateway = Arc::new(Fake::new(echo));
@@ -374,7 +374,7 @@ async fn clients_that_stall_are_reported_and_cut_off() {
         }
     }
     assert!((9..=12).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-    assert_eq!(gateway.reasons(), [Reason::TimedOut]);
+    assert_eq!(gateway.reasons(), [NetworkReason::TimedOut]);
     // An idle connection ends without an event.
     let gateway = Arc::new(Fake::new(echo));
     let mut client = connect(&gateway);
@@ -397,7 +397,7 @@ async fn stalled_responses_time_out() {
         answer
     };
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::UpstreamTimedOut]);
+    assert_eq!(gateway.reasons(), [NetworkReason::UpstreamTimedOut]);
 
     let gateway = Arc::new(Fake::new(echo));
     let mut client = connect(&gateway);
@@ -405,7 +405,7 @@ async fn stalled_responses_time_out() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.expect("answer");
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert_eq!(gateway.reasons(), [Reason::TimedOut]);
+    assert_eq!(gateway.reasons(), [NetworkReason::TimedOut]);
 }
 
 #[tokio::test]
@@ -545,7 +545,7 @@ async fn interim_responses_are_bounded() {
             assert_eq!(gateway.reasons(), [], "{case}");
         } else {
             assert!(answer.contains("HTTP/1.1 502 ") && answer.contains("interim responses"), "{case}: {answer}");
-            assert_eq!(gateway.reasons(), [Reason::Gateway], "{case}");
+            assert_eq!(gateway.reasons(), [NetworkReason::Gateway], "{case}");
         }
     }
 }

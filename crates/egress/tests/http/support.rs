@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cofferdam_egress::event::{Event, Kind, Reason, Via};
+use cofferdam_egress::event::{NetworkEvent, NetworkKind, NetworkReason, NetworkVia};
 use cofferdam_egress::host_name::Name;
-use cofferdam_egress::http::{BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, Io, captured};
-use cofferdam_egress::refusal::Refusal;
-use cofferdam_egress::rules::{Grant, Target};
+use cofferdam_egress::http::{BoxedStream, BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, captured};
+use cofferdam_egress::refusal::EgressRefusal;
+use cofferdam_egress::rules::{EgressTarget, Grant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// The allowed name, at every port in `PORTS`.
@@ -19,8 +19,8 @@ pub(crate) const GOOD: &str = "good.example";
 pub(crate) const OTHER: &str = "other.example";
 pub(crate) const PORTS: [u16; 3] = [80, 443, 8080];
 
-pub(crate) fn name(text: &str) -> Target {
-    Target::Name(Name::parse(text.as_bytes()).expect("a name"))
+pub(crate) fn name(text: &str) -> EgressTarget {
+    EgressTarget::Name(Name::parse(text.as_bytes()).expect("a name"))
 }
 
 pub(crate) type Upstream = Arc<dyn Fn(DuplexStream, Noted) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -42,7 +42,7 @@ impl Noted {
 /// One connection to upstream that was made.
 #[derive(Clone)]
 pub(crate) struct Made {
-    pub target: Target,
+    pub target: EgressTarget,
     pub port: u16,
     pub noted: Noted,
 }
@@ -50,9 +50,9 @@ pub(crate) struct Made {
 /// Allows `GOOD` and `OTHER` on `PORTS`; where `ruled`, only GET of paths below `/public`.
 pub(crate) struct Fake {
     pub ruled: bool,
-    pub events: Mutex<Vec<Event>>,
+    pub events: Mutex<Vec<NetworkEvent>>,
     pub made: Mutex<Vec<Made>>,
-    pub tunnels: Mutex<Vec<(Target, u16)>>,
+    pub tunnels: Mutex<Vec<(EgressTarget, u16)>>,
     pub upstream: Upstream,
     pub unreachable: bool,
 }
@@ -75,13 +75,17 @@ impl Fake {
         Fake { unreachable: true, ..Fake::new(|_, _| async {}) }
     }
 
-    pub(crate) fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<NetworkEvent> {
         self.events.lock().expect("events").clone()
     }
 
     /// The reasons of all refusals, in order.
-    pub(crate) fn reasons(&self) -> Vec<Reason> {
-        self.events().iter().filter(|event| event.kind != Kind::ApiRequest).filter_map(|event| event.reason).collect()
+    pub(crate) fn reasons(&self) -> Vec<NetworkReason> {
+        self.events()
+            .iter()
+            .filter(|event| event.kind != NetworkKind::ApiRequest)
+            .filter_map(|event| event.reason)
+            .collect()
     }
 
     pub(crate) fn made(&self) -> Vec<Made> {
@@ -94,35 +98,35 @@ impl Fake {
     }
 }
 
-fn refusal(reason: Reason) -> Refusal {
-    Refusal { reason, rule: None, detail: None }
+fn refusal(reason: NetworkReason) -> EgressRefusal {
+    EgressRefusal { reason, rule: None, detail: None }
 }
 
 impl GatewayInterface for Fake {
-    fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
+    fn decide(&self, target: &EgressTarget, port: u16) -> Result<Grant, EgressRefusal> {
         if *target != name(GOOD) && *target != name(OTHER) {
-            Err(refusal(Reason::NotAllowed))
+            Err(refusal(NetworkReason::NotAllowed))
         } else if !PORTS.contains(&port) {
-            Err(refusal(Reason::PortNotAllowed))
+            Err(refusal(NetworkReason::PortNotAllowed))
         } else {
             Ok(Grant { inspected: self.ruled, ..grant() })
         }
     }
 
-    fn request(&self, _: &Grant, method: &str, path: &str) -> Result<(), Refusal> {
-        let rule = |reason| Refusal { reason, rule: Some("$.network.allow[0]".to_owned()), detail: None };
+    fn request(&self, _: &Grant, method: &str, path: &str) -> Result<(), EgressRefusal> {
+        let rule = |reason| EgressRefusal { reason, rule: Some("$.network.allow[0]".to_owned()), detail: None };
         if self.ruled && method != "GET" {
-            Err(rule(Reason::MethodNotAllowed))
+            Err(rule(NetworkReason::MethodNotAllowed))
         } else if self.ruled && !path.starts_with("/public") {
-            Err(rule(Reason::PathNotAllowed))
+            Err(rule(NetworkReason::PathNotAllowed))
         } else {
             Ok(())
         }
     }
 
-    fn dial(&self, target: &Target, port: u16, _: &Grant) -> Dial {
+    fn dial(&self, target: &EgressTarget, port: u16, _: &Grant) -> Dial {
         if self.unreachable {
-            return Box::pin(async { Err(refusal(Reason::Unreachable)) });
+            return Box::pin(async { Err(refusal(NetworkReason::Unreachable)) });
         }
         let (ours, theirs) = duplex(16 * 1024);
         let noted = Noted::default();
@@ -131,7 +135,14 @@ impl GatewayInterface for Fake {
         Box::pin(async move { Ok(Dialed { io: Box::new(ours), address: None }) })
     }
 
-    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> BoxedTask {
+    fn tunnel(
+        self: Arc<Self>,
+        client: BoxedStream,
+        first: Bytes,
+        target: EgressTarget,
+        port: u16,
+        _: Grant,
+    ) -> BoxedTask {
         self.tunnels.lock().expect("tunnels").push((target, port));
         Box::pin(async move {
             // An echo, so that a test sees every byte in order.
@@ -142,7 +153,7 @@ impl GatewayInterface for Fake {
         })
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: NetworkEvent) {
         self.events.lock().expect("events").push(event);
     }
 }
@@ -156,12 +167,12 @@ pub(crate) fn connect(gateway: &Arc<Fake>) -> DuplexStream {
     connect_to(gateway, name(GOOD), 80)
 }
 
-pub(crate) fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
+pub(crate) fn connect_to(gateway: &Arc<Fake>, target: EgressTarget, port: u16) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
     let upstream = gateway.dial(&target, port, &grant());
     let grant = Grant { inspected: gateway.ruled, ..grant() };
     let gateway: Arc<dyn GatewayInterface> = gateway.clone();
-    let seat = CapturedHttp { target, port, grant, via: Via::Connect, upstream };
+    let seat = CapturedHttp { target, port, grant, via: NetworkVia::Connect, upstream };
     tokio::spawn(captured(gateway, Box::new(ours), seat));
     client
 }

@@ -6,8 +6,8 @@
 use std::sync::{Arc, OnceLock};
 
 use cofferdam_confine::capture::{self, Capture, Version, Versions};
-use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, Layout, SOCKS_PORT, Socket};
-use cofferdam_egress::rules::Rules;
+use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, LayoutSocket, SOCKS_PORT, SocketLayout};
+use cofferdam_egress::rules::EgressRules;
 use cofferdam_egress::socket_owner::can_inspect;
 use cofferdam_policy::{Field, NetworkMode, Policy};
 
@@ -17,8 +17,8 @@ use crate::outcome::Applied;
 /// How the network of a policy with allowed hosts is captured and filtered.
 #[derive(Debug, Clone)]
 pub(crate) struct EgressPlan {
-    pub(crate) rules: Arc<Rules>,
-    pub(crate) layout: Layout,
+    pub(crate) rules: Arc<EgressRules>,
+    pub(crate) layout: SocketLayout,
     versions: Versions,
 }
 
@@ -36,19 +36,19 @@ impl EgressPlan {
             return Err(Failure::new(Field::Network, message).hint("build cofferdam-engine with its feature `gateway`"));
         }
         let versions = capture::versions();
-        let rules = Rules::compile(&policy.network);
+        let rules = EgressRules::compile(&policy.network);
         // The kernel is asked only where it matters: it takes a namespace.
         let layout = match rules.layout(false) {
             Ok(layout) => Ok(layout),
             Err(_) => redirects(versions).and_then(|()| rules.layout(true).map_err(|e| e.to_string())),
         };
         let mut layout = layout.map_err(|why| too_many(&why))?;
-        layout.sockets.push(Socket::Attempts { ipv6: false });
+        layout.sockets.push(LayoutSocket::Attempts { ipv6: false });
         if versions == Versions::Both {
-            layout.sockets.push(Socket::Attempts { ipv6: true });
+            layout.sockets.push(LayoutSocket::Attempts { ipv6: true });
         }
         if can_inspect() {
-            layout.sockets.push(Socket::Inspector);
+            layout.sockets.push(LayoutSocket::Inspector);
         }
         Ok(Some(EgressPlan { rules: Arc::new(rules), layout, versions }))
     }
@@ -58,15 +58,17 @@ impl EgressPlan {
         let listeners: Vec<u16> = self.layout.sockets.iter().filter_map(port).collect();
         let mut capture = Capture::new(self.versions);
         for socket in &self.layout.sockets {
-            if let Socket::Redirect(to) = socket {
+            if let LayoutSocket::Redirect(to) = socket {
                 capture.redirect(&self.layout.redirected, *to, self.versions);
             }
             capture.sockets.push(match *socket {
-                Socket::Resolver => capture::Socket::resolver(self.versions),
-                Socket::Listener(port) | Socket::Redirect(port) => capture::Socket::listener(port, self.versions),
-                Socket::Attempts { ipv6: false } => capture::Socket::attempts(Version::Four, &listeners),
-                Socket::Attempts { ipv6: true } => capture::Socket::attempts(Version::Six, &listeners),
-                Socket::Inspector => capture::Socket::inspector(),
+                LayoutSocket::Resolver => capture::Socket::resolver(self.versions),
+                LayoutSocket::Listener(port) | LayoutSocket::Redirect(port) => {
+                    capture::Socket::listener(port, self.versions)
+                }
+                LayoutSocket::Attempts { ipv6: false } => capture::Socket::attempts(Version::Four, &listeners),
+                LayoutSocket::Attempts { ipv6: true } => capture::Socket::attempts(Version::Six, &listeners),
+                LayoutSocket::Inspector => capture::Socket::inspector(),
             });
         }
         capture
@@ -97,10 +99,10 @@ fn too_many(why: &str) -> Failure {
     Failure::new(Field::Network, message).hint(hint)
 }
 
-fn port(socket: &Socket) -> Option<u16> {
+fn port(socket: &LayoutSocket) -> Option<u16> {
     match *socket {
-        Socket::Listener(port) | Socket::Redirect(port) => Some(port),
-        Socket::Resolver | Socket::Attempts { .. } | Socket::Inspector => None,
+        LayoutSocket::Listener(port) | LayoutSocket::Redirect(port) => Some(port),
+        LayoutSocket::Resolver | LayoutSocket::Attempts { .. } | LayoutSocket::Inspector => None,
     }
 }
 

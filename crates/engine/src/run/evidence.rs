@@ -10,7 +10,7 @@ use cofferdam_confine::status::Event;
 use cofferdam_confine::wire::EVENT_PATH;
 use cofferdam_egress::address::Special;
 use cofferdam_egress::event as network;
-use cofferdam_egress::ledger::{Entry, Ledger, Place, Room};
+use cofferdam_egress::ledger::{Ledger, LedgerCapacity, LedgerEntry, LedgerPlacement};
 use cofferdam_policy::text::escape;
 use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy};
 
@@ -18,7 +18,7 @@ use crate::outcome::{Evidence, Violation};
 use crate::plan::mount_table::View;
 
 /// Different violations of a run. Each operation on each line of the policy has a few for itself.
-const ROOM: Room = Room { own: 8, shared: 256 };
+const ROOM: LedgerCapacity = LedgerCapacity { own: 8, shared: 256 };
 
 /// What the policy says of paths, as seen inside.
 pub struct Paths<'a> {
@@ -69,7 +69,7 @@ struct Seen {
     special: Option<Special>,
 }
 
-impl Entry for Seen {
+impl LedgerEntry for Seen {
     type Class = (String, String, Option<Special>);
     type Key = (String, Option<String>, String);
 
@@ -136,7 +136,7 @@ impl Log {
     }
 
     fn put(&mut self, seen: Seen) {
-        self.overflowed |= matches!(self.list.add(seen), Place::Aggregated(_));
+        self.overflowed |= matches!(self.list.add(seen), LedgerPlacement::Aggregated(_));
     }
 
     /// What was collected so far.
@@ -150,13 +150,13 @@ impl Log {
     }
 
     /// Takes one refusal of the egress gateway's.
-    pub fn gateway(&mut self, e: &network::Event) {
+    pub fn gateway(&mut self, e: &network::NetworkEvent) {
         if !self.refusals {
             return;
         }
         let operation = match e.via {
-            _ if e.method.is_some() || e.via == network::Via::Api => "request",
-            network::Via::Dns => "resolve",
+            _ if e.method.is_some() || e.via == network::NetworkVia::Api => "request",
+            network::NetworkVia::Dns => "resolve",
             _ => "connect",
         };
         let violation = Violation {
@@ -164,7 +164,7 @@ impl Log {
             object: destination(e).map(|object| escape(object.as_bytes())),
             field: e.rule.clone().unwrap_or_else(|| {
                 // The API has its own line of the policy, and no entry of `allow`.
-                if e.via == network::Via::Api { "$.network.api" } else { "$.network.allow" }.into()
+                if e.via == network::NetworkVia::Api { "$.network.api" } else { "$.network.allow" }.into()
             }),
             evidence: Evidence::Gateway,
             pid: e.pid.map_or(0, crate::proctree::pid_inside),
@@ -407,7 +407,7 @@ fn path(path: &[u8], read: &[u8]) -> String {
 }
 
 /// The destination of a connection, as a person writes it.
-fn destination(event: &network::Event) -> Option<String> {
+fn destination(event: &network::NetworkEvent) -> Option<String> {
     let host = match (&event.host, event.address) {
         (Some(host), _) => host.clone(),
         (None, Some(IpAddr::V6(v6))) if event.port.is_some() => format!("[{v6}]"),
@@ -472,11 +472,11 @@ mod tests {
     fn destinations_read_as_a_person_writes_them() {
         let at = |host: Option<&str>, address: Option<&str>, port| {
             let (host, address) = (host.map(str::to_owned), address.map(|a| a.parse().unwrap()));
-            destination(&network::Event {
+            destination(&network::NetworkEvent {
                 host,
                 address,
                 port,
-                ..network::Event::new(network::Kind::Refused, network::Via::Connect)
+                ..network::NetworkEvent::new(network::NetworkKind::Refused, network::NetworkVia::Connect)
             })
         };
         assert_eq!(at(Some("a.example"), Some("192.0.2.1"), Some(22)).as_deref(), Some("a.example:22"));

@@ -11,9 +11,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cofferdam_egress::event::{Event, Kind};
-use cofferdam_egress::gateway::{Attached, Gateway, Job, Repeats};
-use cofferdam_egress::ledger::{Ledger, Room};
+use cofferdam_egress::event::{NetworkEvent, NetworkKind};
+use cofferdam_egress::gateway::{Attached, EgressJob, Gateway, Repeats};
+use cofferdam_egress::ledger::{Ledger, LedgerCapacity};
 use cofferdam_policy::{self as policy, Field};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -25,11 +25,11 @@ use crate::run::evidence::Log;
 /// Events of what went out that each have an entry of their own.
 const MOST_SINGLE: usize = 1000;
 /// Beyond those, what went out by destination.
-const DESTINATIONS: Room = Room { own: 16, shared: 1000 };
+const DESTINATIONS: LedgerCapacity = LedgerCapacity { own: 16, shared: 1000 };
 /// What was refused or failed, by destination and reason.
-const REFUSALS: Room = Room { own: 16, shared: 1000 };
+const REFUSALS: LedgerCapacity = LedgerCapacity { own: 16, shared: 1000 };
 /// Refusals that wait for the supervisor.
-const WAITING: Room = Room { own: 16, shared: 4096 };
+const WAITING: LedgerCapacity = LedgerCapacity { own: 16, shared: 4096 };
 
 impl EgressPlan {
     /// Has the gateway serve a sandbox whose init sends its sockets on the other end of `control`.
@@ -44,7 +44,7 @@ impl EgressPlan {
         let recorder = Arc::clone(&watch.0);
         let (rules, layout) = (Arc::clone(&self.rules), self.layout.clone());
         let sink = Arc::new(move |event| recorder.take(event));
-        let job = Job::new(network, rules, layout, sink, u32::try_from(init).ok())
+        let job = EgressJob::new(network, rules, layout, sink, u32::try_from(init).ok())
             .map_err(|e| Failure::new(Field::Api, e.to_string()))?;
         Ok(Egress { attached: gateway.attach(control, job), watch })
     }
@@ -93,14 +93,14 @@ struct Recorder {
 
 struct State {
     records: Records,
-    waiting: Ledger<Event>,
+    waiting: Ledger<NetworkEvent>,
 }
 
 /// What happened. What went out and what was refused have room of their own, so that neither hides the other.
 struct Records {
-    single: Vec<Event>,
-    destinations: Ledger<Event>,
-    refusals: Ledger<Event>,
+    single: Vec<NetworkEvent>,
+    destinations: Ledger<NetworkEvent>,
+    refusals: Ledger<NetworkEvent>,
 }
 
 impl Records {
@@ -108,7 +108,7 @@ impl Records {
         Records { single: Vec::new(), destinations: Ledger::new(DESTINATIONS), refusals: Ledger::new(REFUSALS) }
     }
 
-    fn add(&mut self, event: Event) {
+    fn add(&mut self, event: NetworkEvent) {
         if !event.went_out() {
             self.refusals.add(event);
         } else if self.single.len() < MOST_SINGLE {
@@ -119,7 +119,7 @@ impl Records {
     }
 
     /// All of it in order, and how often something happened whose destination is not among it.
-    fn take(&mut self) -> (Vec<Event>, u64) {
+    fn take(&mut self) -> (Vec<NetworkEvent>, u64) {
         let lost = self.destinations.aggregated() + self.refusals.aggregated();
         let mut events = std::mem::take(&mut self.single);
         events.extend(self.destinations.take());
@@ -136,9 +136,9 @@ impl Recorder {
     }
 
     /// One event, from a thread of the gateway's.
-    fn take(&self, event: Event) {
+    fn take(&self, event: NetworkEvent) {
         let mut state = self.lock();
-        if event.kind == Kind::Refused {
+        if event.kind == NetworkKind::Refused {
             // One wake is enough for all that come until somebody looks.
             let wakes = state.waiting.entries().is_empty();
             state.waiting.add(event.clone());
@@ -182,12 +182,17 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use cofferdam_egress::event::{Reason, Via};
+    use cofferdam_egress::event::{NetworkReason, NetworkVia};
     use cofferdam_policy::Policy;
 
-    fn refused(host: &str) -> Event {
-        let reason = Some(Reason::NotAllowed);
-        Event { host: Some(host.into()), port: Some(443), reason, ..Event::new(Kind::Refused, Via::Connect) }
+    fn refused(host: &str) -> NetworkEvent {
+        let reason = Some(NetworkReason::NotAllowed);
+        NetworkEvent {
+            host: Some(host.into()),
+            port: Some(443),
+            reason,
+            ..NetworkEvent::new(NetworkKind::Refused, NetworkVia::Connect)
+        }
     }
 
     fn ready(watch: &Watch) -> bool {
@@ -199,7 +204,7 @@ mod tests {
     #[test]
     fn a_refusal_wakes_until_it_is_taken_and_other_events_do_not() {
         let watch = Watch::new().unwrap();
-        watch.0.take(Event::new(Kind::Allowed, Via::Connect));
+        watch.0.take(NetworkEvent::new(NetworkKind::Allowed, NetworkVia::Connect));
         assert!(!ready(&watch));
         watch.0.take(refused("a.example"));
         watch.0.take(refused("b.example"));
@@ -214,18 +219,18 @@ mod tests {
     #[test]
     fn what_repeats_is_counted_on_its_event_and_stands_where_it_was_first() {
         let watch = Watch::new().unwrap();
-        let at = |at_ms, event: Event| Event { at_ms, ..event };
-        let failed = || Event { kind: Kind::Failed, ..refused("a.example") };
+        let at = |at_ms, event: NetworkEvent| NetworkEvent { at_ms, ..event };
+        let failed = || NetworkEvent { kind: NetworkKind::Failed, ..refused("a.example") };
         watch.0.take(at(0, refused("a.example")));
         watch.0.take(at(10, refused("b.example")));
-        watch.0.take(at(20, Event::new(Kind::Allowed, Via::Connect)));
-        watch.0.take(at(30, Event::new(Kind::Allowed, Via::Connect)));
+        watch.0.take(at(20, NetworkEvent::new(NetworkKind::Allowed, NetworkVia::Connect)));
+        watch.0.take(at(30, NetworkEvent::new(NetworkKind::Allowed, NetworkVia::Connect)));
         watch.0.take(at(40, failed()));
         // The gateway's count of the second, which it tells at its end.
-        watch.0.take(at(5, Event { count: 7, ..refused("a.example") }));
-        watch.0.take(at(50, Event { reason: Some(Reason::Denied), ..refused("a.example") }));
+        watch.0.take(at(5, NetworkEvent { count: 7, ..refused("a.example") }));
+        watch.0.take(at(50, NetworkEvent { reason: Some(NetworkReason::Denied), ..refused("a.example") }));
         watch.0.take(at(5000, refused("a.example")));
-        watch.0.take(at(5001, Event { count: 2, ..refused("a.example") }));
+        watch.0.take(at(5001, NetworkEvent { count: 2, ..refused("a.example") }));
         let (events, lost) = watch.0.lock().records.take();
         let reported: Vec<_> = events.iter().map(|e| (e.at_ms, e.count, e.last_ms)).collect();
         let each = [(20, 1, None), (30, 1, None), (40, 1, None), (50, 1, None)];
@@ -246,19 +251,23 @@ mod tests {
     fn a_flood_of_refusals_hides_neither_what_went_out_nor_other_refusals() {
         let watch = Watch::new().unwrap();
         for i in 0..12_000 {
-            watch.0.take(Event { count: 2, ..refused(&format!("h{i}.example")) });
+            watch.0.take(NetworkEvent { count: 2, ..refused(&format!("h{i}.example")) });
         }
-        let out = |kind, bytes_up| Event { address: at("93.184.216.34"), bytes_up, ..Event::new(kind, Via::Connect) };
-        watch.0.take(out(Kind::Allowed, None));
-        watch.0.take(out(Kind::Closed, Some(7)));
-        watch.0.take(Event { host: None, address: at("169.254.169.254"), ..refused("") });
+        let out = |kind, bytes_up| NetworkEvent {
+            address: at("93.184.216.34"),
+            bytes_up,
+            ..NetworkEvent::new(kind, NetworkVia::Connect)
+        };
+        watch.0.take(out(NetworkKind::Allowed, None));
+        watch.0.take(out(NetworkKind::Closed, Some(7)));
+        watch.0.take(NetworkEvent { host: None, address: at("169.254.169.254"), ..refused("") });
         let mut log = Log::new(&Policy::base());
         watch.drain(&mut log);
         let (events, lost) = watch.0.lock().records.take();
         assert!(events.len() < 1100, "{}", events.len());
         assert_eq!(events.iter().filter(|e| e.went_out()).count(), 2);
         assert_eq!(events.iter().filter(|e| e.address == at("169.254.169.254")).count(), 1);
-        let refusals: u64 = events.iter().filter(|e| e.kind == Kind::Refused).map(|e| e.count).sum();
+        let refusals: u64 = events.iter().filter(|e| e.kind == NetworkKind::Refused).map(|e| e.count).sum();
         assert_eq!(refusals, 24_001);
         assert_eq!(lost, events.iter().filter(|e| e.aggregated).map(|e| e.count).sum::<u64>());
         assert!(log.overflowed);
@@ -270,11 +279,11 @@ mod tests {
     #[test]
     fn what_went_out_beyond_a_number_is_counted_for_each_destination() {
         let watch = Watch::new().unwrap();
-        let out = |host: &str, bytes| Event {
+        let out = |host: &str, bytes| NetworkEvent {
             host: Some(host.into()),
             rule: Some("$.network.allow[0]".into()),
             bytes_up: Some(bytes),
-            ..Event::new(Kind::Closed, Via::Connect)
+            ..NetworkEvent::new(NetworkKind::Closed, NetworkVia::Connect)
         };
         for _ in 0..5000 {
             watch.0.take(out("a.example", 1));
@@ -285,7 +294,7 @@ mod tests {
         for i in 0..5000 {
             watch.0.take(out(&format!("h{i}.example"), 1));
         }
-        watch.0.take(Event { rule: Some("$.network.allow[1]".into()), ..out("last.test", 9) });
+        watch.0.take(NetworkEvent { rule: Some("$.network.allow[1]".into()), ..out("last.test", 9) });
         let (events, lost) = watch.0.lock().records.take();
         assert!(events.len() < MOST_SINGLE + 1100, "{}", events.len());
         let sum = |host: &str| {

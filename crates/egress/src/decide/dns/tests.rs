@@ -9,7 +9,7 @@ use crate::decide::synthetic_addresses::{SyntheticAddresses, reverse_name};
 /// Allows names that end in `.example`, and only a few of them.
 struct Inside {
     names: SyntheticAddresses,
-    refusals: Vec<(String, Reason)>,
+    refusals: Vec<(String, NetworkReason)>,
     only_v4: bool,
 }
 
@@ -18,14 +18,14 @@ fn inside() -> Inside {
 }
 
 impl Zone for Inside {
-    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, Refusal> {
+    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, EgressRefusal> {
         let family = if self.only_v4 { Family::V4 } else { family };
         match name.as_str().ends_with(".example") {
             true => self
                 .names
                 .address(name, family)
-                .map_err(|full| Refusal::because(Reason::TooManyNames, full.to_string())),
-            false => Err(Refusal::because(Reason::NotAllowed, "")),
+                .map_err(|full| EgressRefusal::because(NetworkReason::TooManyNames, full.to_string())),
+            false => Err(EgressRefusal::because(NetworkReason::NotAllowed, "")),
         }
     }
 
@@ -33,7 +33,7 @@ impl Zone for Inside {
         self.names.lookup(address).cloned()
     }
 
-    fn refused(&mut self, text: String, refusal: Refusal) {
+    fn refused(&mut self, text: String, refusal: EgressRefusal) {
         self.refusals.push((text, refusal.reason));
     }
 }
@@ -181,7 +181,7 @@ fn invalid_names_do_not_exist_and_are_reported() {
     ] {
         let mut inside = inside();
         assert_eq!(code(&udp(&mut inside, &raw(RD, &labels, A, 1, &[], 0))), NXDOMAIN, "{refusals}");
-        assert_eq!(inside.refusals, [(refusals.to_owned(), Reason::BadName)]);
+        assert_eq!(inside.refusals, [(refusals.to_owned(), NetworkReason::BadName)]);
         assert!(inside.names.is_empty());
     }
 }
@@ -196,7 +196,7 @@ fn names_beyond_the_limit_get_servfail() {
     assert_eq!((code(&message), message.answers.len(), message.authorities.len()), (SERVFAIL, 0, 0));
     assert_eq!(code(&udp(&mut inside, &query("e.example", 16))), SERVFAIL);
     assert_eq!(code(&udp(&mut inside, &query("a.example", A))), NOERROR);
-    let refusals = |name: &str| (name.to_owned(), Reason::TooManyNames);
+    let refusals = |name: &str| (name.to_owned(), NetworkReason::TooManyNames);
     assert_eq!(inside.refusals, [refusals("d.example"), refusals("e.example")]);
 }
 
@@ -313,7 +313,7 @@ fn classes_and_transfers_are_refused() {
         assert_eq!(code(&udp(&mut inside, &query("a.example", kind))), REFUSED);
     }
     assert_eq!(inside.refusals.len(), 8);
-    assert!(inside.refusals.iter().all(|refusals| *refusals == ("a.example".to_owned(), Reason::BadQuery)));
+    assert!(inside.refusals.iter().all(|refusals| *refusals == ("a.example".to_owned(), NetworkReason::BadQuery)));
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn malformed_queries_get_a_header_alone() {
         assert_eq!(answer.len(), 12, "{case:?}");
         assert_eq!(answer[..2], case[..2]);
         assert_eq!((answer[3] & 15, &answer[4..]), (FORMERR as u8, &[0; 8][..]), "{case:?}");
-        assert_eq!(inside.refusals, [(String::new(), Reason::BadQuery)]);
+        assert_eq!(inside.refusals, [(String::new(), NetworkReason::BadQuery)]);
     }
     assert_eq!(code(&udp(&mut inside(), &good)), NOERROR);
     let longest: Vec<&[u8]> = vec![&[b'a'; 63], &[b'a'; 63], &[b'a'; 63], &[b'a'; 53], b"example"];
@@ -366,7 +366,7 @@ fn other_operations_are_not_implemented() {
         let mut inside = inside();
         let answer = answer(&raw(operation << 11, &[b"a"], A, 1, &[], 0), Transport::Udp, &mut inside).unwrap();
         assert_eq!((answer.len(), answer[3] & 15), (12, NOTIMP as u8));
-        assert_eq!(inside.refusals, [(String::new(), Reason::BadQuery)]);
+        assert_eq!(inside.refusals, [(String::new(), NetworkReason::BadQuery)]);
     }
 }
 
@@ -374,7 +374,7 @@ fn other_operations_are_not_implemented() {
 fn an_answer_that_is_too_long_is_truncated() {
     let bytes = with_opt("a.example", A, 4096, 0, b"");
     let asked = read(&bytes[12..], [1, 0, 0, 1], 0).unwrap();
-    let records = || vec![Record::Address("198.18.0.1".parse().unwrap())];
+    let records = || vec![DnsRecord::Address("198.18.0.1".parse().unwrap())];
     let whole = write(7, 0, &asked, NOERROR, &records(), SHORT);
     assert_eq!(write(7, 0, &asked, NOERROR, &records(), whole.len()), whole);
     let cut = Message::from_vec(&write(7, 0, &asked, NOERROR, &records(), whole.len() - 1)).unwrap();

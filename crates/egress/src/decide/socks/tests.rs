@@ -2,22 +2,22 @@
 
 use super::*;
 
-fn connect(to: Destination, port: u16) -> Request {
-    Request::Connect { to, port }
+fn connect(to: Destination, port: u16) -> SocksRequest {
+    SocksRequest::Connect { to, port }
 }
 
 /// Asserts that the message is parsed whatever follows, and that every prefix needs more bytes.
-fn whole<T: std::fmt::Debug + PartialEq>(read: fn(&[u8]) -> Progress<T>, bytes: &[u8], what: T) {
-    let done = Progress::Done(what, bytes.len());
+fn whole<T: std::fmt::Debug + PartialEq>(read: fn(&[u8]) -> SocksProgress<T>, bytes: &[u8], what: T) {
+    let done = SocksProgress::Done(what, bytes.len());
     assert_eq!(read(bytes), done);
     assert_eq!(read(&[bytes, b"\x05\x01\0"].concat()), done);
     for end in 0..bytes.len() {
-        assert_eq!(read(&bytes[..end]), Progress::More, "{end}");
+        assert_eq!(read(&bytes[..end]), SocksProgress::More, "{end}");
     }
 }
 
-fn bad<T: std::fmt::Debug>(progress: Progress<T>) {
-    assert!(matches!(progress, Progress::Bad(_)), "{progress:?}");
+fn bad<T: std::fmt::Debug>(progress: SocksProgress<T>) {
+    assert!(matches!(progress, SocksProgress::Bad(_)), "{progress:?}");
 }
 
 #[test]
@@ -63,11 +63,11 @@ fn connect_requests_are_parsed() {
 
 #[test]
 fn other_commands_are_refused_with_their_reply_code() {
-    let refused = |reply, why| Request::Refused(reply, why);
-    whole(request, &[5, 2, 0, 1, 1, 2, 3, 4, 0, 80], refused(Reply::CommandNotSupported, "BIND"));
-    whole(request, b"\x05\x03\0\x03\x01a\0\x50", refused(Reply::CommandNotSupported, "UDP ASSOCIATE"));
-    whole(request, b"\x05\x09\0\x03\x01a\0\x50", refused(Reply::CommandNotSupported, "an unknown command"));
-    let kind = refused(Reply::AddressTypeNotSupported, "an unknown address type");
+    let refused = |reply, why| SocksRequest::Refused(reply, why);
+    whole(request, &[5, 2, 0, 1, 1, 2, 3, 4, 0, 80], refused(SocksReply::CommandNotSupported, "BIND"));
+    whole(request, b"\x05\x03\0\x03\x01a\0\x50", refused(SocksReply::CommandNotSupported, "UDP ASSOCIATE"));
+    whole(request, b"\x05\x09\0\x03\x01a\0\x50", refused(SocksReply::CommandNotSupported, "an unknown command"));
+    let kind = refused(SocksReply::AddressTypeNotSupported, "an unknown address type");
     whole(request, &[5, 1, 0, 2], kind.clone());
     whole(request, &[5, 1, 0, 0], kind);
 }
@@ -93,18 +93,18 @@ fn socks_4_is_recognised_and_refused() {
     bad(greeting(b"\x04\x03"));
     bad(greeting(b"\x04\x01\0\x50\0\0\0\x01\0a b\0"));
     let long = [b"\x04\x01\0\x50\x01\x02\x03\x04".as_slice(), &[b'u'; 256]].concat();
-    assert_eq!(greeting(&long[..8 + 255]), Progress::More);
+    assert_eq!(greeting(&long[..8 + 255]), SocksProgress::More);
     bad(greeting(&long));
     assert_eq!(refusal_of_version_4(), [0, 91, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
 fn replies_are_encoded() {
-    assert_eq!(reply(Reply::Succeeded, None), [5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(reply(Reply::NotAllowed, None), [5, 2, 0, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(reply(SocksReply::Succeeded, None), [5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(reply(SocksReply::NotAllowed, None), [5, 2, 0, 1, 0, 0, 0, 0, 0, 0]);
     let v4 = "192.0.2.7:258".parse().unwrap();
-    assert_eq!(reply(Reply::ConnectionRefused, Some(v4)), [5, 5, 0, 1, 192, 0, 2, 7, 1, 2]);
+    assert_eq!(reply(SocksReply::ConnectionRefused, Some(v4)), [5, 5, 0, 1, 192, 0, 2, 7, 1, 2]);
     let v6: SocketAddr = "[2001:db8::7]:258".parse().unwrap();
-    let bytes = reply(Reply::AddressTypeNotSupported, Some(v6));
+    let bytes = reply(SocksReply::AddressTypeNotSupported, Some(v6));
     assert_eq!((bytes.len(), &bytes[..4], &bytes[19..]), (22, &[5, 8, 0, 4][..], &[7, 1, 2][..]));
 }
