@@ -74,7 +74,7 @@ impl ConfineError {
     pub fn of_spawn(command: &Command, error: &io::Error) -> Option<ConfineError> {
         let program = command.as_std().get_program();
         #[cfg(target_os = "linux")]
-        if let Some(failed) = cofferdam_confine::command::Failed::of_spawn(error) {
+        if let Some(failed) = cofferdam_confine::command::RestrictionFailure::of_spawn(error) {
             let source = Arc::new(io::Error::from_raw_os_error(failed.errno));
             return Some(ConfineError::new(program, Reason::Child { step: failed.step.call(), source }));
         }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::command::{SCHEDULING_CALLS, SIGNAL_CALLS};
 use cofferdam_confine::seccomp::{
-    self, Arch, ArgOp, Condition, Denials, Level, METADATA_IOCTLS, Request, RuleAction, TREE_IOCTLS, classify::Insn,
+    self, Arch, ArgComparison, Condition, Denials, METADATA_IOCTLS, RuleAction, SeccompRequest, SyscallLevel,
+    TREE_IOCTLS, classify::Insn,
 };
 
 use crate::confinement_spec::Network;
@@ -42,9 +43,9 @@ pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, Reason> {
         return Ok(known.clone());
     }
     let rules = rules(support, arch);
-    let request = Request {
+    let request = SeccompRequest {
         // The kernel checks an unprivileged process; a privileged one could bypass every restriction.
-        level: if support.privileged { Level::Basic } else { Level::Disabled },
+        level: if support.privileged { SyscallLevel::Basic } else { SyscallLevel::Disabled },
         denials: Denials::Errno,
         notify_creates: false,
         notify_removes: false,
@@ -69,13 +70,13 @@ pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, Reason> {
     Ok(filter)
 }
 
-fn rules(support: KernelSupport, arch: Arch) -> Vec<seccomp::Rule> {
-    let rule = |calls: &[&str], action, when| seccomp::Rule {
+fn rules(support: KernelSupport, arch: Arch) -> Vec<seccomp::FilterRule> {
+    let rule = |calls: &[&str], action, when| seccomp::FilterRule {
         syscalls: calls.iter().map(|call| (*call).to_owned()).collect(),
         action,
         when,
     };
-    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
+    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgComparison::Eq, value };
     let refused = |errno: i32| RuleAction::Errno(errno as u16);
     let mut rules = Vec::new();
     // Landlock refuses to mount, but not to make a mount that hangs nowhere, which anybody may in a user namespace of
@@ -83,7 +84,7 @@ fn rules(support: KernelSupport, arch: Arch) -> Vec<seccomp::Rule> {
     rules.push(rule(&MOUNTS, refused(EPERM), Vec::new()));
     // A limit of processor time is a signal, and one of descriptors the end of the caller's work; the kernel asks for
     // no more than the same ids. Landlock does not hold it. One's own limits are those of process 0.
-    let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };
+    let given = |index| Condition { op: ArgComparison::Ne, ..is(index, 0) };
     rules.push(rule(&["prlimit64"], refused(EPERM), vec![given(0), given(2)]));
     rules.push(rule(&ASKED_OF_OTHERS, refused(EPERM), Vec::new()));
     // A lease blocks other processes that open the file, until the kernel breaks it, and needs only read access.
@@ -92,7 +93,7 @@ fn rules(support: KernelSupport, arch: Arch) -> Vec<seccomp::Rule> {
     rules.extend(ENCRYPTION_KEYS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
     // A process group and a user include other processes, and any id but 0 may be another's: the supervisor checks it.
     for (call, process) in [("setpriority", 0), ("ioprio_set", 1)] {
-        rules.push(rule(&[call], refused(EPERM), vec![Condition { op: ArgOp::Ne, ..is(0, process) }]));
+        rules.push(rule(&[call], refused(EPERM), vec![Condition { op: ArgComparison::Ne, ..is(0, process) }]));
     }
     for call in SCHEDULING_CALLS {
         let number = u8::from(["setpriority", "ioprio_set"].contains(&call));
@@ -109,8 +110,8 @@ fn rules(support: KernelSupport, arch: Arch) -> Vec<seccomp::Rule> {
         // To truncate what is not opened for writing: read-only, and the mode that is neither.
         for (call, flags) in [("open", 1), ("openat", 2)] {
             for mode in [0, 3] {
-                let opened = Condition { index: flags, mask: ACCESS_MODE, op: ArgOp::Eq, value: mode };
-                let truncated = Condition { index: flags, mask: TRUNCATE, op: ArgOp::Ne, value: 0 };
+                let opened = Condition { index: flags, mask: ACCESS_MODE, op: ArgComparison::Eq, value: mode };
+                let truncated = Condition { index: flags, mask: TRUNCATE, op: ArgComparison::Ne, value: 0 };
                 rules.push(rule(&[call], refused(EACCES), vec![opened, truncated]));
             }
         }

@@ -16,12 +16,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{self, Applied, Availability, Cgroup, Level, Limits, Location, Reached};
+use cofferdam_confine::cgroup::{
+    self, AppliedLimits, Availability, Cgroup, CgroupLimits, CgroupLocation, LimitLevel, Reached,
+};
 use rustix::process::Pid;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
-type OneCheck = fn(&Location) -> Check;
+type OneCheck = fn(&CgroupLocation) -> Check;
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -105,7 +107,7 @@ fn unavailable() -> Check {
 }
 
 fn held(reached: &Option<Reached>) -> bool {
-    reached.as_ref().is_some_and(|reached| reached.level == Level::Full)
+    reached.as_ref().is_some_and(|reached| reached.level == LimitLevel::Full)
 }
 
 fn start(args: &[&str]) -> std::io::Result<Child> {
@@ -122,8 +124,8 @@ fn release(child: &mut Child) -> std::io::Result<()> {
 
 /// Runs a child inside a fresh cgroup; the limit that bounds it must be held or it is not released.
 fn run(
-    location: &Location,
-    limits: Limits,
+    location: &CgroupLocation,
+    limits: CgroupLimits,
     args: &[&str],
 ) -> Result<(Cgroup, ExitStatus, String), Box<dyn std::error::Error>> {
     let (group, applied) = Cgroup::create(location, &limits)?;
@@ -135,7 +137,7 @@ fn run(
     Ok((group, output.status, String::from_utf8_lossy(&output.stdout).trim().to_owned()))
 }
 
-fn require(limits: &Limits, applied: &Applied) -> Check {
+fn require(limits: &CgroupLimits, applied: &AppliedLimits) -> Check {
     ensure!(limits.memory_bytes.is_none() || held(&applied.memory), "{applied:?}");
     ensure!(limits.pids.is_none() || held(&applied.pids), "{applied:?}");
     ensure!(limits.cpu_millis.is_none() || held(&applied.cpu), "{applied:?}");
@@ -143,10 +145,10 @@ fn require(limits: &Limits, applied: &Applied) -> Check {
     Ok(())
 }
 
-const EVERYTHING: Limits =
-    Limits { memory_bytes: Some(64 * MIB), pids: Some(16), cpu_millis: Some(500), cpu_time: true, kill: true };
+const EVERYTHING: CgroupLimits =
+    CgroupLimits { memory_bytes: Some(64 * MIB), pids: Some(16), cpu_millis: Some(500), cpu_time: true, kill: true };
 
-fn create_and_remove(location: &Location) -> Check {
+fn create_and_remove(location: &CgroupLocation) -> Check {
     let (group, applied) = Cgroup::create(location, &EVERYTHING)?;
     require(&EVERYTHING, &applied)?;
     let usage = group.usage()?;
@@ -160,12 +162,12 @@ fn create_and_remove(location: &Location) -> Check {
     let (group, _) = Cgroup::create(location, &EVERYTHING)?;
     ensure!(group.name() != name, "{name}");
     drop(group);
-    ensure!(Cgroup::create(location, &Limits::default()).is_err(), "nothing was asked for");
+    ensure!(Cgroup::create(location, &CgroupLimits::default()).is_err(), "nothing was asked for");
     Ok(())
 }
 
-fn memory(location: &Location) -> Check {
-    let limits = Limits { memory_bytes: Some(64 * MIB), ..Limits::default() };
+fn memory(location: &CgroupLocation) -> Check {
+    let limits = CgroupLimits { memory_bytes: Some(64 * MIB), ..CgroupLimits::default() };
     let (group, status, _) = run(location, limits, &["child-alloc", "32"])?;
     ensure!(status.success(), "the control within the limit: {status}");
     let peak = group.usage()?.memory_peak_bytes;
@@ -180,8 +182,8 @@ fn memory(location: &Location) -> Check {
     Ok(group.remove()?)
 }
 
-fn watch(location: &Location) -> Check {
-    let limits = Limits { memory_bytes: Some(32 * MIB), ..Limits::default() };
+fn watch(location: &CgroupLocation) -> Check {
+    let limits = CgroupLimits { memory_bytes: Some(32 * MIB), ..CgroupLimits::default() };
     let (group, applied) = Cgroup::create(location, &limits)?;
     require(&limits, &applied)?;
     let watch = group.oom_watch()?.ok_or("no watch")?;
@@ -201,8 +203,8 @@ fn watch(location: &Location) -> Check {
     Ok(group.remove()?)
 }
 
-fn processes(location: &Location) -> Check {
-    let limits = Limits { pids: Some(8), ..Limits::default() };
+fn processes(location: &CgroupLocation) -> Check {
+    let limits = CgroupLimits { pids: Some(8), ..CgroupLimits::default() };
     let (group, status, text) = run(location, limits, &["child-threads", "5"])?;
     ensure!(status.success() && text == "5", "the control within the limit: {status}, {text}");
     ensure!(group.events()?.pids_limit_hits == 0, "{:?}", group.events()?);
@@ -215,26 +217,26 @@ fn processes(location: &Location) -> Check {
     Ok(group.remove()?)
 }
 
-fn cpu_share(location: &Location) -> Check {
-    let limits = Limits { cpu_millis: Some(100), cpu_time: true, ..Limits::default() };
+fn cpu_share(location: &CgroupLocation) -> Check {
+    let limits = CgroupLimits { cpu_millis: Some(100), cpu_time: true, ..CgroupLimits::default() };
     let (group, status, _) = run(location, limits, &["child-spin", "150"])?;
     ensure!(status.success(), "{status}");
     ensure!(group.events()?.cpu_throttled >= 1, "{:?}", group.events()?);
     let used = group.usage()?.cpu_time_us;
     ensure!(used.is_some_and(|used| used >= 140_000) && group.cpu_time_us()? == used, "{used:?}");
     group.remove()?;
-    let limits = Limits { cpu_time: true, ..Limits::default() };
+    let limits = CgroupLimits { cpu_time: true, ..CgroupLimits::default() };
     let (group, status, _) = run(location, limits, &["child-spin", "150"])?;
     ensure!(status.success() && group.usage()?.cpu_time_us.is_some_and(|used| used >= 140_000), "{status}");
     ensure!(group.events()?.cpu_throttled == 0, "{:?}", group.events()?);
     Ok(group.remove()?)
 }
 
-fn kill(location: &Location) -> Check {
+fn kill(location: &CgroupLocation) -> Check {
     for (limits, args) in [
-        (Limits { pids: Some(32), ..Limits::default() }, ["child-tree", "6"]),
-        (Limits { memory_bytes: Some(256 * MIB), ..Limits::default() }, ["child-tree", "6"]),
-        (Limits { pids: Some(24), memory_bytes: Some(256 * MIB), ..Limits::default() }, ["child-bomb", ""]),
+        (CgroupLimits { pids: Some(32), ..CgroupLimits::default() }, ["child-tree", "6"]),
+        (CgroupLimits { memory_bytes: Some(256 * MIB), ..CgroupLimits::default() }, ["child-tree", "6"]),
+        (CgroupLimits { pids: Some(24), memory_bytes: Some(256 * MIB), ..CgroupLimits::default() }, ["child-bomb", ""]),
     ] {
         let (group, applied) = Cgroup::create(location, &limits)?;
         require(&limits, &applied)?;
@@ -254,8 +256,8 @@ fn kill(location: &Location) -> Check {
 /// `clone(2)`; the libc crate's constant has the wrong width.
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
-fn clone_into(location: &Location) -> Check {
-    let limits = Limits { pids: Some(8), cpu_time: true, ..Limits::default() };
+fn clone_into(location: &CgroupLocation) -> Check {
+    let limits = CgroupLimits { pids: Some(8), cpu_time: true, ..CgroupLimits::default() };
     let (group, applied) = Cgroup::create(location, &limits)?;
     require(&limits, &applied)?;
     let Some(dir) = group.dir_fd() else {
@@ -289,8 +291,8 @@ fn clone_into(location: &Location) -> Check {
     Ok(group.remove()?)
 }
 
-fn busy(location: &Location) -> Check {
-    let (group, _) = Cgroup::create(location, &Limits { pids: Some(8), ..Limits::default() })?;
+fn busy(location: &CgroupLocation) -> Check {
+    let (group, _) = Cgroup::create(location, &CgroupLimits { pids: Some(8), ..CgroupLimits::default() })?;
     let mut child = start(&["child-wait"])?;
     group.attach(pid(&child))?;
     drop(group);
@@ -304,7 +306,7 @@ fn busy(location: &Location) -> Check {
     Ok(std::fs::remove_dir(path)?)
 }
 
-fn reuse(location: &Location) -> Check {
+fn reuse(location: &CgroupLocation) -> Check {
     let (mut group, status, _) = run(location, EVERYTHING, &["child-alloc", "32"])?;
     ensure!(status.success(), "{status}");
     match group.reset() {
@@ -323,7 +325,7 @@ fn reuse(location: &Location) -> Check {
     Ok(group.remove()?)
 }
 
-fn sweep(location: &Location) -> Check {
+fn sweep(location: &CgroupLocation) -> Check {
     ensure!(cgroup::sweep(location).failed.is_empty(), "{:?}", cgroup::sweep(location));
     // The owner prints the name of its cgroup and the pid of a process inside, and is killed without warning.
     let mut owner = start(&["child-owner"])?;
@@ -368,9 +370,9 @@ fn bench(rounds: usize) -> Check {
         None => Ok(()),
     };
     println!("sweep of nothing          {:7.1}", timed(&mut nothing)?);
-    let two = Limits { memory_bytes: Some(64 * MIB), pids: Some(16), ..Limits::default() };
-    let three = Limits { cpu_millis: Some(500), ..two };
-    let four = Limits { cpu_time: true, ..three };
+    let two = CgroupLimits { memory_bytes: Some(64 * MIB), pids: Some(16), ..CgroupLimits::default() };
+    let three = CgroupLimits { cpu_millis: Some(500), ..two };
+    let four = CgroupLimits { cpu_time: true, ..three };
     for (name, limits) in [("memory+pids", two), ("memory+pids+cpu", three), ("memory+pids+cpu+cpu time", four)] {
         let mut parts: [Vec<f64>; 6] = Default::default();
         for _ in 0..rounds {
@@ -482,7 +484,8 @@ fn child_bomb() -> Check {
 
 fn child_owner() -> Check {
     let location = cgroup::probe().prepare()?;
-    let (group, _) = Cgroup::create(&location, &Limits { pids: Some(8), memory_bytes: Some(64 * MIB), ..EVERYTHING })?;
+    let (group, _) =
+        Cgroup::create(&location, &CgroupLimits { pids: Some(8), memory_bytes: Some(64 * MIB), ..EVERYTHING })?;
     let mut sleeper =
         Command::new("/proc/self/exe").args(["child-tree", "0"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     group.attach(pid(&sleeper))?;

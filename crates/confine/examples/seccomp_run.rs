@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use cofferdam_confine::seccomp::classify::{SeccompData, Verdict, classify};
 use cofferdam_confine::seccomp::{
-    Arch, Denials, ExecGate, Level, NoSpawn, Program, Reason, Request, compile, syscall_name,
+    Arch, Denials, ExecGate, FilterProgram, NoSpawn, SeccompReason, SeccompRequest, SyscallLevel, compile, syscall_name,
 };
 
 const EXEC_FD: i32 = 4095;
@@ -20,13 +20,13 @@ const EXEC_FD: i32 = 4095;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1);
     let level = match args.next().as_ref().and_then(|level| level.to_str()) {
-        Some("disabled") => Level::Disabled,
-        Some("basic") => Level::Basic,
-        Some("standard") => Level::Standard,
-        Some("strict") => Level::Strict,
+        Some("disabled") => SyscallLevel::Disabled,
+        Some("basic") => SyscallLevel::Basic,
+        Some("standard") => SyscallLevel::Standard,
+        Some("strict") => SyscallLevel::Strict,
         _ => return Err("usage: seccomp_run disabled|basic|standard|strict [OPTIONS] -- PROGRAM ARGS…".into()),
     };
-    let mut request = Request::of(level);
+    let mut request = SeccompRequest::of(level);
     for option in args.by_ref() {
         match option.to_str() {
             Some("--notify") => request.denials = Denials::Notify,
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// In the child: everything up to exec. Returns only on failure.
-fn start(program: &Program, no_spawn: bool, argv: &[CString], writer: i32, go: i32) -> io::Error {
+fn start(program: &FilterProgram, no_spawn: bool, argv: &[CString], writer: i32, go: i32) -> io::Error {
     let mut pointers: Vec<_> = argv.iter().map(|arg| arg.as_ptr()).collect();
     pointers.push(std::ptr::null());
     if no_spawn {
@@ -152,7 +152,7 @@ fn take_fd(pid: i32, number: i32) -> io::Result<OwnedFd> {
 }
 
 /// Answers notifications until no process is left under the filter.
-fn serve(listener: &OwnedFd, program: &Program, arch: Arch) -> io::Result<()> {
+fn serve(listener: &OwnedFd, program: &FilterProgram, arch: Arch) -> io::Result<()> {
     let mut started = false;
     loop {
         let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -188,7 +188,7 @@ fn serve(listener: &OwnedFd, program: &Program, arch: Arch) -> io::Result<()> {
                 "seccomp_run: refused {name}({:x?}) errno {} {:?}",
                 call.args,
                 verdict.errno(),
-                Reason::of(verdict)
+                SeccompReason::of(verdict)
             );
         }
         let response = libc::seccomp_notif_resp {

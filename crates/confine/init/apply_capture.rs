@@ -4,21 +4,21 @@
 //! Init creates them for the owner, because the namespace is the sandbox's own and only init may. The descriptors go to the
 //! owner, and init keeps no copy. The plan has the messages and sockets; nothing is decided here.
 
-use crate::fault::{Fault, Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepFault, StepResult, at};
+use crate::plan::MappedPlan;
 use crate::uapi::*;
 use crate::wire::step::SocketPart;
-use crate::wire::{CONTROL_SOCKETS, ControlMessage, Messages, Socket, SocketOption, fd, step};
+use crate::wire::{CONTROL_SOCKETS, ControlMessage, WireMessages, WireSocket, SocketOption, fd, step};
 use crate::{netlink, sys};
 
 /// Does what the plan says of it; nothing where it says nothing.
-pub fn apply(plan: &Plan) -> Step {
+pub fn apply(plan: &MappedPlan) -> StepResult {
     let h = plan.header();
-    for m in plan.items::<Messages>(h.messages) {
+    for m in plan.items::<WireMessages>(h.messages) {
         netlink::send(m.protocol, plan.bytes(m.bytes), m.first, m.count)
-            .map_err(|(index, errno)| Fault { at: step::capture::MESSAGE.item(index as usize), errno })?;
+            .map_err(|(index, errno)| StepFault { at: step::capture::MESSAGE.item(index as usize), errno })?;
     }
-    let sockets = plan.items::<Socket>(h.sockets);
+    let sockets = plan.items::<WireSocket>(h.sockets);
     for (i, part) in sockets.chunks(CONTROL_SOCKETS).enumerate() {
         let mut made = [-1i32; CONTROL_SOCKETS];
         for (k, spec) in part.iter().enumerate() {
@@ -34,14 +34,14 @@ pub fn apply(plan: &Plan) -> Step {
 }
 
 #[repr(C)]
-struct Filter {
+struct SockFprog {
     len: u16,
     pad: [u16; 3],
     instructions: *const u64,
 }
 
 /// One socket. Its filter stands before its address does: nothing comes in that the filter has not seen.
-fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
+fn socket(plan: &MappedPlan, spec: &WireSocket, index: usize) -> Result<i32, StepFault> {
     let fault = |part| at(step::socket_part(index, part));
     let (family, kind, protocol) = (i32::from(spec.family), i32::from(spec.kind), i32::from(spec.protocol));
     let s =
@@ -52,8 +52,8 @@ fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
     }
     let filter: &[u64] = plan.items(spec.filter);
     if !filter.is_empty() {
-        let program = Filter { len: filter.len() as u16, pad: [0; 3], instructions: filter.as_ptr() };
-        let size = core::mem::size_of::<Filter>();
+        let program = SockFprog { len: filter.len() as u16, pad: [0; 3], instructions: filter.as_ptr() };
+        let size = core::mem::size_of::<SockFprog>();
         sys::setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, (&raw const program).cast(), size)
             .map_err(fault(SocketPart::Filter))?;
     }
@@ -68,14 +68,14 @@ fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
 /// Sends sockets to the owner, on the socket that the plan came by.
 fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
     #[repr(C, align(8))]
-    struct Control {
+    struct SocketsControl {
         len: usize,
         level: i32,
         kind: i32,
         fds: [i32; CONTROL_SOCKETS],
     }
     let mut control =
-        Control { len: 16 + fds.len() * 4, level: SOL_SOCKET, kind: SCM_RIGHTS, fds: [-1; CONTROL_SOCKETS] };
+        SocketsControl { len: 16 + fds.len() * 4, level: SOL_SOCKET, kind: SCM_RIGHTS, fds: [-1; CONTROL_SOCKETS] };
     control.fds[..fds.len()].copy_from_slice(fds);
     let content = ControlMessage { total: total as u32 };
     let iov = [(&raw const content) as usize, core::mem::size_of::<ControlMessage>()];

@@ -1,12 +1,12 @@
 //! Capabilities: dropping all of them, or all but a few. Never adds one.
 
-use crate::fault::{Step, at};
+use crate::fault::{StepResult, at};
 use crate::sys::{self, Res};
 use crate::uapi::*;
 use crate::wire::step;
 
 /// Empties the bounding set.
-pub fn drop_bounding() -> Step {
+pub fn drop_bounding() -> StepResult {
     let mut cap = 0;
     while cap < 64 {
         match sys::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) {
@@ -20,7 +20,7 @@ pub fn drop_bounding() -> Step {
 }
 
 /// Empties every set.
-pub fn drop_all() -> Step {
+pub fn drop_all() -> StepResult {
     drop_bounding()?;
     clear_ambient().map_err(at(step::caps::CLEAR_AMBIENT))?;
     set(0).map_err(at(step::caps::CLEAR))?;

@@ -7,8 +7,8 @@
 
 use crate::caps;
 use crate::control::{self, Descriptors};
-use crate::fault::{Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepResult, at};
+use crate::plan::MappedPlan;
 use crate::sys::{self, Str};
 use crate::uapi::*;
 use crate::wire::{LandRule, fd, flag, op, step};
@@ -17,7 +17,7 @@ use crate::wire::{LandRule, fd, flag, op, step};
 const ASIDE: i32 = 64;
 
 #[repr(C)]
-struct Address {
+struct UnixAddress {
     family: u16,
     path: [u8; 108],
 }
@@ -25,7 +25,7 @@ struct Address {
 /// Connects to the owner, who listens at this path, and puts what it sends into its places: standard streams, lifeline,
 /// status, events, control socket.
 pub fn receive_descriptors(rendezvous: Str) -> Result<(), i32> {
-    let mut address = Address { family: AF_UNIX as u16, path: [0; 108] };
+    let mut address = UnixAddress { family: AF_UNIX as u16, path: [0; 108] };
     let mut n = 0;
     // SAFETY: an argument is a string that ends in NUL and stays; the path's last byte stays NUL.
     while unsafe { *rendezvous.add(n) } != 0 {
@@ -55,7 +55,7 @@ pub fn receive_descriptors(rendezvous: Str) -> Result<(), i32> {
 }
 
 /// Verifies by device and inode that what the owner looked at is what is mounted: the runtime got names alone.
-pub fn verify_mounts(plan: &Plan) -> Step {
+pub fn verify_mounts(plan: &MappedPlan) -> StepResult {
     for (i, rule) in plan.items::<LandRule>(plan.header().land_rules).iter().enumerate() {
         let fault = at(step::landrule::RULE.item(i));
         let mut st = sys::Statx::new();
@@ -74,7 +74,7 @@ const GROUPS: usize = 64;
 
 /// Verifies init's uid, gid and supplementary groups: an image's /etc/passwd and /etc/group can have numbers as names, and
 /// a runtime that looks there finds other ids.
-pub fn verify_ids(plan: &Plan) -> Step {
+pub fn verify_ids(plan: &MappedPlan) -> StepResult {
     let h = plan.header();
     verify(h.uid_out, h.gid_out, h.gid_out)
 }
@@ -88,7 +88,7 @@ const COVER: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 /// Init becomes a user of its own, and its files below /proc are covered: gVisor's kernel lets a process signal another of
 /// the same user, and look at the descriptors and variables of any. Whatever is made for the program is made before.
-pub fn separate_user(plan: &Plan) -> Step {
+pub fn separate_user(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::SEPARATE_USER) {
         return Ok(());
     }
@@ -105,7 +105,7 @@ pub fn separate_user(plan: &Plan) -> Step {
 }
 
 /// Init's child becomes the program's user again.
-pub fn become_program_user(plan: &Plan) -> Step {
+pub fn become_program_user(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::SEPARATE_USER) {
         return Ok(());
     }
@@ -116,7 +116,7 @@ pub fn become_program_user(plan: &Plan) -> Step {
 }
 
 /// Verifies that init is this user and this group, and in no supplementary group but `member`.
-fn verify(user: u32, group: u32, member: u32) -> Step {
+fn verify(user: u32, group: u32, member: u32) -> StepResult {
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [r, e, s] = &mut users;
     sys::getresuid(r, e, s).map_err(at(step::ids::GET_USER))?;
@@ -137,7 +137,7 @@ fn verify(user: u32, group: u32, member: u32) -> Step {
 }
 
 /// Makes directories in file systems in memory, which are empty until now.
-pub fn make_directories(plan: &Plan) -> Step {
+pub fn make_directories(plan: &MappedPlan) -> StepResult {
     for (i, made) in plan.items::<crate::wire::MountOp>(plan.header().mounts).iter().enumerate() {
         if made.kind == op::MKDIR {
             match sys::mkdirat(AT_FDCWD, plan.str(made.src), made.c as u32) {

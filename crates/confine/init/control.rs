@@ -3,8 +3,8 @@
 //! The owner creates the process while it still works out what the process is to do. Each message on the control socket
 //! holds a `wire::ControlMessage`; all of it is trusted as the plan is, which comes from the same owner. Sends nothing.
 
-use crate::fault::{Fault, Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepFault, StepResult, at};
+use crate::plan::MappedPlan;
 use crate::sys::{self, Msghdr, PollFd};
 use crate::uapi::*;
 use crate::wire::{CONTROL_FDS, ControlMessage, fd, step};
@@ -36,7 +36,7 @@ impl Descriptors {
 
 /// Waits for a plan and maps it in place of the one before. Descriptors that come along get their places from
 /// `fd::FIRST_EXTRA` on; only one plan may have some.
-pub fn receive_plan() -> Result<Plan, Fault> {
+pub fn receive_plan() -> Result<MappedPlan, StepFault> {
     let fault = at(step::plan::RECEIVE);
     let mut got = 0;
     loop {
@@ -66,14 +66,14 @@ pub fn receive_plan() -> Result<Plan, Fault> {
         }
     }
     move_into_place(fd::SYNC + 1, got - 1).map_err(&fault)?;
-    Plan::map(fd::PLAN)
+    MappedPlan::map(fd::PLAN)
 }
 
 /// How long a staged sandbox waits for its run, seconds and nanoseconds; its owner ends it much sooner.
 const PLAN_TIMEOUT: [u64; 2] = [60, 0];
 
 /// Waits for the plan that follows the one before.
-pub fn next_plan() -> Result<Plan, Fault> {
+pub fn next_plan() -> Result<MappedPlan, StepFault> {
     sys::close(fd::PLAN).map_err(at(step::plan::CLOSE_PREVIOUS))?; // mapped; the next one comes in its place, and what follows after it
     await_plan()?;
     receive_plan()
@@ -81,7 +81,7 @@ pub fn next_plan() -> Result<Plan, Fault> {
 
 /// Waits until a plan comes. An owner that is gone without closing its end of the socket, as one whose forked child lives
 /// on, never sends one.
-fn await_plan() -> Step {
+fn await_plan() -> StepResult {
     let mut socket = [PollFd { fd: fd::SYNC, events: POLLIN, revents: 0 }];
     loop {
         match sys::ppoll(socket.as_mut_ptr(), 1, PLAN_TIMEOUT.as_ptr(), core::ptr::null(), 8) {
@@ -107,7 +107,7 @@ fn move_into_place(first: i32, count: usize) -> Result<(), i32> {
 }
 
 /// Waits for the owner's release.
-pub fn await_release() -> Step {
+pub fn await_release() -> StepResult {
     let mut descriptors = Descriptors::new();
     receive(fd::SYNC, &mut descriptors).map(|_| ()).map_err(at(step::sync::RELEASE))
 }

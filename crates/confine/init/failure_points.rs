@@ -1,12 +1,12 @@
 //! The steps in which init builds a sandbox, and the points of each at which it can fail, by name.
 //!
-//! A failure crosses to the owner as a [`Point`] and an errno. Compiled into init, which reports points, and into the
+//! A failure crosses to the owner as a [`FailurePoint`] and an errno. Compiled into init, which reports points, and into the
 //! library, whose users decode them. Owns no text: words are the owner's. Messages show the numbers ("part 3"), so a point
 //! keeps its own; a test holds that no two points share one.
 
 /// Where a step failed: at one of its points, or on one of its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct FailurePoint {
     /// The step, such as [`IDS`].
     pub step: u16,
     /// Which point or item of the step.
@@ -26,12 +26,12 @@ pub struct Items {
 
 impl Items {
     /// The point of an item.
-    pub const fn item(self, i: usize) -> Point {
-        Point { step: self.step, index: self.first + i as u32 }
+    pub const fn item(self, i: usize) -> FailurePoint {
+        FailurePoint { step: self.step, index: self.first + i as u32 }
     }
 
     /// The item of a point of this kind.
-    pub const fn index_of(self, point: Point) -> Option<usize> {
+    pub const fn index_of(self, point: FailurePoint) -> Option<usize> {
         if point.step == self.step && self.first <= point.index && point.index < self.end {
             Some((point.index - self.first) as usize)
         } else {
@@ -55,8 +55,8 @@ macro_rules! steps {
             $(#[$doc])*
             pub mod $step {
                 #[allow(unused_imports, reason = "some steps have no points, or no items")]
-                use super::{Items, Point};
-                $($(#[$point_doc])* pub const $point: Point = Point { step: $number, index: $index };)*
+                use super::{Items, FailurePoint};
+                $($(#[$point_doc])* pub const $point: FailurePoint = FailurePoint { step: $number, index: $index };)*
                 $($(#[$items_doc])* pub const $items: Items = Items { step: $number, first: $first, end: $end };)*
             }
         )+
@@ -469,7 +469,7 @@ impl SocketPart {
 }
 
 /// The point of a part of socket `i`.
-pub const fn socket_part(i: usize, part: SocketPart) -> Point {
+pub const fn socket_part(i: usize, part: SocketPart) -> FailurePoint {
     capture::SOCKET.item(i * SocketPart::COUNT + part as usize)
 }
 

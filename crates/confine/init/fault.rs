@@ -1,20 +1,20 @@
 //! A failed step, as init's functions return it until `main` reports it. Has no text.
 
-use crate::wire::step::Point;
+use crate::wire::step::FailurePoint;
 
 /// A failed step: at which point, and the errno.
 #[derive(Clone, Copy)]
-pub struct Fault {
+pub struct StepFault {
     /// Where it failed.
-    pub at: Point,
+    pub at: FailurePoint,
     /// errno.
     pub errno: i32,
 }
 
 /// A step's result.
-pub type Step = Result<(), Fault>;
+pub type StepResult = Result<(), StepFault>;
 
 /// Turns an errno into the fault at this point.
-pub fn at(point: Point) -> impl Fn(i32) -> Fault {
-    move |errno| Fault { at: point, errno }
+pub fn at(point: FailurePoint) -> impl Fn(i32) -> StepFault {
+    move |errno| StepFault { at: point, errno }
 }

@@ -8,7 +8,7 @@ use crate::wire::step;
 /// `struct seccomp_notif`, with room for what later kernels append.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub struct Notification {
+pub struct NotificationBuffer {
     /// Cookie of the call.
     pub id: u64,
     /// Thread, as init sees it.
@@ -25,10 +25,10 @@ pub struct Notification {
     spare: [u64; 16],
 }
 
-impl Notification {
+impl NotificationBuffer {
     /// All zero.
-    pub const EMPTY: Notification =
-        Notification { id: 0, pid: 0, flags: 0, nr: 0, arch: 0, ip: 0, args: [0; 6], spare: [0; 16] };
+    pub const EMPTY: NotificationBuffer =
+        NotificationBuffer { id: 0, pid: 0, flags: 0, nr: 0, arch: 0, ip: 0, args: [0; 6], spare: [0; 16] };
 }
 
 /// What is saved of a call to try it again.
@@ -45,13 +45,13 @@ impl SavedCall {
     pub const EMPTY: SavedCall = SavedCall { id: 0, args: [0; 6], pid: 0, nr: 0 };
 
     /// Of this call.
-    pub fn new(r: &Notification) -> SavedCall {
+    pub fn new(r: &NotificationBuffer) -> SavedCall {
         SavedCall { id: r.id, args: r.args, pid: r.pid, nr: r.nr }
     }
 
     /// The call.
-    pub fn request(&self) -> Notification {
-        Notification { id: self.id, args: self.args, pid: self.pid, nr: self.nr, ..Notification::EMPTY }
+    pub fn request(&self) -> NotificationBuffer {
+        NotificationBuffer { id: self.id, args: self.args, pid: self.pid, nr: self.nr, ..NotificationBuffer::EMPTY }
     }
 }
 
@@ -91,14 +91,14 @@ impl Listener {
     }
 
     /// Takes the next call; `None` when its caller was killed meanwhile.
-    pub fn next(&self) -> Option<Notification> {
-        let mut r = Notification::EMPTY;
+    pub fn next(&self) -> Option<NotificationBuffer> {
+        let mut r = NotificationBuffer::EMPTY;
         sys::ioctl(self.0, SECCOMP_IOCTL_NOTIF_RECV, (&raw mut r) as usize).ok()?;
         Some(r)
     }
 
     /// Whether the calling thread still waits in this very call.
-    pub fn valid(&self, r: &Notification) -> bool {
+    pub fn valid(&self, r: &NotificationBuffer) -> bool {
         sys::ioctl(self.0, SECCOMP_IOCTL_NOTIF_ID_VALID, (&raw const r.id) as usize).is_ok()
     }
 
@@ -113,24 +113,24 @@ impl Listener {
     }
 
     /// The call fails with this errno.
-    pub fn refuse(&self, r: &Notification, errno: i32) {
+    pub fn refuse(&self, r: &NotificationBuffer, errno: i32) {
         self.respond(&Response { id: r.id, val: 0, error: -errno, flags: 0 });
     }
 
     /// The call has been performed; this is its value.
-    pub fn done(&self, r: &Notification, value: i64) {
+    pub fn done(&self, r: &NotificationBuffer, value: i64) {
         self.respond(&Response { id: r.id, val: value, error: 0, flags: 0 });
     }
 
     /// Lets the call through as it is.
-    pub fn proceed(&self, r: &Notification) {
+    pub fn proceed(&self, r: &NotificationBuffer) {
         // Nothing was decided on what was read.
         self.respond(&Response { id: r.id, val: 0, error: 0, flags: SECCOMP_USER_NOTIF_FLAG_CONTINUE });
     }
 
     /// The call returns a copy of this descriptor, which is closed here first: a program that writes a file, closes it
     /// and executes it must not find it still open for writing (ETXTBSY).
-    pub fn give(&self, r: &Notification, descriptor: i32, cloexec: bool) -> Result<(), i32> {
+    pub fn give(&self, r: &NotificationBuffer, descriptor: i32, cloexec: bool) -> Result<(), i32> {
         let add = AddFd {
             id: r.id,
             flags: 0,

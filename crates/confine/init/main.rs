@@ -90,12 +90,12 @@ fn main(rendezvous: Option<sys::Str>) -> ! {
             }
         },
     };
-    report::send(&wire::Status {
+    report::send(&wire::WireStatus {
         kind: status::FAILED,
         step: fault.at.step,
         index: fault.at.index,
         value: fault.errno,
-        ..wire::Status::default()
+        ..wire::WireStatus::default()
     });
     sys::exit(1)
 }

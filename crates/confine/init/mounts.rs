@@ -12,8 +12,8 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use crate::fault::{Fault, Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepFault, StepResult, at};
+use crate::plan::MappedPlan;
 use crate::report::send_layer;
 use crate::sys::{self, Str};
 use crate::uapi::*;
@@ -36,7 +36,7 @@ fn tree_of(step: usize) -> i32 {
 }
 
 /// The new root under way: descriptors of the scratch file system, of the new root and of the old one.
-pub struct Root {
+pub struct NewRoot {
     scratch: i32,
     root: i32,
     outer: i32,
@@ -45,14 +45,14 @@ pub struct Root {
 }
 
 /// Nothing that is mounted from here on reaches the host, and nothing that the host mounts reaches us.
-pub fn private() -> Step {
+pub fn private() -> StepResult {
     sys::mount(EMPTY, c"/".as_ptr().cast(), EMPTY, MS_REC | MS_PRIVATE, core::ptr::null())
         .map_err(at(step::private::SET))?;
     Ok(())
 }
 
 /// Opens and clones every source of a plan's own mounts, with its attributes set, before anything is mounted over anything.
-pub fn sources(plan: &Plan) -> Step {
+pub fn sources(plan: &MappedPlan) -> StepResult {
     let ops: &[MountOp] = plan.items(plan.header().mounts);
     if ops.len() > MAX_OPS {
         return Err(at(step::source::TOO_MANY)(errno::EINVAL));
@@ -88,7 +88,7 @@ pub fn sources(plan: &Plan) -> Step {
     Ok(())
 }
 
-fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
+fn open_source(plan: &MappedPlan, m: &MountOp) -> Result<i32, i32> {
     if m.flags & op_flag::FOLLOW != 0 {
         // Only the system's administrator can replace it, or any link on the way.
         return clone_tree(AT_FDCWD, plan.str(m.src), m.flags & op_flag::RECURSIVE != 0);
@@ -106,21 +106,21 @@ fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
     Ok(tree)
 }
 
-impl Root {
+impl NewRoot {
     /// Stages the scratch file system and performs the plan's mounts.
-    pub fn begin(plan: &Plan) -> Result<Root, Fault> {
+    pub fn begin(plan: &MappedPlan) -> Result<NewRoot, StepFault> {
         let h = plan.header();
         // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
         sys::umask(0).map_err(at(step::scratch::UMASK))?;
         let outer = sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0)
             .map_err(at(step::pivot::OPEN_OLD))? as i32;
         let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
-        let mut root = Root { scratch, root: -1, outer, views: 0 };
+        let mut root = NewRoot { scratch, root: -1, outer, views: 0 };
         root.mount(plan)?;
         Ok(root)
     }
 
-    fn mount(&mut self, plan: &Plan) -> Step {
+    fn mount(&mut self, plan: &MappedPlan) -> StepResult {
         let ops: &[MountOp] = plan.items(plan.header().mounts);
         for (i, m) in ops.iter().enumerate() {
             match self.perform(plan, i, m, tree_of(i)) {
@@ -136,7 +136,7 @@ impl Root {
     }
 
     /// Makes the new root the only one.
-    pub fn enter(self) -> Step {
+    pub fn enter(self) -> StepResult {
         enter(self.outer).map_err(at(step::pivot::ENTER_OLD))?; // pivot_root(2) swaps the namespace's root, which must be ours again
         sys::close(self.outer).map_err(at(step::pivot::CLOSE_OLD))?;
         sys::fchdir(self.root).map_err(at(step::pivot::ENTER_NEW))?;
@@ -151,7 +151,7 @@ impl Root {
 }
 
 /// Mounts the scratch file system over a directory of the old root that every system has.
-fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
+fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, StepFault> {
     let fault = at(step::scratch::CREATE);
     let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
     for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
@@ -171,8 +171,8 @@ fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
     Err(at(step::scratch::NO_DIRECTORY)(errno::ENOENT))
 }
 
-impl Root {
-    fn perform(&mut self, plan: &Plan, i: usize, m: &MountOp, tree: i32) -> Result<(), i32> {
+impl NewRoot {
+    fn perform(&mut self, plan: &MappedPlan, i: usize, m: &MountOp, tree: i32) -> Result<(), i32> {
         let (src, dst) = (plan.str(m.src), plan.str(m.dst));
         let recursive = m.flags & op_flag::RECURSIVE != 0;
         let system = m.flags & op_flag::SYSTEM != 0;
@@ -316,7 +316,7 @@ impl Root {
 
     /// Lower: the source. Upper: a sized tmpfs, which bounds both bytes and inodes; its descriptor goes to the owner,
     /// who reads the changes out of it after the tree is dead.
-    fn overlay(&mut self, plan: &Plan, i: usize, m: &MountOp, lower: i32) -> Result<(), i32> {
+    fn overlay(&mut self, plan: &MappedPlan, i: usize, m: &MountOp, lower: i32) -> Result<(), i32> {
         let (mut low, mut up) = ([0u8; 64], [0u8; 64]);
         let low = name(&mut low, &[b"lower"], Some(i as u64), b"");
         let up = name(&mut up, &[b"layer"], Some(i as u64), b"");
@@ -353,7 +353,7 @@ impl Root {
     }
 
     /// A read-only view of dst below a layer of whiteouts, which hides all its names by one mount.
-    fn whiteout(&mut self, plan: &Plan, i: usize, m: &MountOp, layer: i32) -> Result<(), i32> {
+    fn whiteout(&mut self, plan: &MappedPlan, i: usize, m: &MountOp, layer: i32) -> Result<(), i32> {
         let (mut top, mut low) = ([0u8; 64], [0u8; 64]);
         let top = name(&mut top, &[b"hide"], Some(i as u64), b"");
         let low = name(&mut low, &[b"below"], Some(i as u64), b"");

@@ -1,15 +1,15 @@
 //! The sandbox's own network namespace: its loopback interface, and the socket by which the owner counts what sockets
 //! hold. Adds no route; those of a captured network are `capture`'s.
 
-use crate::fault::{Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepResult, at};
+use crate::plan::MappedPlan;
 use crate::report::send_fd;
 use crate::sys;
 use crate::uapi::*;
-use crate::wire::{Status, flag, status, step};
+use crate::wire::{WireStatus, flag, status, step};
 
 /// Brings the loopback interface up, where the plan says so.
-pub fn loopback(plan: &Plan) -> Step {
+pub fn loopback(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::LOOPBACK) {
         return Ok(());
     }
@@ -26,12 +26,12 @@ pub fn loopback(plan: &Plan) -> Step {
 /// Sends the owner a netlink socket by which it reads what the sockets of this network namespace hold. Where nothing can be
 /// reached, none holds anything, and a network that is not the sandbox's own is not counted. A kernel without such sockets
 /// sends none, which the owner takes for what it is.
-pub fn send_sock_diag(plan: &Plan) -> Step {
+pub fn send_sock_diag(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::ONLY_LOOPBACK) && !plan.has(flag::CAPTURED) {
         return Ok(());
     }
     let Ok(s) = sys::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG) else { return Ok(()) };
-    send_fd(&Status { kind: status::SOCKETS, ..Status::default() }, s as i32).map_err(at(step::sockets::SEND))?;
+    send_fd(&WireStatus { kind: status::SOCKETS, ..WireStatus::default() }, s as i32).map_err(at(step::sockets::SEND))?;
     sys::close(s as i32).map_err(at(step::sockets::CLOSE))?;
     Ok(())
 }

@@ -5,19 +5,19 @@
 //! only where the network refuses their address (`socket_calls`). Created: init performs the call itself on what it read
 //! (`path_guard`), so that the program cannot change the argument between check and use.
 
-use crate::listener::{Listener, Notification};
+use crate::listener::{Listener, NotificationBuffer};
 use crate::path_args::{has_directory, path_arguments};
-use crate::path_guard::{Outcome, PathGuards, Refusal};
-use crate::plan::Plan;
+use crate::path_guard::{GuardOutcome, PathGuards, GuardRefusal};
+use crate::plan::MappedPlan;
 use crate::seccomp::classify::{Insn, SeccompData, Verdict, classify};
 use crate::sys::PollFd;
 use crate::task::{base_link, read_path, self_fd};
 use crate::uapi::*;
-use crate::wire::{EVENT_PATH, Event, fd, flag, refusal};
+use crate::wire::{EVENT_PATH, WireEvent, fd, flag, refusal};
 use crate::{socket_calls, sys};
 
 /// The listener and what was seen through it.
-pub struct Supervisor {
+pub struct NotificationSupervisor {
     listener: Listener,
     started: bool,
     events: u64,
@@ -31,10 +31,10 @@ const WAIT: [u64; 2] = [0, 100_000_000];
 /// An owner that has not read for so many of them does not read, and a run waits for nothing no longer.
 const WAITS: u32 = 5;
 
-impl Supervisor {
+impl NotificationSupervisor {
     /// For this listener (or -1).
-    pub fn new(listener: i32) -> Supervisor {
-        Supervisor { listener: Listener::new(listener), started: false, events: 0, lost: 0, waits: WAITS }
+    pub fn new(listener: i32) -> NotificationSupervisor {
+        NotificationSupervisor { listener: Listener::new(listener), started: false, events: 0, lost: 0, waits: WAITS }
     }
 
     /// What it answers through.
@@ -48,7 +48,7 @@ impl Supervisor {
     }
 
     /// Takes and answers one call. True when the run is to end because of it.
-    pub fn next(&mut self, plan: &Plan, guards: &mut PathGuards) -> bool {
+    pub fn next(&mut self, plan: &MappedPlan, guards: &mut PathGuards) -> bool {
         let Some(r) = self.listener.next() else { return false }; // the caller was killed meanwhile
         let verdict = self.verdict(plan, &r);
         let errno = verdict.errno() as i32;
@@ -74,13 +74,13 @@ impl Supervisor {
                 }
                 let seen = (!about && plan.has(flag::TRACE)).then(|| self.record(&r, verdict, 0, None));
                 match guards.perform(plan, &self.listener, &r) {
-                    Outcome::Answered => {
+                    GuardOutcome::Answered => {
                         if let Some(seen) = seen {
                             self.write(&seen);
                         }
                         false
                     }
-                    Outcome::Refused(guarded) => {
+                    GuardOutcome::Refused(guarded) => {
                         self.named(terminate);
                         self.event(&r, verdict, errno::EACCES, Some(guarded));
                         if !terminate {
@@ -108,7 +108,7 @@ impl Supervisor {
     }
 
     /// Reports the address of a call on a socket when the network refuses it. True when that ends a run under `TERMINATE`.
-    fn unreachable(&mut self, plan: &Plan, r: &Notification, verdict: Verdict) -> bool {
+    fn unreachable(&mut self, plan: &MappedPlan, r: &NotificationBuffer, verdict: Verdict) -> bool {
         let address = match socket_calls::refused(plan, r) {
             Ok(Some(address)) => address,
             Ok(None) => return false,
@@ -118,7 +118,7 @@ impl Supervisor {
             }
         };
         let verdict = if address.by_libc { verdict.made_by_libc() } else { verdict };
-        let mut record = Record::new(r, verdict, refusal::ADDRESS);
+        let mut record = EventRecord::new(r, verdict, refusal::ADDRESS);
         let bytes = address.bytes();
         record.text[..bytes.len()].copy_from_slice(bytes);
         record.head.path1 = bytes.len() as u32;
@@ -128,7 +128,7 @@ impl Supervisor {
     }
 
     /// What the filter meant by this call.
-    fn verdict(&self, plan: &Plan, r: &Notification) -> Verdict {
+    fn verdict(&self, plan: &MappedPlan, r: &NotificationBuffer) -> Verdict {
         let words: &[u64] = plan.items(plan.header().classifier);
         // SAFETY: an instruction is 8 bytes of integers, for which any bits are a value; u64 is aligned at least as strictly.
         let program = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<Insn>(), words.len()) };
@@ -136,7 +136,7 @@ impl Supervisor {
     }
 
     /// A path argument as it reads now, put behind the directory that it starts from when it is relative.
-    fn absolute(&self, r: &Notification, a: usize, buf: &mut [u8]) -> usize {
+    fn absolute(&self, r: &NotificationBuffer, a: usize, buf: &mut [u8]) -> usize {
         let mut text = [0u8; EVENT_PATH];
         let n = read_path(r.pid, r.args[a], &mut text).unwrap_or(0);
         let mut used = 0;
@@ -189,16 +189,16 @@ impl Supervisor {
     }
 
     /// Writes the event, with the path arguments as they read now.
-    fn event(&mut self, r: &Notification, verdict: Verdict, errno: i32, guarded: Option<Refusal>) {
+    fn event(&mut self, r: &NotificationBuffer, verdict: Verdict, errno: i32, guarded: Option<GuardRefusal>) {
         let record = self.record(r, verdict, errno, guarded);
         self.write(&record);
     }
 
-    fn record(&self, r: &Notification, verdict: Verdict, errno: i32, guarded: Option<Refusal>) -> Record {
+    fn record(&self, r: &NotificationBuffer, verdict: Verdict, errno: i32, guarded: Option<GuardRefusal>) -> EventRecord {
         let bits = guarded.map_or(0, |g| {
             refusal::GUARDED | if g.denied { refusal::DENIED } else { 0 } | if g.second { refusal::SECOND } else { 0 }
         });
-        let mut record = Record::new(r, verdict, errno as u32 & 0xffff | bits);
+        let mut record = EventRecord::new(r, verdict, errno as u32 & 0xffff | bits);
         let traced = matches!(verdict.class(), Verdict::TRACE | Verdict::CREATE) && guarded.is_none();
         let real = |buf: &mut [u8], n| if traced { Self::real(buf, n, false) } else { n };
         let (first, second) = path_arguments(r.nr);
@@ -223,9 +223,9 @@ impl Supervisor {
         record
     }
 
-    fn write(&mut self, record: &Record) {
+    fn write(&mut self, record: &EventRecord) {
         self.events += 1;
-        let size = core::mem::size_of::<Event>() + (record.head.path1 + record.head.path2) as usize;
+        let size = core::mem::size_of::<WireEvent>() + (record.head.path1 + record.head.path2) as usize;
         let mut written = sys::write(fd::EVENTS, (&raw const *record).cast(), size);
         // The socket holds a few hundred, and a program makes more in the time in which its owner is first woken.
         while written == Err(errno::EAGAIN) && self.waits > 0 {
@@ -254,15 +254,15 @@ impl Supervisor {
 
 /// An event with the text of its paths.
 #[repr(C)]
-struct Record {
-    head: Event,
+struct EventRecord {
+    head: WireEvent,
     text: [u8; 2 * EVENT_PATH],
 }
 
-impl Record {
-    fn new(r: &Notification, verdict: Verdict, answer: u32) -> Record {
+impl EventRecord {
+    fn new(r: &NotificationBuffer, verdict: Verdict, answer: u32) -> EventRecord {
         let (nr, verdict) = (r.nr as u32, verdict.0);
-        let head = Event { nr, verdict, pid: r.pid, answer, args: r.args, path1: 0, path2: 0 };
-        Record { head, text: [0; 2 * EVENT_PATH] }
+        let head = WireEvent { nr, verdict, pid: r.pid, answer, args: r.args, path1: 0, path2: 0 };
+        EventRecord { head, text: [0; 2 * EVENT_PATH] }
     }
 }

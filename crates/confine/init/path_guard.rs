@@ -8,10 +8,10 @@
 //! Directories of guards are bound onto themselves by the mount plan, so a guarded directory cannot be moved away and
 //! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
 
-use crate::fault::{Fault, at};
-use crate::listener::{Listener, Notification, SavedCall};
+use crate::fault::{StepFault, at};
+use crate::listener::{Listener, NotificationBuffer, SavedCall};
 use crate::path_args::path_arguments;
-use crate::plan::Plan;
+use crate::plan::MappedPlan;
 use crate::socket_calls::landlock_refuses_bind;
 use crate::sys::{self, Str};
 use crate::task::{base_link, borrow, has_signal, read_memory, read_path, self_fd, terminal_of, umask_of};
@@ -27,20 +27,20 @@ const OPEN_FLAGS: i32 = 0o37777703;
 const EMPTY: Str = c"".as_ptr().cast();
 
 #[derive(Clone, Copy)]
-struct Parent {
+struct GuardedParent {
     dev: u64,
     ino: u64,
     guard: PathGuard,
 }
 
-struct Parents(core::cell::UnsafeCell<[Parent; MAX_GUARDS]>);
+struct Parents(core::cell::UnsafeCell<[GuardedParent; MAX_GUARDS]>);
 // SAFETY: `prepare` fills it before any other process exists; after that it is only read, by init's one thread.
 unsafe impl Sync for Parents {}
 /// Static, so that only the pages that a plan uses are ever touched.
-static PARENTS: Parents = Parents(core::cell::UnsafeCell::new([Parent::NONE; MAX_GUARDS]));
+static PARENTS: Parents = Parents(core::cell::UnsafeCell::new([GuardedParent::NONE; MAX_GUARDS]));
 
-impl Parent {
-    const NONE: Parent = Parent { dev: 0, ino: 0, guard: PathGuard { parent: 0, denied: 0, count: 0, index: 0 } };
+impl GuardedParent {
+    const NONE: GuardedParent = GuardedParent { dev: 0, ino: 0, guard: PathGuard { parent: 0, denied: 0, count: 0, index: 0 } };
 }
 
 /// The guards, by identity of their directory.
@@ -51,16 +51,16 @@ pub struct PathGuards {
 }
 
 /// What became of a call that makes a name.
-pub enum Outcome {
+pub enum GuardOutcome {
     /// Performed and answered, or waiting.
     Answered,
     /// A guard refuses it; not answered yet.
-    Refused(Refusal),
+    Refused(GuardRefusal),
 }
 
 /// Which guard refused a call, as an event reports it.
 #[derive(Clone, Copy)]
-pub struct Refusal {
+pub struct GuardRefusal {
     /// The policy denies the name; else it protects it.
     pub denied: bool,
     /// The name is the call's second path.
@@ -148,7 +148,7 @@ impl Drop for ParentDir {
 
 impl PathGuards {
     /// Looks up the directories of the plan's guards, as the sandbox sees them.
-    pub fn prepare(plan: &Plan) -> Result<PathGuards, Fault> {
+    pub fn prepare(plan: &MappedPlan) -> Result<PathGuards, StepFault> {
         let mut g = PathGuards { count: 0, waiting: [SavedCall::EMPTY; MAX_WAITING], waiters: 0 };
         for (i, guard) in plan.items::<PathGuard>(plan.header().guards).iter().enumerate() {
             let fault = at(step::guard::DIRECTORY.item(i));
@@ -165,17 +165,17 @@ impl PathGuards {
             .map_err(&fault)?;
             let (dev, ino) = identity(dir as i32).map_err(&fault)?;
             // SAFETY: the number is below the array's length, and nothing else uses the array yet.
-            unsafe { PARENTS.0.get().cast::<Parent>().add(g.count).write(Parent { dev, ino, guard: *guard }) };
+            unsafe { PARENTS.0.get().cast::<GuardedParent>().add(g.count).write(GuardedParent { dev, ino, guard: *guard }) };
             g.count += 1; // the descriptor stays open: the inode number cannot be used again
         }
         Ok(g)
     }
 
     /// Whether a guard refuses this name in this directory, and then whether the name is denied.
-    fn forbids(&self, plan: &Plan, dir: i32, name: &[u8]) -> Result<Option<bool>, i32> {
+    fn forbids(&self, plan: &MappedPlan, dir: i32, name: &[u8]) -> Result<Option<bool>, i32> {
         let (dev, ino) = identity(dir)?;
         // SAFETY: `prepare` filled the first `count` entries, and nothing writes to them any more.
-        let parents = unsafe { core::slice::from_raw_parts(PARENTS.0.get().cast::<Parent>(), self.count) };
+        let parents = unsafe { core::slice::from_raw_parts(PARENTS.0.get().cast::<GuardedParent>(), self.count) };
         for p in parents {
             if p.dev == dev && p.ino == ino {
                 let index: &[u32] = plan.items(crate::wire::Ref { off: p.guard.index, len: p.guard.count });
@@ -194,7 +194,7 @@ impl PathGuards {
     }
 
     /// Tries the waiting calls again.
-    pub fn retry(&mut self, plan: &Plan, listener: &Listener) {
+    pub fn retry(&mut self, plan: &MappedPlan, listener: &Listener) {
         let (list, n) = (self.waiting, self.waiters);
         self.waiters = 0;
         for kept in &list[..n] {
@@ -204,24 +204,24 @@ impl PathGuards {
             }
             if let Ok(true) = has_signal(r.pid) {
                 listener.refuse(&r, errno::ERESTARTSYS);
-            } else if let Outcome::Refused(_) = self.perform(plan, listener, &r) {
+            } else if let GuardOutcome::Refused(_) = self.perform(plan, listener, &r) {
                 listener.refuse(&r, errno::EACCES);
             }
         }
     }
 
     /// Performs one call for the program, or says that a guard refuses it.
-    pub fn perform(&mut self, plan: &Plan, listener: &Listener, r: &Notification) -> Outcome {
+    pub fn perform(&mut self, plan: &MappedPlan, listener: &Listener, r: &NotificationBuffer) -> GuardOutcome {
         match self.attempt(plan, listener, r) {
             Ok(v) => v,
             Err(e) => {
                 listener.refuse(r, e);
-                Outcome::Answered
+                GuardOutcome::Answered
             }
         }
     }
 
-    fn attempt(&mut self, plan: &Plan, listener: &Listener, r: &Notification) -> Result<Outcome, i32> {
+    fn attempt(&mut self, plan: &MappedPlan, listener: &Listener, r: &NotificationBuffer) -> Result<GuardOutcome, i32> {
         use calls::*;
         let a = &r.args;
         let dirfd = |i: usize| a[i] as i32;
@@ -260,9 +260,9 @@ impl PathGuards {
         match self.make(plan, listener, r, &parent, &path, slash, &operation)? {
             None => {
                 listener.done(r, 0);
-                Ok(Outcome::Answered)
+                Ok(GuardOutcome::Answered)
             }
-            Some(guarded) => Ok(Outcome::Refused(guarded)),
+            Some(guarded) => Ok(GuardOutcome::Refused(guarded)),
         }
     }
 
@@ -270,14 +270,14 @@ impl PathGuards {
     #[allow(clippy::too_many_arguments)]
     fn make(
         &self,
-        plan: &Plan,
+        plan: &MappedPlan,
         listener: &Listener,
-        r: &Notification,
+        r: &NotificationBuffer,
         parent: &ParentDir,
         path: &Path,
         slash: bool,
         operation: &Operation,
-    ) -> Result<Option<Refusal>, i32> {
+    ) -> Result<Option<GuardRefusal>, i32> {
         let bytes = &path.text[parent.name_at..path.len];
         if bytes.is_empty() {
             return Err(if matches!(operation, Operation::Rename { .. } | Operation::Unlink { .. }) {
@@ -292,7 +292,7 @@ impl PathGuards {
                 let mut st = sys::Statx::new();
                 sys::statx(parent.fd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?; // there is nothing to refuse when it is not there
             }
-            return Ok(Some(Refusal { denied, second: path_arguments(r.nr).1.is_some() }));
+            return Ok(Some(GuardRefusal { denied, second: path_arguments(r.nr).1.is_some() }));
         }
         match *operation {
             Operation::Mkdir { mode } => sys::mkdirat(parent.fd, name, mode & 0o1777 & !umask_of(r.pid)?)?,
@@ -317,7 +317,7 @@ impl PathGuards {
                 let source = self.parent_of(listener, r, olddir, &from)?;
                 let bytes = &from.text[source.name_at..from.len];
                 if let Some(denied) = self.forbids(plan, source.fd, bytes)? {
-                    return Ok(Some(Refusal { denied, second: false }));
+                    return Ok(Some(GuardRefusal { denied, second: false }));
                 }
                 sys::renameat2(source.fd, from.text[source.name_at..].as_ptr(), parent.fd, name, flags)?
             }
@@ -350,7 +350,7 @@ impl PathGuards {
     }
 
     /// What a link follows to. A link of procfs on the way would lead to init's own descriptors and directories: ELOOP.
-    fn link_source(&self, listener: &Listener, r: &Notification, dir: i32, path: &Path) -> Result<i32, i32> {
+    fn link_source(&self, listener: &Listener, r: &NotificationBuffer, dir: i32, path: &Path) -> Result<i32, i32> {
         let source = self.parent_of(listener, r, dir, path)?;
         let name = path.text[source.name_at..].as_ptr();
         Ok(sys::openat2(source.fd, name, O_PATH | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)? as i32)
@@ -358,7 +358,7 @@ impl PathGuards {
 
     /// bind of a Unix socket makes a name as well. The address is read once; the bind is done on a copy of the program's
     /// socket, from the directory that was checked.
-    fn bind(&self, plan: &Plan, listener: &Listener, r: &Notification) -> Result<Outcome, i32> {
+    fn bind(&self, plan: &MappedPlan, listener: &Listener, r: &NotificationBuffer) -> Result<GuardOutcome, i32> {
         let mut address = [0u8; 128];
         let len = (r.args[2] as u32 as usize).min(address.len());
         if read_memory(r.pid, r.args[1] as usize, &mut address[..len])? != len {
@@ -376,21 +376,21 @@ impl PathGuards {
         };
         sys::close(socket)?;
         if let Some(guarded) = done? {
-            return Ok(Outcome::Refused(guarded));
+            return Ok(GuardOutcome::Refused(guarded));
         }
         listener.done(r, 0);
-        Ok(Outcome::Answered)
+        Ok(GuardOutcome::Answered)
     }
 
     fn bind_path(
         &self,
-        plan: &Plan,
+        plan: &MappedPlan,
         listener: &Listener,
-        r: &Notification,
+        r: &NotificationBuffer,
         socket: i32,
         address: &mut [u8; 128],
         len: usize,
-    ) -> Result<Option<Refusal>, i32> {
+    ) -> Result<Option<GuardRefusal>, i32> {
         let mut path = Path { text: [0; PATH_MAX + 1], len: 0 };
         let given = &address[SUN_PATH..len];
         path.len = given.iter().position(|&b| b == 0).unwrap_or(given.len());
@@ -398,7 +398,7 @@ impl PathGuards {
         let parent = self.parent_of(listener, r, AT_FDCWD, &path)?;
         let name = &path.text[parent.name_at..path.len];
         if let Some(denied) = self.forbids(plan, parent.fd, name)? {
-            return Ok(Some(Refusal { denied, second: false }));
+            return Ok(Some(GuardRefusal { denied, second: false }));
         }
         address[SUN_PATH..].fill(0);
         address[SUN_PATH..SUN_PATH + name.len()].copy_from_slice(name);
@@ -414,14 +414,14 @@ impl PathGuards {
     #[allow(clippy::too_many_arguments)]
     fn open(
         &mut self,
-        plan: &Plan,
+        plan: &MappedPlan,
         listener: &Listener,
-        r: &Notification,
+        r: &NotificationBuffer,
         dir: i32,
         mut path: Path,
         flags: i32,
         mode: u32,
-    ) -> Result<Outcome, i32> {
+    ) -> Result<GuardOutcome, i32> {
         let mode = (mode & 0o1777 & !umask_of(r.pid)?) as u64;
         let flags = flags & OPEN_FLAGS;
         let cloexec = flags & O_CLOEXEC != 0;
@@ -433,7 +433,7 @@ impl PathGuards {
             }
             let f = f? as i32;
             listener.give(r, f, cloexec)?;
-            return Ok(Outcome::Answered);
+            return Ok(GuardOutcome::Answered);
         }
         if path.text[path.len - 1] == b'/' {
             return Err(errno::EISDIR); // as open(2) with O_CREAT
@@ -443,12 +443,12 @@ impl PathGuards {
             if let Some(n) = stream_number(&path.text[..path.len]) {
                 let f = opened_again(borrow(r.pid, n)?, flags)?;
                 listener.give(r, f, cloexec)?;
-                return Ok(Outcome::Answered);
+                return Ok(GuardOutcome::Answered);
             }
             let name = &path.text[parent.name_at..path.len];
             if let Some(denied) = self.forbids(plan, parent.fd, name)? {
                 // Reading or writing what is there is for the mounts to judge; only making it is refused here.
-                return Ok(Outcome::Refused(Refusal { denied, second: false }));
+                return Ok(GuardOutcome::Refused(GuardRefusal { denied, second: false }));
             }
             let at: Str = path.text[parent.name_at..].as_ptr();
             not_ours_to_open(parent.fd, at, flags)?;
@@ -461,7 +461,7 @@ impl PathGuards {
                         sys::fcntl(f, F_SETFL, now & !(O_NONBLOCK as usize))?;
                     }
                     listener.give(r, f, cloexec)?;
-                    return Ok(Outcome::Answered);
+                    return Ok(GuardOutcome::Answered);
                 }
                 Err(errno::ENXIO) => {
                     let mut st = sys::Statx::new();
@@ -470,11 +470,11 @@ impl PathGuards {
                         // A FIFO without a reader. The program would wait; so does its call, without us.
                         self.waiting[self.waiters] = SavedCall::new(r);
                         self.waiters += 1;
-                        return Ok(Outcome::Answered);
+                        return Ok(GuardOutcome::Answered);
                     }
                     if st.mode & S_IFMT == S_IFCHR && st.rdev == [5, 0] {
                         listener.give(r, terminal_of(r.pid, flags)?, cloexec)?;
-                        return Ok(Outcome::Answered);
+                        return Ok(GuardOutcome::Answered);
                     }
                     return Err(errno::ENXIO);
                 }
@@ -494,7 +494,7 @@ impl PathGuards {
     }
 
     /// The directory from which a path of the program's starts: AT_FDCWD for an absolute one (init has the same root).
-    fn base(&self, listener: &Listener, r: &Notification, dir: i32, path: &Path) -> Result<i32, i32> {
+    fn base(&self, listener: &Listener, r: &NotificationBuffer, dir: i32, path: &Path) -> Result<i32, i32> {
         if path.text[0] == b'/' {
             return Ok(AT_FDCWD);
         }
@@ -513,7 +513,7 @@ impl PathGuards {
         Ok(f)
     }
 
-    fn parent_of(&self, listener: &Listener, r: &Notification, dir: i32, path: &Path) -> Result<ParentDir, i32> {
+    fn parent_of(&self, listener: &Listener, r: &NotificationBuffer, dir: i32, path: &Path) -> Result<ParentDir, i32> {
         let base = self.base(listener, r, dir, path)?;
         let parent = split(base, path);
         if base >= 0 {

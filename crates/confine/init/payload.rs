@@ -6,13 +6,13 @@
 use core::ptr::null;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::fault::{Fault, Step, at};
-use crate::notify::Supervisor;
+use crate::fault::{StepFault, StepResult, at};
+use crate::notify::NotificationSupervisor;
 use crate::path_guard::PathGuards;
-use crate::plan::Plan;
+use crate::plan::MappedPlan;
 use crate::sys::{self, PollFd, Str};
 use crate::uapi::*;
-use crate::wire::step::Point;
+use crate::wire::step::FailurePoint;
 use crate::wire::{LandRule, Ref, Rlimit, fd, flag, op_flag, step};
 use crate::{caps, container, tree};
 
@@ -23,13 +23,13 @@ static FAILED_ERRNO: AtomicI32 = AtomicI32::new(0);
 static LISTENER: AtomicI32 = AtomicI32::new(-1);
 
 /// A started payload.
-pub struct Child {
+pub struct StartedPayload {
     /// Its pid as init sees it.
     pub pid: i32,
     /// The notification listener, or -1.
     pub listener: i32,
     /// What answers its notifications.
-    pub supervisor: Supervisor,
+    pub supervisor: NotificationSupervisor,
 }
 
 const STACK: usize = 256 * 1024;
@@ -48,7 +48,7 @@ static ENVP: Words = Words(core::cell::UnsafeCell::new([null(); MAX_WORDS]));
 
 /// Everything that the child needs, in init's memory.
 struct Context<'a> {
-    plan: &'a Plan,
+    plan: &'a MappedPlan,
     terminal: bool,
     ruleset: i32,
     argv: *const Str,
@@ -59,7 +59,7 @@ struct ContextCell(core::cell::UnsafeCell<Context<'static>>);
 // SAFETY: written by init before the child exists and only read afterwards.
 unsafe impl Sync for ContextCell {}
 static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
-    plan: &Plan::NONE,
+    plan: &MappedPlan::NONE,
     terminal: false,
     ruleset: -1,
     argv: null(),
@@ -69,7 +69,7 @@ static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
 /// Puts a session's channel into its place, and clears close-on-exec of what belongs to it: the one exception from the rule
 /// that the program starts with its standard streams alone. The places begin where the plan's own descriptors did, which are used up
 /// by now: an interpreter that marks what it inherits looks no further than the first number that is not open.
-pub fn channel(plan: &Plan) -> Step {
+pub fn channel(plan: &MappedPlan) -> StepResult {
     let h = plan.header();
     if h.channel == 0 {
         return Ok(());
@@ -91,7 +91,7 @@ pub fn channel(plan: &Plan) -> Step {
 }
 
 /// Closes init's copy of the channel once the program runs, so that the other end sees the program close it.
-pub fn close_channel(plan: &Plan) -> Step {
+pub fn close_channel(plan: &MappedPlan) -> StepResult {
     let h = plan.header();
     if h.channel == 0 {
         return Ok(());
@@ -106,7 +106,7 @@ pub fn close_channel(plan: &Plan) -> Step {
 }
 
 /// Starts the program; returns once it runs.
-pub fn start(plan: &Plan, terminal: bool, guards: &mut PathGuards) -> Result<Child, Fault> {
+pub fn start(plan: &MappedPlan, terminal: bool, guards: &mut PathGuards) -> Result<StartedPayload, StepFault> {
     let h = plan.header();
     let argv = words(plan, h.argv, &ARGV).map_err(at(step::plan::ARGUMENTS))?;
     let envp = words(plan, h.envp, &ENVP).map_err(at(step::plan::VARIABLES))?;
@@ -137,10 +137,10 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut PathGuards) -> Result<Chi
 }
 
 /// The failure that the child left, if any.
-pub fn failure() -> Option<Fault> {
+pub fn failure() -> Option<StepFault> {
     let step = FAILED_STEP.load(Ordering::SeqCst) as u16;
     let (index, errno) = (FAILED_INDEX.load(Ordering::SeqCst), FAILED_ERRNO.load(Ordering::SeqCst));
-    (step != 0).then_some(Fault { at: Point { step, index }, errno })
+    (step != 0).then_some(StepFault { at: FailurePoint { step, index }, errno })
 }
 
 fn stack_top() -> *mut u8 {
@@ -149,18 +149,18 @@ fn stack_top() -> *mut u8 {
 }
 
 /// The usual way: CLONE_VM | CLONE_VFORK | CLONE_FILES. Init sleeps until exec; the listener is already its own.
-fn start_shared(arg: usize) -> Result<Child, Fault> {
+fn start_shared(arg: usize) -> Result<StartedPayload, StepFault> {
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit.
     let pid =
         unsafe { sys::clone_on(CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
             .map_err(at(step::fork::CLONE))?;
     let listener = LISTENER.load(Ordering::SeqCst);
-    Ok(Child { pid: pid as i32, listener, supervisor: Supervisor::new(listener) })
+    Ok(StartedPayload { pid: pid as i32, listener, supervisor: NotificationSupervisor::new(listener) })
 }
 
 /// Makes room for the program's number while the table is init's alone: one that two processes share grows only after every
 /// CPU has been through the kernel (`synchronize_rcu`), which takes about 10 ms.
-fn grow_descriptors() -> Step {
+fn grow_descriptors() -> StepResult {
     let number = fd::exec(raise_open_files()?);
     sys::dup3(fd::LIFELINE, number, O_CLOEXEC).map_err(at(step::fork::GROW))?;
     sys::close(number).map(|_| ()).map_err(at(step::fork::CLOSE_GROWN))
@@ -169,7 +169,7 @@ fn grow_descriptors() -> Step {
 /// Without spawning the one exec goes through the listener, so init must be awake to let it through: the same without
 /// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`supervise::narrow`), and
 /// a failed exec is found when the child has ended.
-fn start_gated(plan: &Plan, guards: &mut PathGuards, arg: usize) -> Result<Child, Fault> {
+fn start_gated(plan: &MappedPlan, guards: &mut PathGuards, arg: usize) -> Result<StartedPayload, StepFault> {
     grow_descriptors()?;
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
     let pid = unsafe { sys::clone_on(CLONE_VM | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
@@ -202,14 +202,14 @@ fn start_gated(plan: &Plan, guards: &mut PathGuards, arg: usize) -> Result<Child
     }
     sys::close(ended).map_err(at(step::fork::CLOSE_PIDFD))?;
     let listener = LISTENER.load(Ordering::SeqCst);
-    let mut supervisor = Supervisor::new(listener);
+    let mut supervisor = NotificationSupervisor::new(listener);
     if fds[2].revents & POLLIN != 0 && supervisor.next(plan, guards) {
         return Err(at(step::exec::CANDIDATE.item(0))(errno::EPERM));
     }
-    Ok(Child { pid, listener, supervisor })
+    Ok(StartedPayload { pid, listener, supervisor })
 }
 
-fn words(plan: &Plan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
+fn words(plan: &MappedPlan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
     let offsets: &[u32] = plan.items(r);
     if offsets.len() >= MAX_WORDS {
         return Err(errno::E2BIG);
@@ -234,7 +234,7 @@ extern "C" fn entry(context: usize) -> ! {
 }
 
 /// The payload's restrictions, in order; returns only on failure.
-fn enter(c: &Context<'_>) -> Step {
+fn enter(c: &Context<'_>) -> StepResult {
     let plan = c.plan;
     let h = plan.header();
     sys::setsid().map_err(at(step::session::PAYLOAD_SETSID))?; // its own session, so that a terminal can be its own
@@ -271,7 +271,7 @@ fn enter(c: &Context<'_>) -> Step {
 }
 
 /// Raises the limit of open files as far as it goes; the hard limit.
-fn raise_open_files() -> Result<u64, Fault> {
+fn raise_open_files() -> Result<u64, StepFault> {
     let mut pair = [0u64; 2];
     sys::prlimit(0, RLIMIT_NOFILE, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::rlimit::GET_OPEN_FILES))?;
     pair[0] = pair[1];
@@ -286,7 +286,7 @@ const ACCESS_OF_FILES: u64 = LANDLOCK_ACCESS_FS_EXECUTE
     | LANDLOCK_ACCESS_FS_TRUNCATE
     | LANDLOCK_ACCESS_FS_IOCTL_DEV;
 
-fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
+fn land_ruleset(plan: &MappedPlan) -> Result<i32, StepFault> {
     let h = plan.header();
     let attr = [h.handled_fs, h.handled_net, h.scoped];
     let size = if h.scoped != 0 {
@@ -323,13 +323,13 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
 }
 
 /// Scopes alone: what is outside of this domain gets no signal from inside.
-fn scope_ruleset(scoped: u64) -> Result<i32, Fault> {
+fn scope_ruleset(scoped: u64) -> Result<i32, StepFault> {
     let attr = [0, 0, scoped];
     sys::landlock_create_ruleset(attr.as_ptr(), 24, 0).map(|f| f as i32).map_err(at(step::landlock::CREATE_SCOPES))
 }
 
 /// Without mounts: restricts init itself, whose children inherit its domain.
-pub fn landlock(plan: &Plan) -> Step {
+pub fn landlock(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::LANDLOCK) {
         return Ok(());
     }
@@ -347,7 +347,7 @@ struct Program {
     insns: *const u8,
 }
 
-fn seccomp(plan: &Plan) -> Step {
+fn seccomp(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::FILTER) {
         return Ok(());
     }
@@ -368,7 +368,7 @@ fn seccomp(plan: &Plan) -> Step {
 }
 
 /// Replaces the child by the program; returns only on failure: the errno of the best candidate.
-fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
+fn exec(c: &Context<'_>, program: Option<FoundProgram>) -> StepResult {
     if let Some(found) = program {
         let argv = found.argv(c.argv);
         let e = sys::execveat(found.number, c"".as_ptr().cast(), argv, c.envp, AT_EMPTY_PATH).err().unwrap_or(0);
@@ -388,7 +388,7 @@ fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
 }
 
 /// The program on its high descriptor, with the interpreter's arguments when it was a script.
-struct Found {
+struct FoundProgram {
     /// Its descriptor.
     number: i32,
     candidate: usize,
@@ -396,13 +396,13 @@ struct Found {
     script: usize,
 }
 
-struct Line(core::cell::UnsafeCell<[u8; 512]>);
+struct ScriptLine(core::cell::UnsafeCell<[u8; 512]>);
 // SAFETY: only the vforked child uses it.
-unsafe impl Sync for Line {}
-static SHEBANG: Line = Line(core::cell::UnsafeCell::new([0; 512]));
+unsafe impl Sync for ScriptLine {}
+static SHEBANG: ScriptLine = ScriptLine(core::cell::UnsafeCell::new([0; 512]));
 static SCRIPT_ARGV: Words = Words(core::cell::UnsafeCell::new([null(); MAX_WORDS]));
 
-impl Found {
+impl FoundProgram {
     fn argv(&self, plain: *const Str) -> *const Str {
         if self.script == 0 { plain } else { SCRIPT_ARGV.0.get().cast() }
     }
@@ -410,13 +410,13 @@ impl Found {
 
 /// Opens the program on the high descriptor. A script cannot be run from a close-on-exec descriptor, so its `#!` line is
 /// resolved here, once, as execve(2) does, and the interpreter sits on the descriptor.
-fn find_program(plan: &Plan, number: i32) -> Result<Found, Fault> {
+fn find_program(plan: &MappedPlan, number: i32) -> Result<FoundProgram, StepFault> {
     let mut best = (0, errno::ENOENT);
     for (i, &path) in plan.items::<u32>(plan.header().programs).iter().enumerate() {
         match open_program(plan.str(path), number) {
             Ok(()) => {
                 return interpreter(plan, plan.str(path), number)
-                    .map(|script| Found { number, candidate: i, script })
+                    .map(|script| FoundProgram { number, candidate: i, script })
                     .map_err(at(step::exec::CANDIDATE.item(i)));
             }
             Err(errno::ENOENT | errno::ENOTDIR) => {}
@@ -438,7 +438,7 @@ fn open_program(path: Str, number: i32) -> Result<(), i32> {
     sys::close(f).map(|_| ())
 }
 
-fn interpreter(plan: &Plan, script: Str, number: i32) -> Result<usize, i32> {
+fn interpreter(plan: &MappedPlan, script: Str, number: i32) -> Result<usize, i32> {
     let line = SHEBANG.0.get().cast::<u8>();
     let Ok(f) = sys::openat(AT_FDCWD, script, O_RDONLY | O_CLOEXEC, 0) else {
         return Ok(0); // executable but not readable: cannot be a script that runs
@@ -514,7 +514,7 @@ fn names_by_env(interpreter: &[u8], argument: &[u8]) -> bool {
 }
 
 /// Opens a program that is found on the sandbox's PATH.
-fn open_on_path(plan: &Plan, name: &[u8], number: i32) -> Result<(), i32> {
+fn open_on_path(plan: &MappedPlan, name: &[u8], number: i32) -> Result<(), i32> {
     let offsets: &[u32] = plan.items(plan.header().envp);
     let path = offsets.iter().find_map(|&off| plan.text(off).strip_prefix(b"PATH="));
     let mut best = errno::ENOENT;

@@ -1,26 +1,26 @@
 //! Reads the plan in place. The owner made it, so its layout is trusted once the magic and the length agree; every
 //! offset is still checked against the block, and one that is outside is a fault, not a read.
 
-use crate::fault::{Fault, at};
+use crate::fault::{StepFault, at};
 use crate::sys::{self, Str};
 use crate::uapi::*;
 use crate::wire::{Header, MAGIC, Ref, step};
 
 /// The mapped plan.
-pub struct Plan {
+pub struct MappedPlan {
     base: *const u8,
     len: usize,
 }
 
 // SAFETY: the mapping is read-only and stays for the whole life of init.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for MappedPlan {}
 
-impl Plan {
+impl MappedPlan {
     /// No plan: a placeholder that is never read.
-    pub const NONE: Plan = Plan { base: core::ptr::null(), len: 0 };
+    pub const NONE: MappedPlan = MappedPlan { base: core::ptr::null(), len: 0 };
 
     /// Maps the plan of this descriptor, read-only and private.
-    pub fn map(fd: i32) -> Result<Plan, Fault> {
+    pub fn map(fd: i32) -> Result<MappedPlan, StepFault> {
         let mut total = [0u32; 4];
         let n = sys::pread(fd, total.as_mut_ptr().cast(), 16, 0).map_err(at(step::plan::READ))?;
         let len = total[2] as usize;
@@ -29,7 +29,7 @@ impl Plan {
             return Err(at(step::plan::INVALID)(errno::EINVAL));
         }
         let base = sys::mmap(0, len, PROT_READ, MAP_PRIVATE, fd, 0).map_err(at(step::plan::MAP))?;
-        Ok(Plan { base: base as *const u8, len })
+        Ok(MappedPlan { base: base as *const u8, len })
     }
 
     /// The fixed part.

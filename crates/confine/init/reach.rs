@@ -15,7 +15,7 @@ pub const RESOLVER: u16 = 53;
 
 /// What there is in the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum NetworkReach {
     /// Nothing that is up.
     Nothing,
     /// The loopback interface.
@@ -26,7 +26,7 @@ pub enum Network {
 
 /// What a call wants an address for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum AddressPurpose {
     /// To connect to it by TCP.
     Connect,
     /// To reach it otherwise: connect, or send a datagram.
@@ -50,23 +50,25 @@ pub fn address(bytes: &[u8]) -> Option<SocketAddr> {
 }
 
 /// Whether a network that holds no more than this refuses an address for this purpose.
-pub fn refused(network: Network, purpose: Purpose, address: SocketAddr) -> bool {
+pub fn refused(network: NetworkReach, purpose: AddressPurpose, address: SocketAddr) -> bool {
     let ip = address.ip();
-    let own = network != Network::Nothing && ip.is_loopback();
+    let own = network != NetworkReach::Nothing && ip.is_loopback();
     match purpose {
-        Purpose::BindRefused => true,
+        AddressPurpose::BindRefused => true,
         // Every address is the namespace's own, and whether a connection goes on is for others to say.
-        Purpose::Bind | Purpose::Connect if network == Network::Captured => false,
+        AddressPurpose::Bind | AddressPurpose::Connect if network == NetworkReach::Captured => false,
         // Any socket may have no address of its own or a group's: nothing reaches it there.
-        Purpose::Bind => {
+        AddressPurpose::Bind => {
             let groups = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
             // Without any address the kernel has no table of them, and takes every one of IPv4 (`inet_dev_addr_type`).
-            let unknown = network == Network::Nothing && ip.is_ipv4();
+            let unknown = network == NetworkReach::Nothing && ip.is_ipv4();
             !own && !groups && !unknown && !ip.is_unspecified()
         }
-        Purpose::Reach if network == Network::Captured && address.port() == RESOLVER => false,
+        AddressPurpose::Reach if network == NetworkReach::Captured && address.port() == RESOLVER => false,
         // The unspecified address means this host.
-        Purpose::Reach | Purpose::Connect => network == Network::Nothing || !(own || ip.is_unspecified()),
+        AddressPurpose::Reach | AddressPurpose::Connect => {
+            network == NetworkReach::Nothing || !(own || ip.is_unspecified())
+        }
     }
 }
 
@@ -98,11 +100,15 @@ mod tests {
     fn an_empty_network_reaches_nothing_and_loopback_only_itself() {
         let asks = |network, purpose, ip: &str| refused(network, purpose, SocketAddr::new(ip.parse().unwrap(), 1));
         for ip in ["192.0.2.1", "127.0.0.1", "0.0.0.0", "::1", "::", "2001:db8::1", "255.255.255.255", "224.0.0.1"] {
-            assert!(asks(Network::Nothing, Purpose::Reach, ip), "{ip}");
+            assert!(asks(NetworkReach::Nothing, AddressPurpose::Reach, ip), "{ip}");
             let own = ["127.0.0.1", "0.0.0.0", "::1", "::"].contains(&ip);
-            assert_eq!(asks(Network::Loopback, Purpose::Reach, ip), !own, "{ip}");
-            for network in [Network::Nothing, Network::Loopback] {
-                assert_eq!(asks(network, Purpose::Connect, ip), asks(network, Purpose::Reach, ip), "{ip}");
+            assert_eq!(asks(NetworkReach::Loopback, AddressPurpose::Reach, ip), !own, "{ip}");
+            for network in [NetworkReach::Nothing, NetworkReach::Loopback] {
+                assert_eq!(
+                    asks(network, AddressPurpose::Connect, ip),
+                    asks(network, AddressPurpose::Reach, ip),
+                    "{ip}"
+                );
             }
         }
         for (ip, nothing, loopback) in [
@@ -114,15 +120,15 @@ mod tests {
             ("2001:db8::1", true, true),
             ("224.0.0.1", false, false),
         ] {
-            assert_eq!(asks(Network::Nothing, Purpose::Bind, ip), nothing, "{ip}");
-            assert_eq!(asks(Network::Loopback, Purpose::Bind, ip), loopback, "{ip}");
+            assert_eq!(asks(NetworkReach::Nothing, AddressPurpose::Bind, ip), nothing, "{ip}");
+            assert_eq!(asks(NetworkReach::Loopback, AddressPurpose::Bind, ip), loopback, "{ip}");
         }
-        assert!(asks(Network::Nothing, Purpose::BindRefused, "0.0.0.0"));
+        assert!(asks(NetworkReach::Nothing, AddressPurpose::BindRefused, "0.0.0.0"));
     }
 
     #[test]
     fn a_captured_network_refuses_datagrams_but_not_to_resolvers() {
-        let asks = |purpose, to: &str| refused(Network::Captured, purpose, to.parse().unwrap());
+        let asks = |purpose, to: &str| refused(NetworkReach::Captured, purpose, to.parse().unwrap());
         for (to, is_refused) in [
             ("192.0.2.1:443", true),
             ("[2001:db8::1]:123", true),
@@ -133,8 +139,8 @@ mod tests {
             ("0.0.0.0:9", false),
             ("[::1]:9", false),
         ] {
-            assert_eq!(asks(Purpose::Reach, to), is_refused, "{to}");
-            assert!(!asks(Purpose::Connect, to) && !asks(Purpose::Bind, to), "{to}");
+            assert_eq!(asks(AddressPurpose::Reach, to), is_refused, "{to}");
+            assert!(!asks(AddressPurpose::Connect, to) && !asks(AddressPurpose::Bind, to), "{to}");
         }
     }
 }

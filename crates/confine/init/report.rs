@@ -4,36 +4,36 @@
 
 use crate::sys::{self, Msghdr};
 use crate::uapi::*;
-use crate::wire::{Status, fd, status};
+use crate::wire::{WireStatus, fd, status};
 
 /// Writes a status record. When the owner is gone that fails, and the lifeline ends us next.
-pub fn send(record: &Status) {
+pub fn send(record: &WireStatus) {
     let bytes = (&raw const *record).cast::<u8>();
-    while let Err(errno::EINTR) = sys::write(fd::STATUS, bytes, core::mem::size_of::<Status>()) {}
+    while let Err(errno::EINTR) = sys::write(fd::STATUS, bytes, core::mem::size_of::<WireStatus>()) {}
 }
 
 /// Reports that an optional step could not be done.
 pub fn weakened(step: u16, errno: i32) {
-    send(&Status { kind: status::WEAKENED, step, value: errno, ..Status::default() });
+    send(&WireStatus { kind: status::WEAKENED, step, value: errno, ..WireStatus::default() });
 }
 
 /// Sends the descriptor of a copy-on-write layer, or of an exported tmpfs.
 pub fn send_layer(op: u32, layer: i32) -> Result<(), i32> {
-    send_fd(&Status { kind: status::LAYER, index: op, ..Status::default() }, layer)
+    send_fd(&WireStatus { kind: status::LAYER, index: op, ..WireStatus::default() }, layer)
 }
 
 /// Sends a record with a descriptor.
-pub fn send_fd(record: &Status, descriptor: i32) -> Result<(), i32> {
+pub fn send_fd(record: &WireStatus, descriptor: i32) -> Result<(), i32> {
     #[repr(C, align(8))]
-    struct Control {
+    struct ReportControl {
         len: usize,
         level: i32,
         kind: i32,
         fd: i32,
         pad: i32,
     }
-    let control = Control { len: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd: descriptor, pad: 0 };
-    let iov = [(&raw const *record) as usize, core::mem::size_of::<Status>()];
+    let control = ReportControl { len: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd: descriptor, pad: 0 };
+    let iov = [(&raw const *record) as usize, core::mem::size_of::<WireStatus>()];
     let message = Msghdr {
         name: 0,
         namelen: 0,

@@ -5,12 +5,12 @@ use crate::{report, sys, wire};
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // Fail closed: init's end is the end of the whole tree.
-    report::send(&wire::Status {
+    report::send(&wire::WireStatus {
         kind: wire::status::FAILED,
         step: wire::step::init::PANIC.step,
         index: wire::step::init::PANIC.index,
         value: 0,
-        ..wire::Status::default()
+        ..wire::WireStatus::default()
     });
     sys::exit(1)
 }

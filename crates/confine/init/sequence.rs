@@ -1,14 +1,14 @@
 //! The order in which init builds the sandbox, restricts the program and starts it: each step, and why it stands where it does.
 
-use crate::fault::{Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepResult, at};
+use crate::plan::MappedPlan;
 use crate::wire::{self, flag, step};
 use crate::{
     apply_capture, container, control, mounts, netns, path_guard, payload, session, supervise, sys, terminal, userns,
 };
 
 /// The whole life, in order. Each line says why it stands where it stands.
-pub fn live(plan: &Plan) -> Step {
+pub fn live(plan: &MappedPlan) -> StepResult {
     let jail = plan.has(flag::JAIL);
     let container = plan.has(flag::CONTAINER);
 
@@ -31,7 +31,7 @@ pub fn live(plan: &Plan) -> Step {
     let mut plan = plan;
     if jail {
         userns::no_nested_namespaces(plan)?; // while the host's writable /proc is still there
-        let root = mounts::Root::begin(plan)?; // root view, binds, layers, masks
+        let root = mounts::NewRoot::begin(plan)?; // root view, binds, layers, masks
         netns::loopback(plan)?;
         apply_capture::apply(plan)?; // every route leads to the owner's sockets, before there is a program to take one
         root.enter()?; // the old root goes
@@ -65,7 +65,7 @@ pub fn live(plan: &Plan) -> Step {
 
 /// A thread that writes 0 to a `tasks` file moves itself, which the kernel does without stopping every fork on the
 /// machine; a pid written to `cgroup.procs` waits for a grace period instead, milliseconds of it.
-fn join(plan: &Plan) -> Step {
+fn join(plan: &MappedPlan) -> StepResult {
     let h = plan.header();
     for i in 0..h.join_count {
         let f = i32::from(h.join_first + i);
@@ -75,7 +75,7 @@ fn join(plan: &Plan) -> Step {
     Ok(())
 }
 
-fn sync(plan: &Plan) -> Step {
+fn sync(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::SYNC) {
         return Ok(());
     }

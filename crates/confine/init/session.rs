@@ -4,15 +4,15 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use crate::fault::{Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepResult, at};
+use crate::plan::MappedPlan;
 use crate::report::weakened;
 use crate::sys;
 use crate::uapi::*;
 use crate::wire::{fd, flag, step};
 
 /// Resets it. Does not depend on the plan, which the owner may still be preparing.
-pub fn start() -> Step {
+pub fn start() -> StepResult {
     for signal in 1..65 {
         let default = [0u64; 4];
         // SIGKILL and SIGSTOP cannot be set: EINVAL is expected for these two.
@@ -54,7 +54,7 @@ static NO_KEYRING: AtomicI32 = AtomicI32::new(0);
 
 /// Reports a session keyring that could not be replaced. In a container the runtime has done that already, and its filter
 /// refuses the call for that very reason.
-pub fn report_keyring(plan: &Plan) {
+pub fn report_keyring(plan: &MappedPlan) {
     let e = NO_KEYRING.load(Ordering::SeqCst);
     if e != 0 && !plan.has(flag::CONTAINER) {
         weakened(step::KEYRING, e);
@@ -62,7 +62,7 @@ pub fn report_keyring(plan: &Plan) {
 }
 
 /// Without a pid namespace orphans come to init only if it asks for them.
-pub fn subreaper(plan: &Plan) -> Step {
+pub fn subreaper(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::JAIL) && !plan.has(flag::CONTAINER) {
         sys::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).map_err(at(step::session::SUBREAPER))?;
     }
@@ -72,7 +72,7 @@ pub fn subreaper(plan: &Plan) -> Step {
 /// Takes back what favours the owner over other processes, so that unvetted code does not have it: no CPU share bounds a
 /// real-time policy (sched(7)); likewise a raised priority and protection from the out-of-memory killer. What holds the
 /// owner back stays: a low priority, the idle policy, its CPUs.
-fn drop_priority() -> Step {
+fn drop_priority() -> StepResult {
     let policy = sys::sched_getscheduler(0).map_err(at(step::session::GET_SCHEDULER))? as i32 & 0xff;
     if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;

@@ -6,9 +6,9 @@
 
 use core::net::IpAddr;
 
-use crate::listener::Notification;
-use crate::plan::Plan;
-use crate::reach::{self, Network, Purpose};
+use crate::listener::NotificationBuffer;
+use crate::plan::MappedPlan;
+use crate::reach::{self, NetworkReach, AddressPurpose};
 use crate::sys;
 use crate::task::{borrow, read_memory};
 use crate::uapi::*;
@@ -30,14 +30,14 @@ mod calls {
 }
 
 /// An address as it reads now.
-pub struct Address {
+pub struct SocketAddress {
     bytes: [u8; LONGEST],
     len: usize,
     /// libc asks this by itself: it connects datagram sockets to sort addresses and to ask for names.
     pub by_libc: bool,
 }
 
-impl Address {
+impl SocketAddress {
     /// The `struct sockaddr`.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -52,7 +52,7 @@ pub fn is_about(nr: i32) -> bool {
 
 /// The address that the call is refused for, as far as the network refuses it. Fails when that cannot be known; of what the
 /// kernel itself will not find, such as a pointer to nothing or a closed descriptor, it is known.
-pub fn refused(plan: &Plan, r: &Notification) -> Result<Option<Address>, i32> {
+pub fn refused(plan: &MappedPlan, r: &NotificationBuffer) -> Result<Option<SocketAddress>, i32> {
     let Some(network) = network(plan) else { return Ok(None) };
     match asked(plan, network, r) {
         Err(errno::EFAULT | errno::ENOENT | errno::EBADF | errno::ESRCH) => Ok(None),
@@ -60,7 +60,7 @@ pub fn refused(plan: &Plan, r: &Notification) -> Result<Option<Address>, i32> {
     }
 }
 
-fn asked(plan: &Plan, network: Network, r: &Notification) -> Result<Option<Address>, i32> {
+fn asked(plan: &MappedPlan, network: NetworkReach, r: &NotificationBuffer) -> Result<Option<SocketAddress>, i32> {
     use calls::*;
     match r.nr {
         CONNECT | BIND => judge(plan, network, r, r.args[1], r.args[2], 0),
@@ -81,24 +81,24 @@ fn asked(plan: &Plan, network: Network, r: &Notification) -> Result<Option<Addre
 }
 
 /// Whether Landlock refuses to bind this socket: what init binds for the program passes it by.
-pub fn landlock_refuses_bind(plan: &Plan, socket: i32, address: &[u8]) -> bool {
+pub fn landlock_refuses_bind(plan: &MappedPlan, socket: i32, address: &[u8]) -> bool {
     plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0
         && reach::address(address).is_some()
         && kind(socket) == Ok(Some(SOCK_STREAM))
 }
 
-fn network(plan: &Plan) -> Option<Network> {
+fn network(plan: &MappedPlan) -> Option<NetworkReach> {
     let flags = plan.header().flags;
     match flags & (flag::NO_NETWORK | flag::ONLY_LOOPBACK | flag::CAPTURED) {
-        flag::NO_NETWORK => Some(Network::Nothing),
-        flag::ONLY_LOOPBACK => Some(Network::Loopback),
-        flag::CAPTURED => Some(Network::Captured),
+        flag::NO_NETWORK => Some(NetworkReach::Nothing),
+        flag::ONLY_LOOPBACK => Some(NetworkReach::Loopback),
+        flag::CAPTURED => Some(NetworkReach::Captured),
         _ => None,
     }
 }
 
 /// The address of a `struct msghdr`.
-fn message(plan: &Plan, network: Network, r: &Notification, at: u64, flags: u64) -> Result<Option<Address>, i32> {
+fn message(plan: &MappedPlan, network: NetworkReach, r: &NotificationBuffer, at: u64, flags: u64) -> Result<Option<SocketAddress>, i32> {
     let mut head = [0u8; 16]; // msg_name, msg_namelen
     read(r, &mut head, at)?;
     let word = |from: usize| u64::from_ne_bytes(core::array::from_fn(|i| head[from + i]));
@@ -106,17 +106,17 @@ fn message(plan: &Plan, network: Network, r: &Notification, at: u64, flags: u64)
 }
 
 fn judge(
-    plan: &Plan,
-    network: Network,
-    r: &Notification,
+    plan: &MappedPlan,
+    network: NetworkReach,
+    r: &NotificationBuffer,
     at: u64,
     len: u64,
     flags: u64,
-) -> Result<Option<Address>, i32> {
+) -> Result<Option<SocketAddress>, i32> {
     if at == 0 {
         return Ok(None); // sent on a connection
     }
-    let mut a = Address { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
+    let mut a = SocketAddress { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
     let len = a.len;
     read(r, &mut a.bytes[..len], at)?;
     let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
@@ -124,7 +124,7 @@ fn judge(
     let socket = match borrow(r.pid, r.args[0] as i32) {
         // Who may not look at the socket, as in Docker's containers, has read the address all the same. What is not known is
         // taken for a stream.
-        Err(errno::EPERM) if network == Network::Nothing => {
+        Err(errno::EPERM) if network == NetworkReach::Nothing => {
             a.by_libc = probes(r, address.ip());
             return Ok(Some(a));
         }
@@ -137,21 +137,21 @@ fn judge(
     let tcp = protocol?.is_some_and(|protocol| matches!(protocol, IPPROTO_TCP | IPPROTO_MPTCP));
     let connects = r.nr == calls::CONNECT;
     let purpose = match r.nr {
-        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => Purpose::BindRefused,
-        calls::BIND => Purpose::Bind,
+        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => AddressPurpose::BindRefused,
+        calls::BIND => AddressPurpose::Bind,
         // A stream looks at an address only where sending connects it.
         _ if stream && !connects && flags as i32 & MSG_FASTOPEN == 0 => return Ok(None),
-        _ if tcp => Purpose::Connect,
-        _ => Purpose::Reach,
+        _ if tcp => AddressPurpose::Connect,
+        _ => AddressPurpose::Reach,
     };
     // Where there is no network, who asks a resolver wants one.
-    let asks = network == Network::Nothing && address.port() == reach::RESOLVER;
+    let asks = network == NetworkReach::Nothing && address.port() == reach::RESOLVER;
     a.by_libc = connects && !stream && !asks || probes(r, address.ip());
     Ok(reach::refused(network, purpose, address).then_some(a))
 }
 
 /// Whether a call binds a socket to loopback, as runtimes do to see what the host can do.
-fn probes(r: &Notification, ip: IpAddr) -> bool {
+fn probes(r: &NotificationBuffer, ip: IpAddr) -> bool {
     r.nr == calls::BIND && (ip.is_loopback() || ip.is_unspecified())
 }
 
@@ -174,6 +174,6 @@ fn option(socket: i32, option: i32) -> Result<Option<i32>, i32> {
 }
 
 /// Reads the calling thread's memory: all of it or nothing.
-fn read(r: &Notification, into: &mut [u8], at: u64) -> Result<(), i32> {
+fn read(r: &NotificationBuffer, into: &mut [u8], at: u64) -> Result<(), i32> {
     if read_memory(r.pid, at as usize, into)? == into.len() { Ok(()) } else { Err(errno::EFAULT) }
 }

@@ -2,19 +2,19 @@
 //! end. Decides nothing about a call, which is `notify`'s to do.
 
 use crate::control;
-use crate::fault::{Step, at};
+use crate::fault::{StepResult, at};
 use crate::path_guard::PathGuards;
-use crate::payload::{self, Child};
-use crate::plan::Plan;
+use crate::payload::{self, StartedPayload};
+use crate::plan::MappedPlan;
 use crate::report::send;
 use crate::sys::{self, PollFd};
 use crate::uapi::*;
-use crate::wire::{Status, fd, flag, status, step};
+use crate::wire::{WireStatus, fd, flag, status, step};
 use crate::{caps, tree};
 
 /// Closes and drops all that supervision does not need: the payload's streams, the program, spare descriptors,
 /// capabilities.
-pub fn narrow(plan: &Plan) -> Step {
+pub fn narrow(plan: &MappedPlan) -> StepResult {
     if !plan.has(flag::NO_SPAWN) {
         for f in 0..3 {
             sys::close(f).map_err(at(step::init::CLOSE_STREAMS))?;
@@ -38,10 +38,10 @@ pub fn narrow(plan: &Plan) -> Step {
 const RELEASE_TIMEOUT: u64 = 600_000_000_000;
 
 /// Until the payload or the owner ends.
-pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
+pub fn run(plan: &MappedPlan, child: StartedPayload, mut guards: PathGuards) -> StepResult {
     let begins = || {
         let at_ns = sys::now_ns();
-        send(&Status { kind: status::STARTED, value: child.pid, at_ns, ..Status::default() });
+        send(&WireStatus { kind: status::STARTED, value: child.pid, at_ns, ..WireStatus::default() });
         at_ns.saturating_add(plan.header().wall_ns)
     };
     // A program that was started before its run waits for its input, which comes after the release. Until then it ends
@@ -80,13 +80,13 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
         }
         if left == 0 {
             let (events, lost) = supervisor.seen();
-            send(&Status {
+            send(&WireStatus {
                 kind: status::TIMED_OUT,
                 index: tree::most_kib(),
                 at_ns: sys::now_ns(),
                 events,
                 lost,
-                ..Status::default()
+                ..WireStatus::default()
             });
             tree::end(plan);
             tree::linger(plan);
@@ -99,13 +99,13 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
         if fds[2].revents & POLLIN != 0 {
             if supervisor.next(plan, &mut guards) {
                 let (events, lost) = supervisor.seen();
-                send(&Status {
+                send(&WireStatus {
                     kind: status::VIOLATION,
                     index: tree::most_kib(),
                     at_ns: sys::now_ns(),
                     events,
                     lost,
-                    ..Status::default()
+                    ..WireStatus::default()
                 });
                 tree::end(plan);
                 tree::linger(plan);
@@ -130,7 +130,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
     tree::end(plan);
     let value = ended.unwrap_or(0);
     let index = tree::most_kib();
-    send(&Status { kind: status::ENDED, index, value, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+    send(&WireStatus { kind: status::ENDED, index, value, at_ns: sys::now_ns(), events, lost, ..WireStatus::default() });
     tree::linger(plan);
     Ok(())
 }

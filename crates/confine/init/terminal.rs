@@ -1,14 +1,14 @@
 //! The pseudo-terminal of a sandbox, from its own devpts. Reads and writes nothing through it.
 
-use crate::fault::{Fault, at};
-use crate::plan::Plan;
+use crate::fault::{StepFault, at};
+use crate::plan::MappedPlan;
 use crate::report::send_fd;
 use crate::sys;
 use crate::uapi::*;
-use crate::wire::{Status, flag, status, step};
+use crate::wire::{WireStatus, flag, status, step};
 
 /// Makes a pseudo-terminal in the sandbox's own devpts: the master goes to the owner, the slave becomes 0, 1 and 2.
-pub fn create(plan: &Plan) -> Result<bool, Fault> {
+pub fn create(plan: &MappedPlan) -> Result<bool, StepFault> {
     if !plan.has(flag::TERMINAL) {
         return Ok(false);
     }
@@ -26,7 +26,7 @@ pub fn create(plan: &Plan) -> Result<bool, Fault> {
         sys::dup3(slave, target, 0).map_err(at(step::terminal::STREAMS))?;
     }
     sys::close(slave).map_err(at(step::terminal::CLOSE_SLAVE))?;
-    send_fd(&Status { kind: status::TERMINAL, ..Status::default() }, master).map_err(at(step::terminal::SEND))?;
+    send_fd(&WireStatus { kind: status::TERMINAL, ..WireStatus::default() }, master).map_err(at(step::terminal::SEND))?;
     sys::close(master).map_err(at(step::terminal::CLOSE))?;
     Ok(true)
 }

@@ -1,6 +1,6 @@
 //! The sandbox's processes as a whole: reaping them, ending them, and what they used. Starts none.
 
-use crate::plan::Plan;
+use crate::plan::MappedPlan;
 use crate::report::weakened;
 use crate::sys::{self, PollFd};
 use crate::uapi::*;
@@ -33,7 +33,7 @@ pub fn reap(main: i32) -> Option<i32> {
 /// Ends every process of the sandbox but init. In the jail the kernel ends everything with us, but only after it has closed our files, and a call that waits for our
 /// answer would go on then: so everything is killed first. Without a pid namespace: kill children until there are none, each
 /// orphan becoming a child of ours as its parent dies.
-pub fn end(plan: &Plan) {
+pub fn end(plan: &MappedPlan) {
     if plan.has(flag::JAIL) || plan.has(flag::CONTAINER) {
         // All of the namespace but us; ESRCH when no process is left.
         if let Err(e) = sys::kill(-1, SIGKILL)
@@ -92,7 +92,7 @@ const LINGER: [u64; 2] = [2, 0];
 
 /// Waits until the owner has read the container's cgroup, which goes with its last process, this one; the owner then closes
 /// the lifeline.
-pub fn linger(plan: &Plan) {
+pub fn linger(plan: &MappedPlan) {
     if plan.has(flag::LINGER) {
         let mut lifeline = [PollFd { fd: fd::LIFELINE, events: POLLIN, revents: 0 }];
         while let Err(errno::EINTR) = sys::ppoll(lifeline.as_mut_ptr(), 1, LINGER.as_ptr(), core::ptr::null(), 8) {}

@@ -2,15 +2,15 @@
 //! init is born in it.
 
 use crate::caps;
-use crate::fault::{Step, at};
-use crate::plan::Plan;
+use crate::fault::{StepResult, at};
+use crate::plan::MappedPlan;
 use crate::report::weakened;
 use crate::sys;
 use crate::uapi::*;
 use crate::wire::{flag, step};
 
 /// Becomes the sandbox's user, by maps of its own or in those that the owner has written.
-pub fn ids(plan: &Plan) -> Step {
+pub fn ids(plan: &MappedPlan) -> StepResult {
     let h = plan.header();
     if plan.has(flag::JAIL) {
         if !plan.has(flag::MAPS_BY_OWNER) {
@@ -53,7 +53,7 @@ const NAMESPACES: [(&core::ffi::CStr, &[u8]); 8] = [
 const CGROUP: usize = 6;
 
 /// Forbids namespaces inside, or bounds them.
-pub fn no_nested_namespaces(plan: &Plan) -> Step {
+pub fn no_nested_namespaces(plan: &MappedPlan) -> StepResult {
     if plan.has(flag::NESTED) {
         return bounded_namespaces(plan);
     }
@@ -71,7 +71,7 @@ pub fn no_nested_namespaces(plan: &Plan) -> Step {
 }
 
 /// Enough namespaces for sandboxes inside, and no more: a kind that cannot be bounded fails the run.
-fn bounded_namespaces(plan: &Plan) -> Step {
+fn bounded_namespaces(plan: &MappedPlan) -> StepResult {
     for (i, (file, most)) in NAMESPACES.into_iter().enumerate() {
         let most = if i == CGROUP && plan.has(flag::NO_CGROUP_NAMESPACES) { b"0" } else { most };
         match write_file(file.as_ptr().cast(), most) {

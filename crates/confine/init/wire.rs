@@ -190,16 +190,16 @@ pub struct Header {
     pub channel: u16,
     /// How many of the descriptors that follow the channel the program gets as well, from `fd::FIRST_EXTRA` on.
     pub inherited: u16,
-    /// `Messages` items, before any socket is made.
+    /// `WireMessages` items, before any socket is made.
     pub messages: Ref,
-    /// `Socket` items, whose descriptors are sent to the owner in this order.
+    /// `WireSocket` items, whose descriptors are sent to the owner in this order.
     pub sockets: Ref,
 }
 
 /// Netlink messages that are sent in one go.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Messages {
+pub struct WireMessages {
     /// Netlink protocol, such as `NETLINK_ROUTE`.
     pub protocol: u32,
     /// Number of the first one that is answered.
@@ -215,7 +215,7 @@ pub struct Messages {
 /// A socket to be made in the sandbox's network for the owner.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Socket {
+pub struct WireSocket {
     /// `AF_*`.
     pub family: u16,
     /// `SOCK_*`.
@@ -370,10 +370,10 @@ pub struct PathGuard {
 /// A status record.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Status {
+pub struct WireStatus {
     /// `status` value.
     pub kind: u16,
-    /// Step of a failure; with `index` a `step::Point`.
+    /// Step of a failure; with `index` a `step::FailurePoint`.
     pub step: u16,
     /// Which item of the step; at the end, the most memory of any one process that was reaped, KiB.
     pub index: u32,
@@ -387,7 +387,7 @@ pub struct Status {
     pub events: u64,
 }
 
-/// Kinds of `Status`.
+/// Kinds of `WireStatus`.
 pub mod status {
     /// Setup failed; nothing ran.
     pub const FAILED: u16 = 1;
@@ -414,7 +414,7 @@ pub mod status {
 /// Most bytes of a path that an event carries.
 pub const EVENT_PATH: usize = 1024;
 
-/// Bits of `Event::answer` above the errno.
+/// Bits of `WireEvent::answer` above the errno.
 pub mod refusal {
     /// A guard refused it.
     pub const GUARDED: u32 = 1 << 16;
@@ -429,7 +429,7 @@ pub mod refusal {
 /// An event record; up to two paths follow it.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Event {
+pub struct WireEvent {
     /// System call number.
     pub nr: u32,
     /// The classifier's verdict on it.

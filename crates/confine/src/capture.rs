@@ -13,7 +13,7 @@
 //! local table for everything, is deleted last. Pure but for [`attempt`], which asks the kernel.
 
 use crate::plan_block::Block;
-use crate::wire::step::{self, Point, SocketPart};
+use crate::wire::step::{self, FailurePoint, SocketPart};
 use crate::wire::{self, Ref};
 
 mod attempt;
@@ -33,14 +33,14 @@ const LO: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
     /// Netlink messages.
-    pub messages: Vec<Messages>,
+    pub messages: Vec<NetlinkMessages>,
     /// Sockets, in the order in which the owner gets them.
-    pub sockets: Vec<Socket>,
+    pub sockets: Vec<CaptureSocket>,
 }
 
 /// Netlink messages that go to the kernel at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Messages {
+pub struct NetlinkMessages {
     /// `NETLINK_ROUTE` or `NETLINK_NETFILTER`.
     protocol: u32,
     /// Number of the first one that the kernel answers.
@@ -53,7 +53,7 @@ pub struct Messages {
 
 /// A socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Socket {
+pub struct CaptureSocket {
     family: u16,
     kind: u16,
     protocol: u16,
@@ -92,7 +92,7 @@ pub fn versions() -> Versions {
 
 /// A version of IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum IpVersion {
     /// IPv4.
     Four,
     /// IPv6.
@@ -102,18 +102,18 @@ pub enum Version {
 impl Capture {
     /// The routes and rules of both versions, or of the one there is.
     pub fn new(versions: Versions) -> Capture {
-        Capture { messages: vec![Messages::routes(versions)], sockets: Vec::new() }
+        Capture { messages: vec![NetlinkMessages::routes(versions)], sockets: Vec::new() }
     }
 
     /// Sends connections to ports in these inclusive ranges to one port, but those to loopback addresses.
     pub fn redirect(&mut self, ranges: &[(u16, u16)], to: u16, versions: Versions) {
         let first = self.messages.iter().map(|m| m.does.len() as u32).sum();
-        self.messages.push(Messages::redirections(first, ranges, to, versions));
+        self.messages.push(NetlinkMessages::redirections(first, ranges, to, versions));
     }
 
     /// What failed, for people: the item of `step::CAPTURE`.
     pub fn item(&self, index: usize) -> String {
-        let point = Point { step: step::CAPTURE, index: index as u32 };
+        let point = FailurePoint { step: step::CAPTURE, index: index as u32 };
         if matches!(point, step::capture::SEND | step::capture::CLOSE) {
             return "hand the sockets over".into();
         }
@@ -176,6 +176,6 @@ fn packed(r: Ref) -> u64 {
     pair(r.off, r.len)
 }
 
-const _: () = assert!(size_of::<wire::Messages>() == 24);
-const _: () = assert!(size_of::<wire::Socket>() == 32);
+const _: () = assert!(size_of::<wire::WireMessages>() == 24);
+const _: () = assert!(size_of::<wire::WireSocket>() == 32);
 const _: () = assert!(size_of::<wire::SocketOption>() == 16);

@@ -13,7 +13,7 @@ const ASIDE: usize = 16;
 
 /// What the child needs, prepared by the owner.
 #[repr(C)]
-pub(crate) struct Child {
+pub(crate) struct InitChild {
     /// Descriptors by their targets, 0 to 8: standard streams, nothing, lifeline, status, events, sync, init.
     pub fds: [i32; TARGETS],
     /// A cgroup v2 directory to enter first, where the process could not be born in it; -1: none.
@@ -23,13 +23,13 @@ pub(crate) struct Child {
     pub argv: [*const u8; 2],
     pub envp: [*const u8; 1],
     /// The step that failed and its errno; `None` when exec succeeded.
-    pub failed: Option<(Step, i32)>,
+    pub failed: Option<(ChildStep, i32)>,
 }
 
 /// What can fail, in the order of `enter`. Messages show the numbers, so each step keeps its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum Step {
+pub(crate) enum ChildStep {
     OpenCgroup = 7,
     JoinCgroup = 8,
     CloseCgroup = 9,
@@ -42,47 +42,47 @@ pub(crate) enum Step {
 }
 
 /// Turns an errno into the failure of a step.
-fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
+fn at(step: ChildStep) -> impl Fn(i32) -> (ChildStep, i32) {
     move |errno| (step, errno)
 }
 
 /// The child's entry.
 pub(crate) extern "C" fn entry(child: usize) -> ! {
-    // SAFETY: the owner passes the address of its `Child`, which no other code touches until the child has exec'd or ended.
-    let child = unsafe { &mut *(child as *mut Child) };
+    // SAFETY: the owner passes the address of its `InitChild`, which no other code touches until the child has exec'd or ended.
+    let child = unsafe { &mut *(child as *mut InitChild) };
     child.failed = enter(child).err();
     sys::exit(127)
 }
 
-fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
+fn enter(c: &mut InitChild) -> Result<(), (ChildStep, i32)> {
     if c.cgroup >= 0 {
         let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
-            .map_err(at(Step::OpenCgroup))? as i32;
-        sys::write(procs, b"0".as_ptr(), 1).map_err(at(Step::JoinCgroup))?;
-        sys::close(procs).map_err(at(Step::CloseCgroup))?;
+            .map_err(at(ChildStep::OpenCgroup))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(at(ChildStep::JoinCgroup))?;
+        sys::close(procs).map_err(at(ChildStep::CloseCgroup))?;
     }
     // First up and out of the way, all of them, so that no target number overwrites a source.
     let mut aside = [-1i32; TARGETS];
     for (from, to) in c.fds.iter().zip(&mut aside) {
         if *from >= 0 {
-            *to = sys::fcntl(*from, F_DUPFD_CLOEXEC, ASIDE).map_err(at(Step::MoveAside))? as i32;
+            *to = sys::fcntl(*from, F_DUPFD_CLOEXEC, ASIDE).map_err(at(ChildStep::MoveAside))? as i32;
         }
     }
     for (target, from) in aside.iter().enumerate() {
         let goes = target == TARGETS - 1; // init's program, with exec
         match *from {
             // Whatever of the owner's has this number.
-            -1 => sys::close_range(target as u32, target as u32, 0).map_err(at(Step::CloseUnused))?,
-            from => sys::dup3(from, target as i32, if goes { O_CLOEXEC } else { 0 }).map_err(at(Step::Place))?,
+            -1 => sys::close_range(target as u32, target as u32, 0).map_err(at(ChildStep::CloseUnused))?,
+            from => sys::dup3(from, target as i32, if goes { O_CLOEXEC } else { 0 }).map_err(at(ChildStep::Place))?,
         };
     }
-    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(at(Step::CloseRest))?; // nothing of the owner's goes along
+    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(at(ChildStep::CloseRest))?; // nothing of the owner's goes along
     if c.keep_caps {
-        keep_capabilities().map_err(at(Step::KeepCapabilities))?;
+        keep_capabilities().map_err(at(ChildStep::KeepCapabilities))?;
     }
     let empty = c"".as_ptr().cast();
     sys::execveat(TARGETS as i32 - 1, empty, c.argv.as_ptr(), c.envp.as_ptr(), AT_EMPTY_PATH)
-        .map_err(at(Step::Exec))?;
+        .map_err(at(ChildStep::Exec))?;
     Ok(())
 }
 

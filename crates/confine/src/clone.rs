@@ -10,7 +10,7 @@ use crate::sys;
 use crate::uapi::CLONE_INTO_CGROUP;
 
 /// What the new process is made with.
-pub(crate) struct Request<'a> {
+pub(crate) struct CloneRequest<'a> {
     /// `CLONE_*` flags, CLONE_VM among them; CLONE_PIDFD is added.
     pub flags: u64,
     /// Its stack: nothing else uses it while the process shares our memory.
@@ -27,7 +27,7 @@ pub(crate) struct Request<'a> {
 /// # Safety
 /// `entry` never returns and touches nothing but what `arg` leads to, which with the stack outlives its use of it.
 pub(crate) unsafe fn start(
-    request: Request<'_>,
+    request: CloneRequest<'_>,
     entry: extern "C" fn(usize) -> !,
     arg: usize,
 ) -> io::Result<(i32, OwnedFd)> {

@@ -6,18 +6,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Room for one control message with an address, aligned as the kernel's headers are.
-type Control = [u64; 8];
+type ControlBuffer = [u64; 8];
 
 /// A datagram that was received, and all that an answer needs.
 #[derive(Clone, Copy)]
-pub struct Received {
+pub struct ReceivedDatagram {
     /// Its length; what was longer than the buffer is cut off.
     pub bytes: usize,
     /// The address that it was sent to.
     pub to: IpAddr,
     peer: libc::sockaddr_storage,
     peer_length: libc::socklen_t,
-    control: Control,
+    control: ControlBuffer,
     control_length: usize,
 }
 
@@ -26,8 +26,8 @@ pub struct Received {
 /// # Errors
 /// recvmsg(2), `WouldBlock` among them; `InvalidData` when the kernel does not say which address it was sent to.
 #[allow(clippy::unnecessary_cast, reason = "with musl the length is a u32")]
-pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
-    let mut control: Control = [0; 8];
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<ReceivedDatagram> {
+    let mut control: ControlBuffer = [0; 8];
     let mut peer = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeroes are a valid msghdr: null pointers with zero lengths.
@@ -37,15 +37,15 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of::<Control>() as _;
+    message.msg_controllen = size_of::<ControlBuffer>() as _;
     // SAFETY: every pointer of the header is to a local that outlives the call and is as long as it says.
     let bytes = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
-    let control_length = (message.msg_controllen as usize).min(size_of::<Control>());
+    let control_length = (message.msg_controllen as usize).min(size_of::<ControlBuffer>());
     // SAFETY: zeroed before, and the kernel wrote at most its length.
     let peer = unsafe { peer.assume_init() };
     let to = asked(&message).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no destination address"))?;
-    Ok(Received { bytes, to, peer, peer_length: message.msg_namelen, control, control_length })
+    Ok(ReceivedDatagram { bytes, to, peer, peer_length: message.msg_namelen, control, control_length })
 }
 
 /// The address in the control message, while its buffer is alive.
@@ -81,7 +81,7 @@ fn asked(message: &libc::msghdr) -> Option<IpAddr> {
 ///
 /// # Errors
 /// sendmsg(2), `WouldBlock` among them.
-pub fn answer(socket: BorrowedFd<'_>, received: &Received, bytes: &[u8]) -> io::Result<()> {
+pub fn answer(socket: BorrowedFd<'_>, received: &ReceivedDatagram, bytes: &[u8]) -> io::Result<()> {
     let (mut peer, mut control) = (received.peer, received.control);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: all zeroes are a valid msghdr: null pointers with zero lengths.

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::spawn::{Running, SpawnError};
+use crate::spawn::{RunningInit, SpawnError};
 use crate::uapi::*;
 use crate::{clone, process, sys};
 
@@ -64,7 +64,7 @@ impl Default for SpawnOptions<'_> {
 }
 
 /// What the child needs, as plain memory.
-struct Child {
+struct ExternalChild {
     program: *const u8,
     argv: *const *const u8,
     envp: *const *const u8,
@@ -86,13 +86,13 @@ struct Child {
     maps: [(*const u8, usize); 2],
     cgroup: i32,
     /// The step that failed and its errno.
-    failed: Option<(Step, i32)>,
+    failed: Option<(ExternalStep, i32)>,
 }
 
 /// What can fail, in the order of `enter`. Messages show the numbers, so each step keeps its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-enum Step {
+enum ExternalStep {
     OpenCgroup = 101,
     JoinCgroup = 102,
     JoinTasks = 103,
@@ -131,7 +131,7 @@ enum Step {
 }
 
 /// Turns an errno into the failure of a step.
-fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
+fn at(step: ExternalStep) -> impl Fn(i32) -> (ExternalStep, i32) {
     move |errno| (step, errno)
 }
 
@@ -145,7 +145,7 @@ const QUOTA_ATTEMPTS: u32 = 200;
 ///
 /// # Errors
 /// The step that failed; nothing is left behind.
-pub fn spawn(program: &ExternalProgram<'_>) -> Result<Running, SpawnError> {
+pub fn spawn(program: &ExternalProgram<'_>) -> Result<RunningInit, SpawnError> {
     spawn_with(program, &SpawnOptions::default())
 }
 
@@ -153,7 +153,7 @@ pub fn spawn(program: &ExternalProgram<'_>) -> Result<Running, SpawnError> {
 ///
 /// # Errors
 /// As [`spawn`].
-pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> Result<Running, SpawnError> {
+pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> Result<RunningInit, SpawnError> {
     if options.first_fd < 3 {
         return Err(SpawnError::Prepare(io::ErrorKind::InvalidInput.into()));
     }
@@ -169,7 +169,7 @@ pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> 
     fds.push(program.lifeline.as_raw_fd());
     let mut scratch = vec![-1i32; fds.len()];
     let mut stack = vec![0u128; STACK / 16];
-    let mut child = Child {
+    let mut child = ExternalChild {
         program: program.program.as_ptr().cast(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
@@ -208,8 +208,8 @@ pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> 
     let old = mask(u64::MAX).map_err(SpawnError::Prepare)?;
     // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it points
     // to live until the call returns, which is after the child has exec'd or ended.
-    let mut start = |child: &mut Child, cgroup| unsafe {
-        clone::start(clone::Request { flags, stack: &mut stack, cgroup }, entry, &raw mut *child as usize)
+    let mut start = |child: &mut ExternalChild, cgroup| unsafe {
+        clone::start(clone::CloneRequest { flags, stack: &mut stack, cgroup }, entry, &raw mut *child as usize)
     };
     let started = match (start(&mut child, cgroup), cgroup) {
         // Being born in a cgroup takes clone3.
@@ -228,7 +228,7 @@ pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> 
         return Err(SpawnError::Child { step: step as i32, source: io::Error::from_raw_os_error(errno) });
     }
     unmasked.map_err(SpawnError::Prepare)?;
-    Ok(Running { pid, pidfd })
+    Ok(RunningInit { pid, pidfd })
 }
 
 /// Sets this thread's signal mask and returns the one before.
@@ -239,26 +239,27 @@ fn mask(new: u64) -> io::Result<u64> {
 }
 
 extern "C" fn entry(child: usize) -> ! {
-    // SAFETY: the owner passes the address of its `Child`, which no other code touches until the child has exec'd or ended.
-    let child = unsafe { &mut *(child as *mut Child) };
+    // SAFETY: the owner passes the address of its `ExternalChild`, which no other code touches until the child has exec'd or
+    // ended.
+    let child = unsafe { &mut *(child as *mut ExternalChild) };
     child.failed = enter(child).err();
     sys::exit(127)
 }
 
-fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
+fn enter(c: &mut ExternalChild) -> Result<(), (ExternalStep, i32)> {
     if c.cgroup >= 0 {
         let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
-            .map_err(at(Step::OpenCgroup))? as i32;
-        sys::write(procs, b"0".as_ptr(), 1).map_err(at(Step::JoinCgroup))?;
+            .map_err(at(ExternalStep::OpenCgroup))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(at(ExternalStep::JoinCgroup))?;
     }
     for i in 0..c.tasks_len {
         // SAFETY: `tasks` points to `tasks_len` numbers.
         let file = unsafe { c.tasks.add(i).read() };
-        sys::write(file, b"0".as_ptr(), 1).map_err(at(Step::JoinTasks))?;
+        sys::write(file, b"0".as_ptr(), 1).map_err(at(ExternalStep::JoinTasks))?;
     }
     maps(c)?;
     hide(c)?;
-    sys::setsid().map_err(at(Step::Session))?;
+    sys::setsid().map_err(at(ExternalStep::Session))?;
     keyring()?;
     drop_priority()?;
     descriptors(c)?;
@@ -267,35 +268,35 @@ fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
     for signal in 1..=64 {
         match sys::rt_sigaction(signal, default.as_ptr(), std::ptr::null_mut(), 8) {
             Ok(_) | Err(errno::EINVAL) => {} // KILL and STOP have no disposition
-            Err(e) => return Err((Step::Signals, e)),
+            Err(e) => return Err((ExternalStep::Signals, e)),
         }
     }
     for i in 0..c.rlimits_len {
         // SAFETY: `rlimits` points to `rlimits_len` items.
         let (resource, soft, hard) = unsafe { c.rlimits.add(i).read() };
         let new = [soft, hard];
-        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(at(Step::Rlimit))?;
+        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(at(ExternalStep::Rlimit))?;
     }
     if let Some((uid, gid)) = c.ids {
-        sys::setgroups(0, std::ptr::null()).map_err(at(Step::Groups))?;
-        sys::setresgid(gid, gid, gid).map_err(at(Step::Group))?;
-        sys::setresuid(uid, uid, uid).map_err(at(Step::User))?;
+        sys::setgroups(0, std::ptr::null()).map_err(at(ExternalStep::Groups))?;
+        sys::setresgid(gid, gid, gid).map_err(at(ExternalStep::Group))?;
+        sys::setresuid(uid, uid, uid).map_err(at(ExternalStep::User))?;
     }
-    sys::umask(0o022).map_err(at(Step::Umask))?;
+    sys::umask(0o022).map_err(at(ExternalStep::Umask))?;
     if !c.finishes {
         // After the ids, which clear it.
-        sys::prctl(PR_SET_PDEATHSIG, SIGKILL as usize, 0, 0, 0).map_err(at(Step::DeathSignal))?;
+        sys::prctl(PR_SET_PDEATHSIG, SIGKILL as usize, 0, 0, 0).map_err(at(ExternalStep::DeathSignal))?;
     }
     owner_lives(c)?;
-    sys::chdir(c.cwd).map_err(at(Step::WorkingDirectory))?;
+    sys::chdir(c.cwd).map_err(at(ExternalStep::WorkingDirectory))?;
     let (none, mut seen) = (0u64, 0u64);
-    sys::rt_sigprocmask(SIG_SETMASK, &raw const none, &raw mut seen, 8).map_err(at(Step::UnblockSignals))?;
-    sys::execve(c.program, c.argv, c.envp).map_err(at(Step::Exec))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &raw const none, &raw mut seen, 8).map_err(at(ExternalStep::UnblockSignals))?;
+    sys::execve(c.program, c.argv, c.envp).map_err(at(ExternalStep::Exec))?;
     Ok(())
 }
 
 /// The caller's own ids and nothing else, in its new user namespace (user_namespaces(7)).
-fn maps(c: &Child) -> Result<(), (Step, i32)> {
+fn maps(c: &ExternalChild) -> Result<(), (ExternalStep, i32)> {
     if c.maps[0].0.is_null() {
         return Ok(());
     }
@@ -303,25 +304,25 @@ fn maps(c: &Child) -> Result<(), (Step, i32)> {
     for (path, (text, len)) in
         [(c"/proc/self/setgroups", deny), (c"/proc/self/uid_map", c.maps[0]), (c"/proc/self/gid_map", c.maps[1])]
     {
-        let file =
-            sys::openat(AT_FDCWD, path.as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0).map_err(at(Step::OpenMap))? as i32;
-        sys::write(file, text, len).map_err(at(Step::WriteMap))?;
-        sys::close(file).map_err(at(Step::CloseMap))?;
+        let file = sys::openat(AT_FDCWD, path.as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
+            .map_err(at(ExternalStep::OpenMap))? as i32;
+        sys::write(file, text, len).map_err(at(ExternalStep::WriteMap))?;
+        sys::close(file).map_err(at(ExternalStep::CloseMap))?;
     }
     Ok(())
 }
 
 /// An empty directory in the place of one, for this process and its children alone.
-fn hide(c: &Child) -> Result<(), (Step, i32)> {
+fn hide(c: &ExternalChild) -> Result<(), (ExternalStep, i32)> {
     const READ_ONLY: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if c.hidden.is_null() {
         return Ok(());
     }
     let none = c"none".as_ptr().cast();
     sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), MS_REC | MS_PRIVATE, std::ptr::null())
-        .map_err(at(Step::PrivateMounts))?;
+        .map_err(at(ExternalStep::PrivateMounts))?;
     let size = c"size=4096,mode=555".as_ptr().cast();
-    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(at(Step::Hide))?;
+    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(at(ExternalStep::Hide))?;
     Ok(())
 }
 
@@ -329,7 +330,7 @@ fn hide(c: &Child) -> Result<(), (Step, i32)> {
 ///
 /// The kernel counts the keyrings of ended processes against their user until it frees them, some time after: a quota that is
 /// used up by many runs in a row is waited for.
-fn keyring() -> Result<(), (Step, i32)> {
+fn keyring() -> Result<(), (ExternalStep, i32)> {
     for attempt in 1.. {
         match sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0) {
             Ok(_) => break,
@@ -337,64 +338,66 @@ fn keyring() -> Result<(), (Step, i32)> {
             Err(errno::ENOSYS | errno::EPERM) => break,
             Err(errno::EDQUOT) if attempt < QUOTA_ATTEMPTS => {
                 let ten_ms = [0u64, 10_000_000];
-                sys::ppoll(std::ptr::null_mut(), 0, ten_ms.as_ptr(), std::ptr::null(), 8).map_err(at(Step::Keyring))?;
+                sys::ppoll(std::ptr::null_mut(), 0, ten_ms.as_ptr(), std::ptr::null(), 8)
+                    .map_err(at(ExternalStep::Keyring))?;
             }
-            Err(e) => return Err((Step::Keyring, e)),
+            Err(e) => return Err((ExternalStep::Keyring, e)),
         }
     }
     Ok(())
 }
 
 /// From here on the owner's death sends the signal; an earlier one shows on the lifeline, which is then closed.
-fn owner_lives(c: &Child) -> Result<(), (Step, i32)> {
+fn owner_lives(c: &ExternalChild) -> Result<(), (ExternalStep, i32)> {
     let lifeline = c.first + c.len as i32 - 4;
     let mut fds = [sys::PollFd { fd: lifeline, events: 0, revents: 0 }];
     let now = [0u64; 2];
-    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(at(Step::PollLifeline))?;
+    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(at(ExternalStep::PollLifeline))?;
     if fds[0].revents != 0 {
-        return Err((Step::OwnerGone, errno::ESRCH));
+        return Err((ExternalStep::OwnerGone, errno::ESRCH));
     }
-    sys::close(lifeline).map_err(at(Step::CloseLifeline))?;
+    sys::close(lifeline).map_err(at(ExternalStep::CloseLifeline))?;
     Ok(())
 }
 
 /// Takes back what favours the owner over other processes: real-time policies, a raised priority, real-time I/O, and
 /// protection from the out-of-memory killer.
-fn drop_priority() -> Result<(), (Step, i32)> {
-    let policy = sys::sched_getscheduler(0).map_err(at(Step::GetScheduler))? as i32 & 0xff;
+fn drop_priority() -> Result<(), (ExternalStep, i32)> {
+    let policy = sys::sched_getscheduler(0).map_err(at(ExternalStep::GetScheduler))? as i32 & 0xff;
     if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
-        sys::sched_setscheduler(0, SCHED_OTHER, &raw const priority).map_err(at(Step::SetScheduler))?;
+        sys::sched_setscheduler(0, SCHED_OTHER, &raw const priority).map_err(at(ExternalStep::SetScheduler))?;
     }
     // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(Step::GetPriority))? > 20 {
-        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(Step::SetPriority))?;
+    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(ExternalStep::GetPriority))? > 20 {
+        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(ExternalStep::SetPriority))?;
     }
     // No such call where the kernel schedules no block devices.
     if sys::ioprio_get(IOPRIO_WHO_PROCESS, 0).is_ok_and(|priority| priority >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT) {
-        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(Step::SetIoPriority))?;
+        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(ExternalStep::SetIoPriority))?;
     }
     // Without /proc, as inside another sandbox, there is nothing to be done about the last one.
     let Ok(file) = sys::openat(AT_FDCWD, c"/proc/self/oom_score_adj".as_ptr().cast(), O_RDWR | O_CLOEXEC, 0) else {
         return Ok(());
     };
     let (file, mut sign) = (file as i32, 0u8);
-    sys::read(file, &raw mut sign, 1).map_err(at(Step::ReadOomAdjustment))?;
+    sys::read(file, &raw mut sign, 1).map_err(at(ExternalStep::ReadOomAdjustment))?;
     if sign == b'-' {
-        sys::write(file, b"0".as_ptr(), 1).map_err(at(Step::WriteOomAdjustment))?;
+        sys::write(file, b"0".as_ptr(), 1).map_err(at(ExternalStep::WriteOomAdjustment))?;
     }
-    sys::close(file).map_err(at(Step::CloseOomAdjustment))?;
+    sys::close(file).map_err(at(ExternalStep::CloseOomAdjustment))?;
     Ok(())
 }
 
 /// 0, 1, 2 and from the first number on what the owner lists; everything else is closed.
-fn descriptors(c: &Child) -> Result<(), (Step, i32)> {
+fn descriptors(c: &ExternalChild) -> Result<(), (ExternalStep, i32)> {
     let base = c.first + c.len as i32;
     // First up and out of the way, all of them, so that no target number overwrites a source.
     for i in 0..c.len {
         // SAFETY: `fds` points to `len` numbers, and `scratch` to room for as many.
         unsafe {
-            let moved = sys::fcntl(c.fds.add(i).read(), F_DUPFD_CLOEXEC, base as usize).map_err(at(Step::MoveAside))?;
+            let moved =
+                sys::fcntl(c.fds.add(i).read(), F_DUPFD_CLOEXEC, base as usize).map_err(at(ExternalStep::MoveAside))?;
             c.scratch.add(i).write(moved as i32);
         }
     }
@@ -402,12 +405,12 @@ fn descriptors(c: &Child) -> Result<(), (Step, i32)> {
         // SAFETY: as above.
         let moved = unsafe { c.scratch.add(i).read() };
         let target = if i < 3 { i as i32 } else { c.first + i as i32 - 3 };
-        sys::dup3(moved, target, 0).map_err(at(Step::Place))?;
+        sys::dup3(moved, target, 0).map_err(at(ExternalStep::Place))?;
     }
     if c.first > 3 {
-        sys::close_range(3, c.first as u32 - 1, 0).map_err(at(Step::CloseBelow))?;
+        sys::close_range(3, c.first as u32 - 1, 0).map_err(at(ExternalStep::CloseBelow))?;
     }
-    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(at(Step::CloseAbove))?;
+    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(at(ExternalStep::CloseAbove))?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 /// Identity of the calling process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct CallerIdentity {
     /// Effective user.
     pub uid: u32,
     /// Effective group.
@@ -16,16 +16,16 @@ pub struct Identity {
 }
 
 /// Who we are.
-pub fn identity() -> Identity {
+pub fn identity() -> CallerIdentity {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     let sets = rustix::thread::capabilities(None).map(|c| c.effective);
     use rustix::thread::CapabilitySet as C;
     let needed = C::SYS_ADMIN | C::SETUID | C::SETGID;
-    Identity { uid, gid, privileged: uid == 0 && sets.is_ok_and(|s| s.contains(needed)) }
+    CallerIdentity { uid, gid, privileged: uid == 0 && sets.is_ok_and(|s| s.contains(needed)) }
 }
 
-impl Identity {
+impl CallerIdentity {
     /// Whether what it starts can be given another user: it is privileged, or is user 0 with that much left, as in most
     /// containers.
     pub fn switches(self) -> bool {
@@ -123,7 +123,7 @@ pub fn try_user_namespace() -> io::Result<OwnedFd> {
     })
 }
 
-fn user_only(me: Identity) -> io::Result<OwnedFd> {
+fn user_only(me: CallerIdentity) -> io::Result<OwnedFd> {
     crate::mountfd::user_map((0, me.uid))
 }
 

@@ -22,7 +22,7 @@ pub mod attr {
 
 /// One mount step; see `wire::op` for what each does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum MountStep {
     /// The root is a clone of the host's tree.
     RootHost {
         /// `attr` bits, set on every mount of it.
@@ -33,14 +33,14 @@ pub enum Step {
     /// The root is a directory.
     RootDirectory {
         /// Where it comes from.
-        source: Source,
+        source: MountSource,
         /// `attr` bits.
         attrs: u64,
     },
     /// A bind mount.
     Bind {
         /// Where it comes from.
-        source: Source,
+        source: MountSource,
         /// Path inside.
         target: String,
         /// `attr` bits.
@@ -117,7 +117,7 @@ pub enum Step {
     /// Copy-on-write.
     Overlay {
         /// What lies below.
-        source: Source,
+        source: MountSource,
         /// Path inside.
         target: String,
         /// `attr` bits.
@@ -146,7 +146,7 @@ pub enum Step {
     /// Hide many names of a read-only tree by one layer.
     Whiteout {
         /// The layer's directory on the host.
-        layer: Source,
+        layer: MountSource,
         /// Path inside.
         target: String,
         /// `attr` bits.
@@ -154,30 +154,30 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl MountStep {
     /// The path inside that something is mounted on.
     pub fn target(&self) -> Option<&str> {
         match self {
-            Step::Bind { target, .. }
-            | Step::Scratch { target, .. }
-            | Step::Tmpfs { target, .. }
-            | Step::Proc { target, .. }
-            | Step::Devpts { target }
-            | Step::Overlay { target, .. }
-            | Step::Mask { target, .. }
-            | Step::SelfBind { target, .. }
-            | Step::Whiteout { target, .. } => Some(target),
+            MountStep::Bind { target, .. }
+            | MountStep::Scratch { target, .. }
+            | MountStep::Tmpfs { target, .. }
+            | MountStep::Proc { target, .. }
+            | MountStep::Devpts { target }
+            | MountStep::Overlay { target, .. }
+            | MountStep::Mask { target, .. }
+            | MountStep::SelfBind { target, .. }
+            | MountStep::Whiteout { target, .. } => Some(target),
             // On files of the scratch's own /dev.
-            Step::Device { .. } => None,
-            Step::RootHost { .. } | Step::RootScratch | Step::RootDirectory { .. } => None,
-            Step::Mkdir { .. } | Step::Symlink { .. } | Step::File { .. } => None,
+            MountStep::Device { .. } => None,
+            MountStep::RootHost { .. } | MountStep::RootScratch | MountStep::RootDirectory { .. } => None,
+            MountStep::Mkdir { .. } | MountStep::Symlink { .. } | MountStep::File { .. } => None,
         }
     }
 }
 
 /// Where a mount comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum MountSource {
     /// A path of the host without symbolic links, with the identity it had when it was looked at.
     Path {
         /// Absolute path.
@@ -218,7 +218,7 @@ pub struct PathRule {
 
 /// What Landlock handles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Landlock {
+pub struct LandlockHandled {
     /// File system rights handled.
     pub handled_fs: u64,
     /// Network rights handled, all denied.
@@ -231,7 +231,7 @@ pub struct Landlock {
 
 /// What a session's program gets beside its standard streams: the one exception from having nothing else open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Channel {
+pub struct SessionChannel {
     /// Index of the channel into the launch's extra descriptors.
     pub first: u16,
     /// How many extra descriptors after it the program gets as well, from `wire::fd::FIRST_EXTRA` on.
@@ -262,11 +262,11 @@ pub struct InitPlan {
     /// `(resource, soft, hard)`.
     pub rlimits: Vec<(u32, u64, u64)>,
     /// Mounts, in order.
-    pub mounts: Vec<Step>,
+    pub mounts: Vec<MountStep>,
     /// How many of them, from the first on, have targets whose paths only the system's administrator can have made.
     pub system_mounts: usize,
     /// Landlock, behind the mounts.
-    pub landlock: Option<Landlock>,
+    pub landlock: Option<LandlockHandled>,
     /// Without `landlock`: what has to be at these paths, by its identity, or the run fails. Rights do not count.
     pub checked: Vec<PathRule>,
     /// Classic BPF, 8 bytes per instruction; empty for none.
@@ -282,7 +282,7 @@ pub struct InitPlan {
     /// Extra descriptors, first and number, that are `tasks` files of cgroups (version 1) for init to join.
     pub joins: (u16, u16),
     /// What a session's program gets beside its standard streams.
-    pub channel: Option<Channel>,
+    pub channel: Option<SessionChannel>,
     /// Wall time from the program's start, nanoseconds.
     pub wall_ns: u64,
     /// Rows and columns of the terminal.
@@ -377,61 +377,61 @@ impl InitPlan {
     }
 }
 
-fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
+fn encode_step(b: &mut Block, s: &MountStep, zero: u32) -> MountOp {
     let mut m = MountOp { fd: -1, src: zero, dst: zero, ..MountOp::default() };
     m.src = 0;
     m.dst = 0;
     let optional = |yes: bool| if yes { op_flag::OPTIONAL } else { 0 };
     match s {
-        Step::RootHost { attrs } => (m.kind, m.a) = (op::ROOT_HOST, *attrs),
-        Step::RootScratch => (m.kind, m.a) = (op::ROOT_SCRATCH, attr::RDONLY | attr::NOSUID | attr::NODEV),
-        Step::RootDirectory { source, attrs } => {
+        MountStep::RootHost { attrs } => (m.kind, m.a) = (op::ROOT_HOST, *attrs),
+        MountStep::RootScratch => (m.kind, m.a) = (op::ROOT_SCRATCH, attr::RDONLY | attr::NOSUID | attr::NODEV),
+        MountStep::RootDirectory { source, attrs } => {
             (m.kind, m.a) = (op::ROOT_DIR, *attrs);
             set_source(b, &mut m, source);
         }
-        Step::Bind { source, target, attrs, optional: o } => {
+        MountStep::Bind { source, target, attrs, optional: o } => {
             (m.kind, m.a, m.dst) = (op::BIND, *attrs, b.text(target));
             set_source(b, &mut m, source);
             m.flags |= optional(*o);
         }
-        Step::Device { name, attrs } => {
+        MountStep::Device { name, attrs } => {
             (m.kind, m.a, m.src, m.dst) = (op::DEVICE, *attrs, b.text(name), b.text(&format!("/dev/{name}")));
         }
-        Step::Scratch { name, target, attrs, optional: o } => {
+        MountStep::Scratch { name, target, attrs, optional: o } => {
             (m.kind, m.a, m.src, m.dst) = (op::SCRATCH, *attrs, b.text(name), b.text(target));
             m.flags |= optional(*o);
         }
-        Step::Tmpfs { target, bytes, mode, attrs, export } => {
+        MountStep::Tmpfs { target, bytes, mode, attrs, export } => {
             (m.kind, m.a, m.b, m.c, m.dst) = (op::TMPFS, *attrs, *bytes, u64::from(*mode), b.text(target));
             if let Some(directory) = export {
                 m.flags |= op_flag::EXPORT;
                 m.src = b.text(directory);
             }
         }
-        Step::Proc { target, writable } => {
+        MountStep::Proc { target, writable } => {
             let attrs = attr::NOSUID | attr::NODEV | attr::NOEXEC | if *writable { 0 } else { attr::RDONLY };
             (m.kind, m.a, m.dst) = (op::PROC, attrs, b.text(target));
         }
-        Step::Devpts { target } => (m.kind, m.dst) = (op::DEVPTS, b.text(target)),
-        Step::Mkdir { name, mode } => (m.kind, m.src, m.c) = (op::MKDIR, b.text(name), u64::from(*mode)),
-        Step::Symlink { name, says } => (m.kind, m.src, m.dst) = (op::SYMLINK, b.text(name), b.text(says)),
-        Step::File { name, text, mode } => {
+        MountStep::Devpts { target } => (m.kind, m.dst) = (op::DEVPTS, b.text(target)),
+        MountStep::Mkdir { name, mode } => (m.kind, m.src, m.c) = (op::MKDIR, b.text(name), u64::from(*mode)),
+        MountStep::Symlink { name, says } => (m.kind, m.src, m.dst) = (op::SYMLINK, b.text(name), b.text(says)),
+        MountStep::File { name, text, mode } => {
             (m.kind, m.src, m.dst, m.c) = (op::FILE, b.text(name), b.text(text), u64::from(*mode));
         }
-        Step::Overlay { source, target, attrs, bytes, inodes } => {
+        MountStep::Overlay { source, target, attrs, bytes, inodes } => {
             (m.kind, m.a, m.dst) = (op::OVERLAY, *attrs, b.text(target));
             set_source(b, &mut m, source);
             (m.d, m.e) = (*bytes, *inodes); // b and c are the source's identity
         }
-        Step::Mask { target, optional: o } => {
+        MountStep::Mask { target, optional: o } => {
             (m.kind, m.dst) = (op::MASK, b.text(target));
             m.flags |= optional(*o);
         }
-        Step::SelfBind { target, attrs, optional: o } => {
+        MountStep::SelfBind { target, attrs, optional: o } => {
             (m.kind, m.a, m.dst) = (op::SELF_BIND, *attrs, b.text(target));
             m.flags |= op_flag::RECURSIVE | optional(*o);
         }
-        Step::Whiteout { layer, target, attrs } => {
+        MountStep::Whiteout { layer, target, attrs } => {
             (m.kind, m.a, m.dst) = (op::WHITEOUT, *attrs, b.text(target));
             set_source(b, &mut m, layer);
         }
@@ -439,20 +439,20 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
     m
 }
 
-fn set_source(b: &mut Block, m: &mut MountOp, source: &Source) {
+fn set_source(b: &mut Block, m: &mut MountOp, source: &MountSource) {
     m.flags |= op_flag::RECURSIVE;
     match source {
-        Source::Path { path, identity } => {
+        MountSource::Path { path, identity } => {
             m.src = b.text(path);
             if let Some((dev, ino)) = identity {
                 (m.b, m.c) = (*dev, *ino);
             }
         }
-        Source::System(path) => {
+        MountSource::System(path) => {
             m.src = b.text(path);
             m.flags |= op_flag::FOLLOW;
         }
-        Source::Prepared(index) => m.fd = fd::FIRST_EXTRA + *index as i32,
+        MountSource::Prepared(index) => m.fd = fd::FIRST_EXTRA + *index as i32,
     }
 }
 

@@ -78,4 +78,4 @@ pub mod wire;
 #[cfg(feature = "jail")]
 pub use init_plan::InitPlan;
 #[cfg(feature = "jail")]
-pub use spawn::{Launch, Running, spawn};
+pub use spawn::{Launch, RunningInit, spawn};

@@ -57,7 +57,7 @@ fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
     // A child that shares memory and only waits to be killed: it exists to hold the namespace while the maps are
     // written. No CLONE_VFORK, since the owner must go on.
     let flags = (libc::CLONE_VM | libc::CLONE_NEWUSER) as u64;
-    let request = clone::Request { flags, stack: &mut stack, cgroup: None };
+    let request = clone::CloneRequest { flags, stack: &mut stack, cgroup: None };
     // SAFETY: the child runs `wait_for_the_end` on a stack of its own that lives until it has been reaped below.
     let (pid, pidfd) = unsafe { clone::start(request, wait_for_the_end, std::process::id() as usize) }?;
     let made = (|| {

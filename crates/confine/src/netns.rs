@@ -19,7 +19,7 @@ const MOST: usize = 64;
 
 /// Namespaces that no sandbox holds at the moment.
 #[derive(Debug, Clone, Default)]
-pub struct Pool {
+pub struct NetnsPool {
     idle: Arc<Mutex<Vec<OwnedFd>>>,
 }
 
@@ -27,14 +27,14 @@ pub struct Pool {
 #[derive(Debug)]
 pub struct Lease {
     namespace: Option<OwnedFd>,
-    pool: Pool,
+    pool: NetnsPool,
 }
 
 fn current() -> io::Result<OwnedFd> {
     Ok(File::open("/proc/thread-self/ns/net")?.into())
 }
 
-impl Pool {
+impl NetnsPool {
     /// An idle namespace, or a new one.
     ///
     /// # Errors

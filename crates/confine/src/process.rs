@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// it shared until it was exec'd (CLONE_VM).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Usage {
+pub struct ProcessUsage {
     /// User and system time, microseconds.
     pub cpu_us: u64,
 }
@@ -48,7 +48,7 @@ pub fn share_descriptors(one: i32, other: i32) -> io::Result<bool> {
 ///
 /// # Errors
 /// ECHILD when it is not a child of the calling process, or was reaped already.
-pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<Usage> {
+pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<ProcessUsage> {
     wait_status(pidfd).map(|(_, usage)| usage)
 }
 
@@ -56,7 +56,7 @@ pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<Usage> {
 ///
 /// # Errors
 /// As [`wait`].
-pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, Usage)> {
+pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, ProcessUsage)> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
@@ -75,7 +75,7 @@ pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, Usage)> {
             // SAFETY: the buffer was zeroed and the kernel filled it; every field is an integer.
             let u = unsafe { usage.assume_init() };
             let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
-            let usage = Usage { cpu_us: us(u.ru_utime) + us(u.ru_stime) };
+            let usage = ProcessUsage { cpu_us: us(u.ru_utime) + us(u.ru_stime) };
             // SAFETY: as for the usage; the kernel filled the fields of SIGCHLD, of which the status is one.
             let (code, value) = unsafe {
                 let info = info.assume_init();

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::child::{Child, entry};
+use crate::child::{InitChild, entry};
 use crate::{clone, memfd, netns};
 
 /// Namespaces to create.
@@ -50,7 +50,7 @@ pub struct Launch<'a> {
 
 /// A running init.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningInit {
     /// Its pid in the owner's namespace; valid until it has been waited for.
     pub pid: i32,
     /// Its pidfd.
@@ -84,11 +84,11 @@ const STACK: usize = 32 * 1024;
 ///
 /// # Errors
 /// The step that failed; nothing is left behind.
-pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
+pub fn spawn(launch: &Launch<'_>) -> Result<RunningInit, SpawnError> {
     let init = memfd::init_program().map_err(SpawnError::Prepare)?;
     let mut stack = vec![0u128; STACK / 16];
     let fd = |f: &BorrowedFd<'_>| f.as_raw_fd();
-    let mut child = Child {
+    let mut child = InitChild {
         fds: [
             fd(&launch.stdio[0]),
             fd(&launch.stdio[1]),
@@ -112,8 +112,8 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
     let blocked = BlockedSignals::new().map_err(SpawnError::Prepare)?;
     // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it
     // points to live until the call returns, which is after the child has exec'd or ended.
-    let mut start = |child: &mut Child, cgroup| unsafe {
-        clone::start(clone::Request { flags, stack: &mut stack, cgroup }, entry, &raw mut *child as usize)
+    let mut start = |child: &mut InitChild, cgroup| unsafe {
+        clone::start(clone::CloneRequest { flags, stack: &mut stack, cgroup }, entry, &raw mut *child as usize)
     };
     let started = match (start(&mut child, cgroup), cgroup) {
         // Being born in a cgroup takes clone3.
@@ -132,7 +132,7 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
         crate::process::wait(std::os::fd::AsFd::as_fd(&pidfd)).map_err(SpawnError::Prepare)?;
         return Err(SpawnError::Child { step: step as i32, source: io::Error::from_raw_os_error(errno) });
     }
-    Ok(Running { pid, pidfd })
+    Ok(RunningInit { pid, pidfd })
 }
 
 /// All signals blocked on this thread while it shares its memory with the child: no handler may run there.

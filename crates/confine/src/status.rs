@@ -12,7 +12,7 @@ use crate::wire::refusal::{ADDRESS, DENIED, GUARDED, SECOND};
 
 /// A status record.
 #[derive(Debug)]
-pub enum Status {
+pub enum InitStatus {
     /// Setup failed; nothing ran.
     Failed {
         /// `wire::step` value.
@@ -80,8 +80,8 @@ pub enum Status {
 ///
 /// # Errors
 /// recvmsg(2) fails, or the record is not one of init's.
-pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Status>> {
-    let mut bytes = [0u8; size_of::<wire::Status>()];
+pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<InitStatus>> {
+    let mut bytes = [0u8; size_of::<wire::WireStatus>()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -104,15 +104,15 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Status>> {
     let (lost, at_ns, events) = (u32_at(12), u64_at(16), u64_at(24));
     let memory = index as u64 * 1024;
     Ok(Some(match kind {
-        wire::status::FAILED => Status::Failed { step, index, errno: value },
-        wire::status::STARTED => Status::Started { at_ns },
-        wire::status::ENDED => Status::Ended { wait_status: value, at_ns, events: (events, lost), memory },
-        wire::status::VIOLATION => Status::Violation { at_ns, events: (events, lost), memory },
-        wire::status::TIMED_OUT => Status::TimedOut { at_ns, events: (events, lost), memory },
-        wire::status::TERMINAL => Status::Terminal(fd.ok_or_else(bad)?),
-        wire::status::LAYER => Status::Layer { op: index, fd: fd.ok_or_else(bad)? },
-        wire::status::SOCKETS => Status::Sockets(fd.ok_or_else(bad)?),
-        wire::status::WEAKENED => Status::Weakened { step, errno: value },
+        wire::status::FAILED => InitStatus::Failed { step, index, errno: value },
+        wire::status::STARTED => InitStatus::Started { at_ns },
+        wire::status::ENDED => InitStatus::Ended { wait_status: value, at_ns, events: (events, lost), memory },
+        wire::status::VIOLATION => InitStatus::Violation { at_ns, events: (events, lost), memory },
+        wire::status::TIMED_OUT => InitStatus::TimedOut { at_ns, events: (events, lost), memory },
+        wire::status::TERMINAL => InitStatus::Terminal(fd.ok_or_else(bad)?),
+        wire::status::LAYER => InitStatus::Layer { op: index, fd: fd.ok_or_else(bad)? },
+        wire::status::SOCKETS => InitStatus::Sockets(fd.ok_or_else(bad)?),
+        wire::status::WEAKENED => InitStatus::Weakened { step, errno: value },
         _ => return Err(bad()),
     }))
 }
@@ -128,7 +128,7 @@ pub struct Guarded {
 
 /// One notified call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct NotifiedCall {
     /// System call number.
     pub nr: u32,
     /// The classifier's verdict.
@@ -148,8 +148,8 @@ pub struct Event {
 }
 
 /// Reads one event record out of the bytes of a message. Untrusted in its paths only, but checked as a whole.
-pub fn decode_event(bytes: &[u8]) -> Option<Event> {
-    let head = size_of::<wire::Event>();
+pub fn decode_event(bytes: &[u8]) -> Option<NotifiedCall> {
+    let head = size_of::<wire::WireEvent>();
     if bytes.len() < head {
         return None;
     }
@@ -161,7 +161,7 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
     let has = |bit| u32_at(12) & bit != 0;
     let (one, two) = (u32_at(64) as usize, u32_at(68) as usize);
     let text = bytes.get(head..head.checked_add(one)?.checked_add(two)?)?;
-    Some(Event {
+    Some(NotifiedCall {
         nr: u32_at(0),
         verdict: Verdict(u32_at(4)),
         errno: u32_at(12) as u16,
@@ -173,8 +173,8 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
     })
 }
 
-const _: () = assert!(size_of::<wire::Status>() == 32);
-const _: () = assert!(size_of::<wire::Event>() == 72);
+const _: () = assert!(size_of::<wire::WireStatus>() == 32);
+const _: () = assert!(size_of::<wire::WireEvent>() == 72);
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +184,7 @@ mod tests {
         #[test]
         fn no_bytes_make_the_event_decoder_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
             let decoded = decode_event(&bytes);
-            proptest::prop_assert!(bytes.len() >= size_of::<wire::Event>() || decoded.is_none());
+            proptest::prop_assert!(bytes.len() >= size_of::<wire::WireEvent>() || decoded.is_none());
         }
     }
 }

@@ -4,10 +4,16 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
-use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Level, Request, Rule, RuleAction, compile, syscall_number};
+use cofferdam_confine::seccomp::{
+    Arch, ArgComparison, Condition, FilterRule, RuleAction, SeccompRequest, SyscallLevel, compile, syscall_number,
+};
 
-const LEVELS: [(&str, Level); 4] =
-    [("disabled", Level::Disabled), ("basic", Level::Basic), ("standard", Level::Standard), ("strict", Level::Strict)];
+const LEVELS: [(&str, SyscallLevel); 4] = [
+    ("disabled", SyscallLevel::Disabled),
+    ("basic", SyscallLevel::Basic),
+    ("standard", SyscallLevel::Standard),
+    ("strict", SyscallLevel::Strict),
+];
 
 /// Not a test: the process that `attempt` starts. It makes one call under the filter and exits with its errno,
 /// 200 standing for success.
@@ -22,12 +28,12 @@ fn child() {
         *arg = u64::from_str_radix(word, 16).unwrap();
     }
     if let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == level) {
-        let rules = [Rule {
+        let rules = [FilterRule {
             syscalls: vec!["getpriority".into()],
             action: RuleAction::Kill,
-            when: vec![Condition { index: 0, mask: u64::MAX, op: ArgOp::Eq, value: 2 }],
+            when: vec![Condition { index: 0, mask: u64::MAX, op: ArgComparison::Eq, value: 2 }],
         }];
-        install(&Request { rules: &rules, ..Request::of(*level) });
+        install(&SeccompRequest { rules: &rules, ..SeccompRequest::of(*level) });
     }
     // SAFETY: the cases below pass numbers, and null where the kernel wants a pointer.
     let result = unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]) };
@@ -36,7 +42,7 @@ fn child() {
     unsafe { libc::syscall(libc::SYS_exit_group, if result >= 0 { 200 } else { errno }) };
 }
 
-fn install(request: &Request<'_>) {
+fn install(request: &SeccompRequest<'_>) {
     let filter = compile(request, Arch::native().unwrap()).unwrap().filter;
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut().cast() };
     // SAFETY: `program` points to as many instructions as it says, laid out as the kernel's, alive during the call.
@@ -170,7 +176,7 @@ fn calls_of_32_bit_programs_die() {
 fn child_int80() {
     let Ok(level) = std::env::var("COFFERDAM_SECCOMP_INT80") else { return };
     if let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == level) {
-        install(&Request::of(*level));
+        install(&SeccompRequest::of(*level));
     }
     let mut result: u64 = 20;
     // SAFETY: int 0x80 with getpid's number of i386 takes no argument and changes rax alone (r8 to r11 may be

@@ -104,10 +104,10 @@ impl Engine {
             match a {
                 cgroup::Availability::Available(m) => {
                     let how = match m {
-                        cgroup::Mechanism::V1 => "version 1",
-                        cgroup::Mechanism::V2 => "version 2",
-                        cgroup::Mechanism::V2Leaf => "version 2, in a leaf of our own",
-                        cgroup::Mechanism::V2Scope => "version 2, in a scope of systemd's",
+                        cgroup::LimitMechanism::V1 => "version 1",
+                        cgroup::LimitMechanism::V2 => "version 2",
+                        cgroup::LimitMechanism::V2Leaf => "version 2, in a leaf of our own",
+                        cgroup::LimitMechanism::V2Scope => "version 2, in a scope of systemd's",
                     };
                     rows.push(row(name, gives, Ok(how.to_owned()), None));
                 }

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use cofferdam_confine::cgroup::{self, Cgroup, Limits, Location};
-use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::cgroup::{self, Cgroup, CgroupLimits, CgroupLocation};
+use cofferdam_confine::host::{self, CallerIdentity};
 use cofferdam_confine::other_cpu;
 use cofferdam_policy::Field;
 
@@ -16,7 +16,7 @@ use crate::progress::ProgressCallback;
 /// What this host can do, asked once.
 #[derive(Debug, Default)]
 pub struct Host {
-    identity: OnceLock<Identity>,
+    identity: OnceLock<CallerIdentity>,
     cgroups: OnceLock<Cgroups>,
     owns_process: bool,
     /// The search for a place for cgroups, under way beside the caller's own work.
@@ -70,7 +70,7 @@ impl Drop for Search {
 
 #[derive(Debug)]
 enum Cgroups {
-    Here(std::sync::Arc<Location>, Predicted),
+    Here(std::sync::Arc<CgroupLocation>, Predicted),
     Not(String, String),
 }
 
@@ -113,7 +113,7 @@ impl Host {
         self.tools.clone().unwrap_or_else(Tools::from_environment)
     }
 
-    pub(crate) fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> CallerIdentity {
         *self.identity.get_or_init(host::identity)
     }
 
@@ -128,7 +128,7 @@ impl Host {
     }
 
     /// Where a run's cgroup can be made.
-    pub(crate) fn location(&self) -> Option<Arc<Location>> {
+    pub(crate) fn location(&self) -> Option<Arc<CgroupLocation>> {
         match self.cgroups() {
             Cgroups::Here(location, _) => Some(location.clone()),
             Cgroups::Not(..) => None,
@@ -166,7 +166,8 @@ impl Host {
 }
 
 /// The kind of limits that nearly every run has.
-const LIKELY: Limits = Limits { memory_bytes: Some(0), pids: Some(0), cpu_millis: None, cpu_time: true, kill: false };
+const LIKELY: CgroupLimits =
+    CgroupLimits { memory_bytes: Some(0), pids: Some(0), cpu_millis: None, cpu_time: true, kill: false };
 
 /// Where this process may make cgroups, ready to be used.
 fn find_cgroups(owns_process: bool) -> Cgroups {
@@ -182,7 +183,7 @@ fn find_cgroups(owns_process: bool) -> Cgroups {
         cgroup::Availability::Unavailable { reason, hint } => (reason.clone(), hint.clone()),
         cgroup::Availability::Available(_) => (String::new(), String::new()),
     };
-    let moves = probe.plan.as_ref().is_some_and(cgroup::Plan::moves_caller);
+    let moves = probe.plan.as_ref().is_some_and(cgroup::CgroupPlan::moves_caller);
     if probe.plan.is_none() {
         return Cgroups::Not(why.0, why.1);
     }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{Cgroup, Reader};
+use cofferdam_confine::cgroup::{Cgroup, CgroupReader};
 use serde::{Deserialize, Serialize};
 
 use crate::proctree;
@@ -42,7 +42,7 @@ struct Running {
     /// The process whose descendants it is.
     pid: i32,
     /// Its cgroup's figures.
-    reader: Option<Reader>,
+    reader: Option<CgroupReader>,
     /// How many processes are no part of the sandbox.
     ours: u32,
     /// CPU time when it was last looked at: what has been used stays used, whoever has died since, microseconds.

@@ -1,7 +1,7 @@
 //! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
 
-use cofferdam_confine::init_plan::{InitPlan, Source, Step as MountStep};
-use cofferdam_confine::wire::step::{self, Point};
+use cofferdam_confine::init_plan::{InitPlan, MountSource, MountStep};
+use cofferdam_confine::wire::step::{self, FailurePoint};
 
 use cofferdam_policy::Field;
 use cofferdam_policy::text::escape;
@@ -18,9 +18,9 @@ fn errno(n: i32) -> String {
 }
 
 fn mount(init_plan: &InitPlan, index: usize) -> String {
-    let source = |s: &Source| match s {
-        Source::Path { path, .. } | Source::System(path) => path.clone(),
-        Source::Prepared(i) => format!("prepared mount {i}"),
+    let source = |s: &MountSource| match s {
+        MountSource::Path { path, .. } | MountSource::System(path) => path.clone(),
+        MountSource::Prepared(i) => format!("prepared mount {i}"),
     };
     match init_plan.mounts.get(index) {
         Some(MountStep::RootHost { .. }) => "the host's root".into(),
@@ -47,7 +47,7 @@ fn mount(init_plan: &InitPlan, index: usize) -> String {
 const ESTALE: i32 = 116;
 
 /// As whom a container was started in place of the ids that were asked for; `None` for any other point of `step::IDS`.
-fn other_ids(point: Point) -> Option<&'static str> {
+fn other_ids(point: FailurePoint) -> Option<&'static str> {
     match point {
         step::ids::WRONG_USER | step::ids::GET_USER => Some("as another user"),
         step::ids::WRONG_GROUP | step::ids::GET_GROUP => Some("in another group"),
@@ -57,7 +57,7 @@ fn other_ids(point: Point) -> Option<&'static str> {
 }
 
 /// A failed step as the caller sees it.
-pub(crate) fn failure(init_plan: &InitPlan, point: Point, code: i32) -> Failure {
+pub(crate) fn failure(init_plan: &InitPlan, point: FailurePoint, code: i32) -> Failure {
     let index = point.index as usize;
     let make = |step: Step, message: String, hint: Option<String>| Failure { code: 125, step, message, hint };
     let e = errno(code);
@@ -216,14 +216,14 @@ fn mount_hint(init_plan: &InitPlan, index: usize, code: i32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_confine::init_plan::{Landlock, PathRule};
+    use cofferdam_confine::init_plan::{LandlockHandled, PathRule};
 
     use super::*;
 
     #[test]
     fn a_failed_rule_names_its_path_and_a_failed_ruleset_names_none() {
         let rule = |path: &str| PathRule { path: path.into(), access: 1, optional: false, identity: None };
-        let landlock = Landlock { rules: vec![rule("/a"), rule("/b")], ..Landlock::default() };
+        let landlock = LandlockHandled { rules: vec![rule("/a"), rule("/b")], ..LandlockHandled::default() };
         let plan = InitPlan { landlock: Some(landlock), ..InitPlan::default() };
         let message = |point| failure(&plan, point, 1).message;
         let why = "operation not permitted (EPERM)";

@@ -1,6 +1,6 @@
 //! Whether this kernel accepts a capture's messages: tried in a namespace of its own, which ends with the attempt.
 
-use super::{Capture, Messages};
+use super::{Capture, NetlinkMessages};
 use crate::{clone, netlink, sys};
 
 /// Tries it in a namespace of its own, which ends with the call: whether this kernel can do all that the messages say.
@@ -10,9 +10,9 @@ use crate::{clone, netlink, sys};
 /// What cannot be done, and what the kernel said.
 pub fn attempt(capture: &Capture) -> Result<(), (String, std::io::Error)> {
     let mut stack = vec![0u128; 1024];
-    let mut tried = Tried { messages: capture.messages.iter().map(Messages::raw).collect(), failed: None };
+    let mut tried = Tried { messages: capture.messages.iter().map(NetlinkMessages::raw).collect(), failed: None };
     let flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_NEWUSER | libc::CLONE_NEWNET) as u64;
-    let request = clone::Request { flags, stack: &mut stack, cgroup: None };
+    let request = clone::CloneRequest { flags, stack: &mut stack, cgroup: None };
     let process = |e| ("make a network namespace".to_owned(), e);
     // SAFETY: `try_messages` does not return, and what its argument leads to lives until it has ended, which is when
     // `start` returns.
@@ -31,7 +31,7 @@ struct Tried {
     failed: Option<(u32, i32)>,
 }
 
-impl Messages {
+impl NetlinkMessages {
     fn raw(&self) -> (u32, u32, u32, *const u8, usize) {
         (self.protocol, self.first, self.does.len() as u32, self.bytes.as_ptr(), self.bytes.len())
     }
@@ -73,7 +73,7 @@ mod tests {
         }
         // What the kernel refuses is reported by its own name.
         let mut twice = Capture::new(Versions::Four);
-        let mut again = Messages::new(NETLINK_ROUTE, twice.messages[0].does.len() as u32);
+        let mut again = NetlinkMessages::new(NETLINK_ROUTE, twice.messages[0].does.len() as u32);
         again.version(AF_INET);
         twice.messages.push(again);
         let (what, e) = attempt(&twice).unwrap_err();

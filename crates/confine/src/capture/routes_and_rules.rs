@@ -1,6 +1,6 @@
 //! The netlink messages of a captured network: routes and rules, and redirections where ports are too many to listen at.
 
-use super::{AF_INET, AF_INET6, DNS, LO, Messages, TCP, Versions};
+use super::{AF_INET, AF_INET6, DNS, LO, NetlinkMessages, TCP, Versions};
 
 const UDP: u8 = 17;
 pub(super) const NETLINK_ROUTE: u32 = 0;
@@ -14,14 +14,14 @@ const APPEND: u16 = CREATE | libc::NLM_F_APPEND as u16;
 
 const TABLE_LOCAL: u8 = 255;
 
-impl Messages {
-    pub(super) fn new(protocol: u32, first: u32) -> Messages {
-        Messages { protocol, first, bytes: Vec::new(), does: Vec::new() }
+impl NetlinkMessages {
+    pub(super) fn new(protocol: u32, first: u32) -> NetlinkMessages {
+        NetlinkMessages { protocol, first, bytes: Vec::new(), does: Vec::new() }
     }
 
     /// Everything that says where packets go.
-    pub(super) fn routes(versions: Versions) -> Messages {
-        let mut m = Messages::new(NETLINK_ROUTE, 0);
+    pub(super) fn routes(versions: Versions) -> NetlinkMessages {
+        let mut m = NetlinkMessages::new(NETLINK_ROUTE, 0);
         m.up();
         m.version(AF_INET);
         if versions == Versions::Both {
@@ -31,8 +31,8 @@ impl Messages {
     }
 
     /// One table with one chain of network address translation, and a rule for each range and version.
-    pub(super) fn redirections(first: u32, ranges: &[(u16, u16)], to: u16, versions: Versions) -> Messages {
-        let mut m = Messages::new(NETLINK_NETFILTER, first);
+    pub(super) fn redirections(first: u32, ranges: &[(u16, u16)], to: u16, versions: Versions) -> NetlinkMessages {
+        let mut m = NetlinkMessages::new(NETLINK_NETFILTER, first);
         m.redirect(ranges, to, versions);
         m
     }

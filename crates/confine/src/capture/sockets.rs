@@ -1,6 +1,6 @@
 //! The sockets of a captured network, as data: listeners, the resolver's, and the packet socket with its filter.
 
-use super::{AF_INET, AF_INET6, DNS, Socket, TCP, Version, Versions};
+use super::{AF_INET, AF_INET6, CaptureSocket, DNS, IpVersion, TCP, Versions};
 
 const STREAM: u16 = 1;
 const DATAGRAM: u16 = 2;
@@ -16,15 +16,18 @@ const IPV6_V6ONLY: i32 = 26;
 const IPV6_RECVPKTINFO: i32 = 49;
 const IPV6_FREEBIND: i32 = 78;
 
-impl Socket {
+impl CaptureSocket {
     /// Listens for TCP on a port of every address. No other socket can share the port: it has no SO_REUSEADDR and no SO_REUSEPORT.
-    pub fn listener(port: u16, versions: Versions) -> Socket {
-        Socket { backlog: BACKLOG, ..Socket::bound(STREAM, port, versions, format!("the listener of port {port}")) }
+    pub fn listener(port: u16, versions: Versions) -> CaptureSocket {
+        CaptureSocket {
+            backlog: BACKLOG,
+            ..CaptureSocket::bound(STREAM, port, versions, format!("the listener of port {port}"))
+        }
     }
 
     /// Receives datagrams to port 53 of every address, each with the address that it was sent to.
-    pub fn resolver(versions: Versions) -> Socket {
-        let mut s = Socket::bound(DATAGRAM, DNS, versions, "the resolver's socket".into());
+    pub fn resolver(versions: Versions) -> CaptureSocket {
+        let mut s = CaptureSocket::bound(DATAGRAM, DNS, versions, "the resolver's socket".into());
         match versions {
             // The source of an answer over IPv6 has to be an address of an interface, unless the socket says otherwise.
             Versions::Both => s.options.extend([(SOL_IPV6, IPV6_RECVPKTINFO, 1), (SOL_IPV6, IPV6_FREEBIND, 1)]),
@@ -35,10 +38,10 @@ impl Socket {
 
     /// Is asked about the namespace's other sockets, such as whose one is. The caller knows that the kernel has such
     /// sockets.
-    pub fn inspector() -> Socket {
+    pub fn inspector() -> CaptureSocket {
         let mut address = vec![0; 12]; // struct sockaddr_nl: whatever number, no groups
         address[..2].copy_from_slice(&AF_NETLINK.to_ne_bytes());
-        Socket {
+        CaptureSocket {
             family: AF_NETLINK,
             kind: RAW,
             protocol: NETLINK_SOCK_DIAG,
@@ -50,7 +53,7 @@ impl Socket {
         }
     }
 
-    fn bound(kind: u16, port: u16, versions: Versions, is: String) -> Socket {
+    fn bound(kind: u16, port: u16, versions: Versions, is: String) -> CaptureSocket {
         let (family, options, len) = match versions {
             Versions::Both => (AF_INET6, vec![(SOL_IPV6, IPV6_V6ONLY, 0)], 28),
             Versions::Four => (AF_INET, Vec::new(), 16),
@@ -58,19 +61,19 @@ impl Socket {
         let mut address = vec![0; len];
         address[..2].copy_from_slice(&family.to_ne_bytes());
         address[2..4].copy_from_slice(&port.to_be_bytes());
-        Socket { family, kind, protocol: 0, backlog: 0, options, filter: Vec::new(), address, is }
+        CaptureSocket { family, kind, protocol: 0, backlog: 0, options, filter: Vec::new(), address, is }
     }
 
     /// Sees the first packet of each TCP connection to an address that is not a loopback one, at a port that has none of
     /// these listeners, and reports the address; a packet of IPv4 begins with its IP header, one of IPv6 with that of TCP.
-    pub fn attempts(version: Version, listeners: &[u16]) -> Socket {
+    pub fn attempts(version: IpVersion, listeners: &[u16]) -> CaptureSocket {
         let (family, option, len) = match version {
-            Version::Four => (AF_INET, (SOL_IP, IP_PKTINFO, 1), 16),
-            Version::Six => (AF_INET6, (SOL_IPV6, IPV6_RECVPKTINFO, 1), 28),
+            IpVersion::Four => (AF_INET, (SOL_IP, IP_PKTINFO, 1), 16),
+            IpVersion::Six => (AF_INET6, (SOL_IPV6, IPV6_RECVPKTINFO, 1), 28),
         };
         let mut address = vec![0; len];
         address[..2].copy_from_slice(&family.to_ne_bytes());
-        Socket {
+        CaptureSocket {
             family,
             kind: RAW,
             protocol: TCP.into(),
@@ -89,7 +92,7 @@ const MOST_LEFT_OUT: usize = 250;
 const SNAPLEN: u32 = 96;
 
 /// Classic BPF (`bpf(4)`): SYN and no ACK, to another address than loopback and to none of these ports.
-fn first_packets(version: Version, left_out: &[u16]) -> Vec<u64> {
+fn first_packets(version: IpVersion, left_out: &[u16]) -> Vec<u64> {
     let op = |code: u16, jt: u8, jf: u8, k: u32| {
         u64::from(code) | u64::from(jt) << 16 | u64::from(jf) << 24 | u64::from(k) << 32
     };
@@ -108,7 +111,7 @@ fn first_packets(version: Version, left_out: &[u16]) -> Vec<u64> {
     const SYN: u32 = 0x02;
     let ports = &left_out[..left_out.len().min(MOST_LEFT_OUT)];
     let mut program = match version {
-        Version::Four => vec![
+        IpVersion::Four => vec![
             op(BYTE, 0, 0, 16),
             op(EQUAL, 6, 0, 127),
             op(HEADER_LEN, 0, 0, 0),
@@ -119,7 +122,7 @@ fn first_packets(version: Version, left_out: &[u16]) -> Vec<u64> {
             op(GO, 0, 0, 1),
             op(RET, 0, 0, 0),
         ],
-        Version::Six => vec![
+        IpVersion::Six => vec![
             op(BYTE, 0, 0, 13),
             op(AND, 0, 0, FLAGS),
             op(EQUAL, 0, 10, SYN),
@@ -148,8 +151,8 @@ mod tests {
     use super::*;
 
     /// Runs a filter of `first_packets` on a packet, of IPv6 on what follows its header, as the kernel would.
-    fn kept(program: &[u64], version: Version, packet: &[u8]) -> u32 {
-        let begins = if version == Version::Six { 40 } else { 0 };
+    fn kept(program: &[u64], version: IpVersion, packet: &[u8]) -> u32 {
+        let begins = if version == IpVersion::Six { 40 } else { 0 };
         let (mut a, mut x, mut at) = (0u32, 0usize, 0);
         loop {
             let i = program[at];
@@ -205,15 +208,15 @@ mod tests {
     /// A client may ask a server of its own choice, of either version; without this an answer over IPv6 is EINVAL.
     #[test]
     fn the_resolver_answers_over_ipv6_from_the_address_asked() {
-        assert!(Socket::resolver(Versions::Both).options.contains(&(SOL_IPV6, IPV6_FREEBIND, 1)));
-        assert!(Socket::resolver(Versions::Four).options.iter().all(|(level, ..)| *level == SOL_IP));
+        assert!(CaptureSocket::resolver(Versions::Both).options.contains(&(SOL_IPV6, IPV6_FREEBIND, 1)));
+        assert!(CaptureSocket::resolver(Versions::Four).options.iter().all(|(level, ..)| *level == SOL_IP));
     }
 
     #[test]
     fn the_filter_keeps_first_packets_to_other_ports_alone() {
         let listeners: Vec<u16> = (0..128).map(|i| 443 + i).collect();
         for ports in [&[][..], &[443], &listeners] {
-            let filters = [Version::Four, Version::Six].map(|version| (version, first_packets(version, ports)));
+            let filters = [IpVersion::Four, IpVersion::Six].map(|version| (version, first_packets(version, ports)));
             let kept = |packet: &[u8]| {
                 let (version, filter) = &filters[usize::from(packet[0] >> 4 == 6)];
                 kept(filter, *version, packet) > 0

@@ -13,9 +13,9 @@ const ERROR: u8 = 3;
 
 /// Appends values in the wire format, each aligned as its type demands.
 #[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(super) struct DbusWriter(Vec<u8>);
 
-impl Writer {
+impl DbusWriter {
     pub(super) fn align(&mut self, to: usize) -> &mut Self {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
         self
@@ -58,18 +58,18 @@ impl Writer {
 }
 
 /// What is called. All strings are our own constants.
-pub(super) struct Call<'a> {
+pub(super) struct DbusCall<'a> {
     pub(super) destination: Option<&'a str>,
     pub(super) path: &'a str,
     pub(super) interface: &'a str,
     pub(super) member: &'a str,
     pub(super) signature: &'a str,
-    pub(super) body: Writer,
+    pub(super) body: DbusWriter,
 }
 
-impl Call<'_> {
+impl DbusCall<'_> {
     fn encode(&self, serial: u32) -> Vec<u8> {
-        let mut out = Writer(vec![b'l', METHOD_CALL, 0, 1]);
+        let mut out = DbusWriter(vec![b'l', METHOD_CALL, 0, 1]);
         out.u32(u32::try_from(self.body.0.len()).unwrap_or(u32::MAX)).u32(serial);
         out.array(8, |fields| {
             let mut field = |code: u8, signature: &str, value: &str| {
@@ -98,19 +98,19 @@ impl Call<'_> {
 
 /// How a call ended at the peer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum DbusReply {
     Done,
     Refused { name: String, message: String },
 }
 
 /// An authenticated connection.
 #[derive(Debug)]
-pub(super) struct Connection<S> {
+pub(super) struct DbusConnection<S> {
     stream: S,
     serial: u32,
 }
 
-impl<S: Read + Write> Connection<S> {
+impl<S: Read + Write> DbusConnection<S> {
     /// Authenticates as `uid`, which the peer compares with the socket's credentials.
     pub(super) fn authenticate(mut stream: S, uid: u32) -> io::Result<Self> {
         let hex: String = uid.to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
@@ -133,7 +133,7 @@ impl<S: Read + Write> Connection<S> {
     }
 
     /// Calls and waits for the answer; signals and other messages in between are skipped.
-    pub(super) fn call(&mut self, call: &Call<'_>) -> io::Result<Reply> {
+    pub(super) fn call(&mut self, call: &DbusCall<'_>) -> io::Result<DbusReply> {
         self.serial += 1;
         self.stream.write_all(&call.encode(self.serial))?;
         loop {
@@ -142,11 +142,11 @@ impl<S: Read + Write> Connection<S> {
                 continue;
             }
             match message.kind {
-                METHOD_RETURN => return Ok(Reply::Done),
+                METHOD_RETURN => return Ok(DbusReply::Done),
                 ERROR => {
-                    return Ok(Reply::Refused {
+                    return Ok(DbusReply::Refused {
                         name: message.error_name.unwrap_or_default(),
-                        message: Reader { bytes: &message.body, at: 0 }.string().unwrap_or_default(),
+                        message: DbusReader { bytes: &message.body, at: 0 }.string().unwrap_or_default(),
                     });
                 }
                 _ => {}
@@ -185,7 +185,7 @@ struct Message {
 impl Message {
     /// Header fields start 16 bytes into the message, so alignment is the same from here.
     fn read_fields(&mut self, bytes: &[u8]) -> Option<()> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = DbusReader { bytes, at: 0 };
         while reader.at < bytes.len() {
             reader.align(8);
             if reader.at >= bytes.len() {
@@ -206,12 +206,12 @@ impl Message {
     }
 }
 
-struct Reader<'a> {
+struct DbusReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl DbusReader<'_> {
     fn align(&mut self, to: usize) {
         self.at = self.at.next_multiple_of(to);
     }
@@ -258,14 +258,14 @@ mod tests {
 
     #[test]
     fn a_call_has_the_bytes_of_the_specification() {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.string("ab").array(8, |list| {
             list.property("D", "b", |value| {
                 value.u32(1);
             });
         });
-        let call =
-            Call { destination: None, path: "/", interface: "i.f", member: "M", signature: "sa(sv)", body }.encode(7);
+        let call = DbusCall { destination: None, path: "/", interface: "i.f", member: "M", signature: "sa(sv)", body }
+            .encode(7);
         let expected: &[u8] = b"l\x01\0\x01\x20\0\0\0\x07\0\0\0\x3f\0\0\0\
             \x01\x01o\0\x01\0\0\0/\0\0\0\0\0\0\0\
             \x02\x01s\0\x03\0\0\0i.f\0\0\0\0\0\

@@ -1,6 +1,6 @@
 //! Finds where this process may create cgroups, and prepares that place.
 //!
-//! `probe` only looks: it changes nothing. `Plan::prepare` does what the place needs, which is nothing on
+//! `probe` only looks: it changes nothing. `CgroupPlan::prepare` does what the place needs, which is nothing on
 //! version 1 and, on version 2, one of these, tried in this order because each moves less than the next:
 //!
 //! 1. *here*: our own cgroup is the hierarchy's root, the only one that may hold both processes and children;
@@ -20,17 +20,17 @@ use std::sync::Arc;
 use rustix::fs::CWD;
 
 use super::io as files;
-use super::mounts::{Membership, Mount, directory, memberships, mounts};
-use super::name::{Identity, identity};
+use super::mounts::{CgroupMount, Membership, directory, memberships, mounts};
+use super::name::{ProcessIdentity, identity};
 use super::systemd;
-use super::types::Error;
+use super::types::CgroupError;
 
 /// The leaf into which we move ourselves when our own cgroup has to give controllers to its children.
 pub(super) const SUPERVISOR: &str = "cofferdam-supervisor";
 
 /// How a limit would be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mechanism {
+pub enum LimitMechanism {
     /// A version 1 hierarchy.
     V1,
     /// The unified hierarchy.
@@ -45,7 +45,7 @@ pub enum Mechanism {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
     /// It can.
-    Available(Mechanism),
+    Available(LimitMechanism),
     /// It cannot.
     Unavailable {
         /// What stands in the way.
@@ -67,7 +67,7 @@ pub struct Probe {
     /// Counting of CPU time.
     pub cpu_time: Availability,
     /// How to get there; `None` when nothing is available.
-    pub plan: Option<Plan>,
+    pub plan: Option<CgroupPlan>,
 }
 
 /// What a directory can hold or count.
@@ -83,30 +83,30 @@ pub(super) mod serve {
 
 /// Which interface a directory speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum CgroupVersion {
     V1,
     V2,
 }
 
 /// A directory below which ours are made.
 #[derive(Debug)]
-pub(super) struct Parent {
+pub(super) struct CgroupParent {
     pub(super) dir: OwnedFd,
     pub(super) path: PathBuf,
-    pub(super) version: Version,
+    pub(super) version: CgroupVersion,
     pub(super) serves: u8,
 }
 
 /// The directories below which this process makes its cgroups, held open. Made once, used for many runs.
 #[derive(Debug)]
-pub struct Location {
-    pub(super) parents: Vec<Arc<Parent>>,
-    pub(super) identity: Identity,
+pub struct CgroupLocation {
+    pub(super) parents: Vec<Arc<CgroupParent>>,
+    pub(super) identity: ProcessIdentity,
 }
 
 /// What the unified hierarchy needs before it can be used.
 #[derive(Debug)]
-enum Step {
+enum UnifiedSetup {
     /// `dir` gives at least the controllers of `enabled`; those of `missing` are to be enabled.
     Use { dir: OwnedFd, path: PathBuf, enabled: u8, missing: u8 },
     /// Move ourselves into a leaf of `dir`, then enable.
@@ -115,12 +115,12 @@ enum Step {
     Scope(systemd::Bus),
 }
 
-/// How to get to a `Location`.
+/// How to get to a `CgroupLocation`.
 #[derive(Debug)]
-pub struct Plan {
-    v1: Vec<Arc<Parent>>,
-    v2: Option<Step>,
-    identity: Identity,
+pub struct CgroupPlan {
+    v1: Vec<Arc<CgroupParent>>,
+    v2: Option<UnifiedSetup>,
+    identity: ProcessIdentity,
 }
 
 /// Looks where this process may make cgroups. Changes nothing.
@@ -131,20 +131,22 @@ pub fn probe() -> Probe {
         Err(error) => return Probe::nothing(format!("/proc cannot be read: {error}"), "mount /proc".to_owned()),
     };
     let (step, refused) = match v2 {
-        Ok(step) => (Some(step), Refusal::default()),
+        Ok(step) => (Some(step), HierarchyRefusal::default()),
         Err(refusal) => (None, refusal),
     };
     let (offered, mechanism) = match &step {
-        Some(Step::Use { enabled, missing, .. }) => (enabled | missing | serve::CPU_TIME, Mechanism::V2),
-        Some(Step::Leaf { available, .. }) => (available | serve::CPU_TIME, Mechanism::V2Leaf),
+        Some(UnifiedSetup::Use { enabled, missing, .. }) => (enabled | missing | serve::CPU_TIME, LimitMechanism::V2),
+        Some(UnifiedSetup::Leaf { available, .. }) => (available | serve::CPU_TIME, LimitMechanism::V2Leaf),
         // What systemd will delegate is seen only afterwards; these are what it gives by default.
-        Some(Step::Scope(_)) => (serve::MEMORY | serve::PIDS | serve::CPU | serve::CPU_TIME, Mechanism::V2Scope),
-        None => (0, Mechanism::V2),
+        Some(UnifiedSetup::Scope(_)) => {
+            (serve::MEMORY | serve::PIDS | serve::CPU | serve::CPU_TIME, LimitMechanism::V2Scope)
+        }
+        None => (0, LimitMechanism::V2),
     };
     let v1_offers = v1.parents.iter().fold(0, |bits, parent| bits | parent.serves);
     let answer = |bit: u8, name: &str| {
         if v1_offers & bit != 0 {
-            Availability::Available(Mechanism::V1)
+            Availability::Available(LimitMechanism::V1)
         } else if let Some((_, reason)) = v1.refused.iter().find(|(bits, _)| bits & bit != 0) {
             Availability::Unavailable { reason: reason.clone(), hint: V1_HINT.to_owned() }
         } else if offered & bit != 0 {
@@ -165,7 +167,7 @@ pub fn probe() -> Probe {
         answer => answer,
     };
     let usable = !v1.parents.is_empty() || step.is_some();
-    Probe { memory, pids, cpu, cpu_time, plan: usable.then_some(Plan { v1: v1.parents, v2: step, identity }) }
+    Probe { memory, pids, cpu, cpu_time, plan: usable.then_some(CgroupPlan { v1: v1.parents, v2: step, identity }) }
 }
 
 const V1_HINT: &str = "cgroup version 1 is for root alone: run as root, or boot with \
@@ -181,20 +183,20 @@ impl Probe {
     ///
     /// # Errors
     /// When nothing is available or a step of the plan fails.
-    pub fn prepare(self) -> Result<Location, Error> {
+    pub fn prepare(self) -> Result<CgroupLocation, CgroupError> {
         match (self.plan, self.memory) {
             (Some(plan), _) => plan.prepare(),
-            (None, Availability::Unavailable { reason, hint }) => Err(Error::Unavailable { reason, hint }),
+            (None, Availability::Unavailable { reason, hint }) => Err(CgroupError::Unavailable { reason, hint }),
             (None, Availability::Available(_)) => unreachable!("without a plan nothing is available"),
         }
     }
 }
 
-impl Plan {
+impl CgroupPlan {
     /// Whether `prepare` moves this whole process to another cgroup. A library in a caller's process asks
     /// first, and leaves it to a process of its own.
     pub fn moves_caller(&self) -> bool {
-        matches!(self.v2, Some(Step::Leaf { .. } | Step::Scope(_)))
+        matches!(self.v2, Some(UnifiedSetup::Leaf { .. } | UnifiedSetup::Scope(_)))
     }
 
     /// Does what the place needs. The only function here that changes anything.
@@ -202,26 +204,26 @@ impl Plan {
     /// # Errors
     /// When our own process cannot be moved, a controller cannot be enabled although it was offered, or systemd
     /// refuses. What version 1 gives is used even if the version 2 step fails.
-    pub fn prepare(self) -> Result<Location, Error> {
+    pub fn prepare(self) -> Result<CgroupLocation, CgroupError> {
         let Self { v1: mut parents, v2, identity } = self;
         match v2.map(|step| step.take(&identity)) {
             Some(Ok(parent)) => parents.push(Arc::new(parent)),
             Some(Err(error)) if parents.is_empty() => return Err(error),
             Some(Err(_)) | None => {}
         }
-        Ok(Location { parents, identity })
+        Ok(CgroupLocation { parents, identity })
     }
 }
 
-impl Step {
-    fn take(self, identity: &Identity) -> Result<Parent, Error> {
+impl UnifiedSetup {
+    fn take(self, identity: &ProcessIdentity) -> Result<CgroupParent, CgroupError> {
         match self {
-            Step::Use { dir, path, enabled, missing } => {
+            UnifiedSetup::Use { dir, path, enabled, missing } => {
                 let enabled = enabled | enable(&dir, missing);
-                Ok(Parent { dir, path, version: Version::V2, serves: enabled | serve::CPU_TIME })
+                Ok(CgroupParent { dir, path, version: CgroupVersion::V2, serves: enabled | serve::CPU_TIME })
             }
-            Step::Leaf { dir, path, available } => {
-                let at = |operation, source| Error::io(operation, path.display().to_string(), source);
+            UnifiedSetup::Leaf { dir, path, available } => {
+                let at = |operation, source| CgroupError::io(operation, path.display().to_string(), source);
                 match rustix::fs::mkdirat(&dir, SUPERVISOR, rustix::fs::Mode::from_raw_mode(0o755)) {
                     Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                     Err(error) => return Err(at("make the supervisor's leaf in", error.into())),
@@ -230,11 +232,11 @@ impl Step {
                 // "0" is the writer itself with all its threads.
                 files::write(&leaf, c"cgroup.procs", b"0").map_err(|e| at("move this process to a leaf of", e))?;
                 let enabled = enable(&dir, available);
-                Ok(Parent { dir, path, version: Version::V2, serves: enabled | serve::CPU_TIME })
+                Ok(CgroupParent { dir, path, version: CgroupVersion::V2, serves: enabled | serve::CPU_TIME })
             }
-            Step::Scope(bus) => {
-                systemd::move_to_scope(&bus, identity).map_err(Error::Systemd)?;
-                in_scope().map_err(|e| Error::io("use", "the scope that systemd made", e))?.take(identity)
+            UnifiedSetup::Scope(bus) => {
+                systemd::move_to_scope(&bus, identity).map_err(CgroupError::Systemd)?;
+                in_scope().map_err(|e| CgroupError::io("use", "the scope that systemd made", e))?.take(identity)
             }
         }
     }
@@ -242,14 +244,14 @@ impl Step {
 
 /// The step for the scope in which we now are. It is ours whatever its marks say: older systemd versions set none
 /// that a user can read.
-fn in_scope() -> io::Result<Step> {
+fn in_scope() -> io::Result<UnifiedSetup> {
     let (memberships, mounts) = (read_memberships()?, read_mounts()?);
     let own = memberships.iter().find(|membership| membership.is_unified());
     let path = own.and_then(|own| directory(own, &mounts)).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let dir = files::open_dir(CWD, &path)?;
     writable_tree(&dir)?;
     let available = controllers(&dir, c"cgroup.controllers")?;
-    Ok(Step::Leaf { dir, path, available })
+    Ok(UnifiedSetup::Leaf { dir, path, available })
 }
 
 /// Enables controllers for the children of `dir`, each on its own so that one that is not available does not
@@ -266,7 +268,7 @@ fn enable(dir: &OwnedFd, wanted: u8) -> u8 {
 
 /// Why a hierarchy is of no use.
 #[derive(Debug, Default)]
-struct Refusal {
+struct HierarchyRefusal {
     reason: String,
     hint: String,
 }
@@ -274,18 +276,18 @@ struct Refusal {
 /// The version 1 hierarchies.
 #[derive(Debug, Default)]
 struct V1 {
-    parents: Vec<Arc<Parent>>,
+    parents: Vec<Arc<CgroupParent>>,
     /// What is mounted but closed to us, and why.
     refused: Vec<(u8, String)>,
 }
 
-type Found = (V1, Result<Step, Refusal>, Identity);
+type FoundHierarchies = (V1, Result<UnifiedSetup, HierarchyRefusal>, ProcessIdentity);
 
-fn look() -> io::Result<Found> {
+fn look() -> io::Result<FoundHierarchies> {
     let memberships = read_memberships()?;
     let identity = identity()?;
     let mut v1 = V1::default();
-    let mut v2 = Err(Refusal {
+    let mut v2 = Err(HierarchyRefusal {
         reason: "no cgroup file system with controllers is mounted".to_owned(),
         hint: "mount one: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
     });
@@ -306,7 +308,7 @@ fn look() -> io::Result<Found> {
         match directory(membership, &mounts) {
             Some(path) if membership.is_unified() => v2 = unified(&path, &membership.path, hybrid),
             Some(path) if serves != 0 => match open_parent(&path) {
-                Ok(dir) => v1.parents.push(Arc::new(Parent { dir, path, version: Version::V1, serves })),
+                Ok(dir) => v1.parents.push(Arc::new(CgroupParent { dir, path, version: CgroupVersion::V1, serves })),
                 Err(error) => v1.refused.push((serves, format!("{} is not writable: {error}", path.display()))),
             },
             None if serves != 0 => {
@@ -324,7 +326,7 @@ fn read_memberships() -> io::Result<Vec<Membership>> {
     Ok(memberships(&read_proc(c"/proc/self/cgroup")?))
 }
 
-fn read_mounts() -> io::Result<Vec<Mount>> {
+fn read_mounts() -> io::Result<Vec<CgroupMount>> {
     Ok(mounts(&read_proc(c"/proc/self/mountinfo")?))
 }
 
@@ -383,7 +385,7 @@ fn whole_unified_mount() -> Option<PathBuf> {
 }
 
 /// Chooses the step for our own directory in the unified hierarchy; `hybrid` when version 1 has controllers of ours.
-fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<Step, Refusal> {
+fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<UnifiedSetup, HierarchyRefusal> {
     let refuse = |reason: String| {
         let hint = if Path::new(systemd::BOOTED).exists() {
             "run it in a scope of its own: systemd-run --user --scope -p Delegate=yes -- COMMAND"
@@ -391,7 +393,7 @@ fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<Step, Refusal>
             "give this user a cgroup of its own (chown its directory, cgroup.procs and cgroup.subtree_control) \
              and start the command alone in it"
         };
-        Err(Refusal { reason, hint: hint.to_owned() })
+        Err(HierarchyRefusal { reason, hint: hint.to_owned() })
     };
     let dir = match files::open_dir(CWD, own) {
         Ok(dir) => dir,
@@ -411,7 +413,7 @@ fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<Step, Refusal>
     let counts_only = hybrid && given == 0;
     if own_refusal.is_none() && (is_root || counts_only) {
         let missing = if is_root && !managed { given & !enabled } else { 0 };
-        return Ok(Step::Use { dir, path: own.to_owned(), enabled, missing });
+        return Ok(UnifiedSetup::Use { dir, path: own.to_owned(), enabled, missing });
     }
     if counts_only {
         return refuse(format!("{} is not writable", own.display()));
@@ -430,7 +432,7 @@ fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<Step, Refusal>
             0
         };
         if enabled | more != 0 {
-            return Ok(Step::Use { dir: above, path: path.to_owned(), enabled, missing: more });
+            return Ok(UnifiedSetup::Use { dir: above, path: path.to_owned(), enabled, missing: more });
         }
     }
     // 3. leaf.
@@ -439,7 +441,7 @@ fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<Step, Refusal>
         None if managed && !delegated(&dir) => format!("{} belongs to systemd and is not delegated", own.display()),
         None => match files::read_pids(&dir) {
             Ok(pids) if pids == [rustix::process::getpid().as_raw_nonzero().get()] => {
-                return Ok(Step::Leaf { dir, path: own.to_owned(), available: given });
+                return Ok(UnifiedSetup::Leaf { dir, path: own.to_owned(), available: given });
             }
             Ok(pids) => format!(
                 "{} holds {} other processes, and a cgroup with processes gives no controllers to its children",
@@ -458,12 +460,12 @@ fn unified(own: &Path, membership: &Path, hybrid: bool) -> Result<Step, Refusal>
         {
             let enabled = controllers(&dir, c"cgroup.subtree_control").unwrap_or(0);
             if enabled & (serve::MEMORY | serve::PIDS) == serve::MEMORY | serve::PIDS {
-                return Ok(Step::Use { dir, path, enabled, missing: 0 });
+                return Ok(UnifiedSetup::Use { dir, path, enabled, missing: 0 });
             }
         }
         // 5. scope.
         if let Some(bus) = systemd::Bus::find() {
-            return Ok(Step::Scope(bus));
+            return Ok(UnifiedSetup::Scope(bus));
         }
     }
     refuse(others)

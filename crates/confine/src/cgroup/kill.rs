@@ -9,32 +9,32 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::discover::{Version, serve};
-use super::types::Error;
-use super::{Node, io as files, v2};
+use super::discover::{CgroupVersion, serve};
+use super::types::CgroupError;
+use super::{CgroupNode, io as files, v2};
 
 /// One directory of the cgroup to empty.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct KillTarget<'a> {
     pub(super) dir: BorrowedFd<'a>,
-    pub(super) version: Version,
+    pub(super) version: CgroupVersion,
     pub(super) has_pids: bool,
 }
 
-impl<'a> Target<'a> {
-    pub(super) fn of(node: &'a Node) -> Self {
+impl<'a> KillTarget<'a> {
+    pub(super) fn of(node: &'a CgroupNode) -> Self {
         use std::os::fd::AsFd;
         Self { dir: node.dir.as_fd(), version: node.parent.version, has_pids: node.serves & serve::PIDS != 0 }
     }
 }
 
 /// Kills what is in any of the directories and waits until all are empty.
-pub(super) fn kill_tree(targets: &[Target<'_>], name: &str, patience: Duration) -> Result<(), Error> {
-    let failed = |operation, error| Error::io(operation, format!("cgroup {name}"), error);
+pub(super) fn kill_tree(targets: &[KillTarget<'_>], name: &str, patience: Duration) -> Result<(), CgroupError> {
+    let failed = |operation, error| CgroupError::io(operation, format!("cgroup {name}"), error);
     let mut killed_by_kernel = false;
     for target in targets {
         match target.version {
-            Version::V2 if v2::kill(target.dir).map_err(|e| failed("kill the processes of", e))? => {
+            CgroupVersion::V2 if v2::kill(target.dir).map_err(|e| failed("kill the processes of", e))? => {
                 killed_by_kernel = true;
             }
             _ if target.has_pids => {
@@ -49,7 +49,7 @@ pub(super) fn kill_tree(targets: &[Target<'_>], name: &str, patience: Duration) 
         let mut left = Vec::new();
         for target in targets {
             let gone = killed_by_kernel
-                && target.version == Version::V2
+                && target.version == CgroupVersion::V2
                 && !v2::populated(target.dir).map_err(|e| failed("read cgroup.events of", e))?;
             if !gone {
                 let pids = kill_listed(target.dir).map_err(|e| failed("kill the processes of", e))?;
@@ -63,7 +63,7 @@ pub(super) fn kill_tree(targets: &[Target<'_>], name: &str, patience: Duration) 
             left.sort_unstable();
             left.dedup();
             let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-            return Err(Error::NotEmpty { name: name.to_owned(), waited_ms, pids: left });
+            return Err(CgroupError::NotEmpty { name: name.to_owned(), waited_ms, pids: left });
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(5));

@@ -1,7 +1,7 @@
 //! Control groups: memory, process and CPU limits that hold for a whole tree of processes, and its figures.
 //!
 //! Owns every directory whose name begins with `cofferdam-` in the hierarchies, from `mkdir` to `rmdir`, and
-//! moves no process of others. Runs no program and knows no policy: the engine asks for [`Limits`] and learns per
+//! moves no process of others. Runs no program and knows no policy: the engine asks for [`CgroupLimits`] and learns per
 //! field what was [`Reached`].
 //!
 //! ```text
@@ -36,36 +36,36 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
-pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_own, probe};
-pub use reader::{Charged, Now, Reader};
-pub use sweep::{Report, sweep};
-pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
+pub use discover::{Availability, CgroupLocation, CgroupPlan, LimitMechanism, Probe, is_own, probe};
+pub use reader::{CgroupReader, Charged, Now};
+pub use sweep::{SweepReport, sweep};
+pub use types::{AppliedLimits, CgroupError, CgroupEvents, CgroupLimits, CgroupUsage, LimitLevel, OomWatch, Reached};
 
-use discover::{Parent, Version, serve};
+use discover::{CgroupParent, CgroupVersion, serve};
 use io as files;
 
 /// How long `remove` waits for the kernel to let go of processes that have ended, in all.
 const REMOVE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Failures of `Drop`, which cannot return them.
-static DROPPED: Mutex<Vec<Error>> = Mutex::new(Vec::new());
+static DROPPED: Mutex<Vec<CgroupError>> = Mutex::new(Vec::new());
 
 /// Takes the errors of cgroups that were dropped instead of removed, so that none is lost.
-pub fn take_drop_errors() -> Vec<Error> {
+pub fn take_drop_errors() -> Vec<CgroupError> {
     std::mem::take(&mut *DROPPED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// One directory of a cgroup.
 #[derive(Debug)]
-struct Node {
-    parent: Arc<Parent>,
+struct CgroupNode {
+    parent: Arc<CgroupParent>,
     dir: OwnedFd,
     /// What this directory answers for (`serve`).
     serves: u8,
     removed: bool,
 }
 
-impl Node {
+impl CgroupNode {
     fn object(&self, name: &str) -> String {
         self.parent.path.join(name).display().to_string()
     }
@@ -77,39 +77,39 @@ impl Node {
 #[derive(Debug)]
 pub struct Cgroup {
     name: String,
-    nodes: Vec<Node>,
-    limits: Limits,
+    nodes: Vec<CgroupNode>,
+    limits: CgroupLimits,
     /// Counters that the kernel does not reset, as they stood when this run began.
-    base: Base,
+    base: UsageBase,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Base {
+struct UsageBase {
     cpu_time_us: u64,
-    events: Events,
+    events: CgroupEvents,
 }
 
 impl Cgroup {
     /// Makes a cgroup below `location` and sets its limits before anything can run in it.
     ///
-    /// A limit that cannot be set does not fail the call: `Applied` says so, and the caller decides.
+    /// A limit that cannot be set does not fail the call: `AppliedLimits` says so, and the caller decides.
     ///
     /// # Errors
     /// When no directory could be made at all; what was made until then is removed.
-    pub fn create(location: &Location, limits: &Limits) -> Result<(Self, Applied), Error> {
+    pub fn create(location: &CgroupLocation, limits: &CgroupLimits) -> Result<(Self, AppliedLimits), CgroupError> {
         let (group, failed, cause) = Self::directories(location, limits)?;
         let applied = group.apply(limits, failed, cause.as_deref());
         Ok((group, applied))
     }
 
     /// The directories of a cgroup whose limits are not known yet, where all can be made that limits of this kind need.
-    pub fn unlimited(location: &Location, likely: &Limits) -> Option<Self> {
+    pub fn unlimited(location: &CgroupLocation, likely: &CgroupLimits) -> Option<Self> {
         let (group, failed, _) = Self::directories(location, likely).ok()?;
         (failed == 0).then_some(group)
     }
 
     /// Sets the limits of a cgroup that was made without; `None`, and it is removed, when they need other directories.
-    pub fn limit(mut self, limits: &Limits) -> Option<(Self, Applied)> {
+    pub fn limit(mut self, limits: &CgroupLimits) -> Option<(Self, AppliedLimits)> {
         if wanted(limits) != wanted(&self.limits) || limits.kill != self.limits.kill {
             return None;
         }
@@ -119,10 +119,17 @@ impl Cgroup {
     }
 
     /// The directories, what could not be had of them, and why.
-    fn directories(location: &Location, limits: &Limits) -> Result<(Self, u8, Option<String>), Error> {
+    fn directories(
+        location: &CgroupLocation,
+        limits: &CgroupLimits,
+    ) -> Result<(Self, u8, Option<String>), CgroupError> {
         let wanted = wanted(limits);
-        let mut group =
-            Self { name: location.identity.fresh_name(), nodes: Vec::new(), limits: *limits, base: Base::default() };
+        let mut group = Self {
+            name: location.identity.fresh_name(),
+            nodes: Vec::new(),
+            limits: *limits,
+            base: UsageBase::default(),
+        };
         let (mut failed, mut cause) = (0, None);
         for (parent, serves) in assign(&location.parents, wanted, limits.kill) {
             match make(parent, &group.name, serves) {
@@ -135,8 +142,8 @@ impl Cgroup {
         }
         if group.nodes.is_empty() {
             return Err(match cause {
-                Some((path, error)) => Error::io("make cgroup", path.display().to_string(), error),
-                None => Error::Unavailable {
+                Some((path, error)) => CgroupError::io("make cgroup", path.display().to_string(), error),
+                None => CgroupError::Unavailable {
                     reason: "no hierarchy here holds any of the limits asked for".to_owned(),
                     hint: "see `cofferdam doctor`".to_owned(),
                 },
@@ -146,16 +153,16 @@ impl Cgroup {
         Ok((group, failed, cause))
     }
 
-    fn apply(&self, limits: &Limits, failed: u8, cause: Option<&str>) -> Applied {
+    fn apply(&self, limits: &CgroupLimits, failed: u8, cause: Option<&str>) -> AppliedLimits {
         let absent = |bit: u8, name: &str| {
             let reason = cause.filter(|_| failed & bit != 0).map(str::to_owned);
             Reached::none(reason.unwrap_or_else(|| format!("no {name} controller is available to this process")))
         };
         let memory = limits.memory_bytes.map(|bytes| match self.node(serve::MEMORY) {
-            Some(node) if node.parent.version == Version::V1 => {
+            Some(node) if node.parent.version == CgroupVersion::V1 => {
                 let reached = v1::limit_memory(node.dir.as_fd(), bytes);
                 match v1::limit_sockets(node.dir.as_fd(), bytes) {
-                    Err(reason) if reached.level == Level::Full => Reached::partial(reason),
+                    Err(reason) if reached.level == LimitLevel::Full => Reached::partial(reason),
                     _ => reached,
                 }
             }
@@ -167,7 +174,7 @@ impl Cgroup {
             None => absent(serve::PIDS, "pids"),
         });
         let cpu = limits.cpu_millis.map(|millis| match self.node(serve::CPU) {
-            Some(node) if node.parent.version == Version::V1 => {
+            Some(node) if node.parent.version == CgroupVersion::V1 => {
                 v1::limit_cpu(node.dir.as_fd(), node.parent.dir.as_fd(), millis)
             }
             Some(node) => v2::limit_cpu(node.dir.as_fd(), millis),
@@ -177,16 +184,16 @@ impl Cgroup {
             Some(_) => Reached::full(),
             None => absent(serve::CPU_TIME, "cpuacct"),
         });
-        Applied { memory, pids, cpu, cpu_time }
+        AppliedLimits { memory, pids, cpu, cpu_time }
     }
 
-    fn node(&self, bit: u8) -> Option<&Node> {
+    fn node(&self, bit: u8) -> Option<&CgroupNode> {
         self.nodes.iter().find(|node| node.serves & bit != 0)
     }
 
-    fn error(&self, operation: &'static str, node: &Node) -> impl FnOnce(std::io::Error) -> Error {
+    fn error(&self, operation: &'static str, node: &CgroupNode) -> impl FnOnce(std::io::Error) -> CgroupError {
         let object = node.object(&self.name);
-        move |source| Error::io(operation, object, source)
+        move |source| CgroupError::io(operation, object, source)
     }
 
     /// The directory's name, the same in every hierarchy.
@@ -196,7 +203,7 @@ impl Cgroup {
 
     /// The version 2 directory, for `CLONE_INTO_CGROUP` (`clone(2)`); `None` where there is no such hierarchy.
     pub fn dir_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.nodes.iter().find(|node| node.parent.version == Version::V2).map(|node| node.dir.as_fd())
+        self.nodes.iter().find(|node| node.parent.version == CgroupVersion::V2).map(|node| node.dir.as_fd())
     }
 
     /// Moves a process with all its threads into every hierarchy; what it forks from then on is inside too.
@@ -205,7 +212,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// When a hierarchy refuses it; it may then be in some and not in others, and must not be let run.
-    pub fn attach(&self, pid: Pid) -> Result<(), Error> {
+    pub fn attach(&self, pid: Pid) -> Result<(), CgroupError> {
         self.attach_where(pid, |_| true)
     }
 
@@ -213,11 +220,11 @@ impl Cgroup {
     ///
     /// # Errors
     /// As [`Cgroup::attach`].
-    pub fn attach_rest(&self, pid: Pid) -> Result<(), Error> {
-        self.attach_where(pid, |node| node.parent.version == Version::V1)
+    pub fn attach_rest(&self, pid: Pid) -> Result<(), CgroupError> {
+        self.attach_where(pid, |node| node.parent.version == CgroupVersion::V1)
     }
 
-    fn attach_where(&self, pid: Pid, chosen: impl Fn(&Node) -> bool) -> Result<(), Error> {
+    fn attach_where(&self, pid: Pid, chosen: impl Fn(&CgroupNode) -> bool) -> Result<(), CgroupError> {
         for node in self.nodes.iter().filter(|node| chosen(node)) {
             let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
             files::write_number(&node.dir, c"cgroup.procs", pid)
@@ -231,10 +238,11 @@ impl Cgroup {
     ///
     /// # Errors
     /// When one cannot be opened.
-    pub fn tasks_files(&self) -> Result<Vec<OwnedFd>, Error> {
-        let open =
-            |node: &Node| files::open(&node.dir, c"tasks", OFlags::WRONLY).map_err(self.error("open tasks of", node));
-        self.nodes.iter().filter(|node| node.parent.version == Version::V1).map(open).collect()
+    pub fn tasks_files(&self) -> Result<Vec<OwnedFd>, CgroupError> {
+        let open = |node: &CgroupNode| {
+            files::open(&node.dir, c"tasks", OFlags::WRONLY).map_err(self.error("open tasks of", node))
+        };
+        self.nodes.iter().filter(|node| node.parent.version == CgroupVersion::V1).map(open).collect()
     }
 
     /// For a single-threaded child in an external cgroup: one file of each hierarchy to which it writes `0`, `tasks`
@@ -242,9 +250,9 @@ impl Cgroup {
     ///
     /// # Errors
     /// When one cannot be opened.
-    pub fn join_files(&self) -> Result<Vec<OwnedFd>, Error> {
-        let open = |node: &Node| {
-            let name = if node.parent.version == Version::V1 { c"tasks" } else { c"cgroup.procs" };
+    pub fn join_files(&self) -> Result<Vec<OwnedFd>, CgroupError> {
+        let open = |node: &CgroupNode| {
+            let name = if node.parent.version == CgroupVersion::V1 { c"tasks" } else { c"cgroup.procs" };
             files::open(&node.dir, name, OFlags::WRONLY).map_err(self.error("open the processes of", node))
         };
         self.nodes.iter().map(open).collect()
@@ -254,12 +262,12 @@ impl Cgroup {
     ///
     /// # Errors
     /// When a figure that the kernel has cannot be read.
-    pub fn usage(&self) -> Result<Usage, Error> {
-        let mut usage = Usage::default();
+    pub fn usage(&self) -> Result<CgroupUsage, CgroupError> {
+        let mut usage = CgroupUsage::default();
         if let Some(node) = self.node(serve::MEMORY) {
             let peak = match node.parent.version {
-                Version::V1 => v1::memory_peak(node.dir.as_fd()).map(Some),
-                Version::V2 => v2::memory_peak(node.dir.as_fd()),
+                CgroupVersion::V1 => v1::memory_peak(node.dir.as_fd()).map(Some),
+                CgroupVersion::V2 => v2::memory_peak(node.dir.as_fd()),
             };
             usage.memory_peak_bytes = peak.map_err(self.error("read the memory peak of", node))?;
         }
@@ -278,7 +286,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn cpu_time_us(&self) -> Result<Option<u64>, Error> {
+    pub fn cpu_time_us(&self) -> Result<Option<u64>, CgroupError> {
         let Some(node) = self.node(serve::CPU_TIME) else { return Ok(None) };
         let total = cpu_time(node).map_err(self.error("read the CPU time of", node))?;
         Ok(Some(total.saturating_sub(self.base.cpu_time_us)))
@@ -288,9 +296,9 @@ impl Cgroup {
     ///
     /// # Errors
     /// When a count cannot be read.
-    pub fn events(&self) -> Result<Events, Error> {
+    pub fn events(&self) -> Result<CgroupEvents, CgroupError> {
         let (now, base) = (self.all_events()?, self.base.events);
-        Ok(Events {
+        Ok(CgroupEvents {
             oom_kills: now.oom_kills.saturating_sub(base.oom_kills),
             memory_limit_hits: now
                 .memory_limit_hits
@@ -300,13 +308,13 @@ impl Cgroup {
         })
     }
 
-    fn all_events(&self) -> Result<Events, Error> {
-        let mut events = Events::default();
+    fn all_events(&self) -> Result<CgroupEvents, CgroupError> {
+        let mut events = CgroupEvents::default();
         if let Some(node) = self.node(serve::MEMORY) {
             let dir = node.dir.as_fd();
             let read = match node.parent.version {
-                Version::V1 => v1::oom_kills(dir).map(|kills| (kills, None)),
-                Version::V2 => v2::memory_events(dir).map(|(kills, hits)| (kills, Some(hits))),
+                CgroupVersion::V1 => v1::oom_kills(dir).map(|kills| (kills, None)),
+                CgroupVersion::V2 => v2::memory_events(dir).map(|(kills, hits)| (kills, Some(hits))),
             };
             (events.oom_kills, events.memory_limit_hits) =
                 read.map_err(self.error("read the memory events of", node))?;
@@ -330,11 +338,11 @@ impl Cgroup {
     ///
     /// # Errors
     /// When it cannot be opened or registered.
-    pub fn oom_watch(&self) -> Result<Option<OomWatch>, Error> {
+    pub fn oom_watch(&self) -> Result<Option<OomWatch>, CgroupError> {
         let Some(node) = self.node(serve::MEMORY) else { return Ok(None) };
         let watch = match node.parent.version {
-            Version::V1 => v1::oom_watch(node.dir.as_fd()),
-            Version::V2 => v2::oom_watch(node.dir.as_fd()),
+            CgroupVersion::V1 => v1::oom_watch(node.dir.as_fd()),
+            CgroupVersion::V2 => v2::oom_watch(node.dir.as_fd()),
         };
         watch.map(Some).map_err(self.error("watch the memory of", node))
     }
@@ -343,8 +351,8 @@ impl Cgroup {
     ///
     /// # Errors
     /// When something is left, and what.
-    pub fn kill_all(&self, patience: Duration) -> Result<(), Error> {
-        let dirs: Vec<kill::Target<'_>> = self.nodes.iter().map(kill::Target::of).collect();
+    pub fn kill_all(&self, patience: Duration) -> Result<(), CgroupError> {
+        let dirs: Vec<kill::KillTarget<'_>> = self.nodes.iter().map(kill::KillTarget::of).collect();
         let outcome = kill::kill_tree(&dirs, &self.name, patience);
         // A version 1 kill sets pids.max to 0 so that nothing forks away; a reused cgroup needs its own limit back.
         if let (Ok(()), Some(count), Some(node)) = (&outcome, self.limits.pids, self.node(serve::PIDS)) {
@@ -358,8 +366,8 @@ impl Cgroup {
     /// # Errors
     /// `NotReusable` when something is still inside or the kernel cannot restart a peak (version 2); the caller
     /// removes it and makes another.
-    pub fn reset(&mut self) -> Result<(), Error> {
-        let refuse = |reason: &str| Error::NotReusable { name: self.name.clone(), reason: reason.to_owned() };
+    pub fn reset(&mut self) -> Result<(), CgroupError> {
+        let refuse = |reason: &str| CgroupError::NotReusable { name: self.name.clone(), reason: reason.to_owned() };
         // Every hierarchy holds the same processes.
         if let Some(node) = self.nodes.first()
             && !files::is_empty(&node.dir).map_err(self.error("read cgroup.procs of", node))?
@@ -368,10 +376,10 @@ impl Cgroup {
         }
         if let Some(node) = self.node(serve::MEMORY) {
             match node.parent.version {
-                Version::V1 => {
+                CgroupVersion::V1 => {
                     v1::reset_memory(node.dir.as_fd()).map_err(self.error("reset the memory figures of", node))?;
                 }
-                Version::V2 => return Err(refuse("memory.peak cannot be reset for every reader")),
+                CgroupVersion::V2 => return Err(refuse("memory.peak cannot be reset for every reader")),
             }
         }
         self.renew_pids()?;
@@ -379,27 +387,27 @@ impl Cgroup {
             Some(node) => cpu_time(node).map_err(self.error("read the CPU time of", node))?,
             None => 0,
         };
-        self.base = Base { cpu_time_us, events: self.all_events()? };
+        self.base = UsageBase { cpu_time_us, events: self.all_events()? };
         Ok(())
     }
 
     /// No kernel can restart `pids.peak`, so its directory is made anew where it is one of its own; it is the
     /// cheapest of all.
-    fn renew_pids(&mut self) -> Result<(), Error> {
+    fn renew_pids(&mut self) -> Result<(), CgroupError> {
         let Some(at) = self.nodes.iter().position(|node| node.serves & serve::PIDS != 0) else { return Ok(()) };
         let node = &self.nodes[at];
         if !files::exists(&node.dir, c"pids.peak") {
             return Ok(());
         }
-        let refuse = |reason: &str| Error::NotReusable { name: self.name.clone(), reason: reason.to_owned() };
-        if node.serves != serve::PIDS || node.parent.version == Version::V2 {
+        let refuse = |reason: &str| CgroupError::NotReusable { name: self.name.clone(), reason: reason.to_owned() };
+        if node.serves != serve::PIDS || node.parent.version == CgroupVersion::V2 {
             return Err(refuse("pids.peak cannot be reset"));
         }
         remove_dir(&node.parent.dir, &self.name, REMOVE_PATIENCE).map_err(self.error("renew", node))?;
         let fresh = make(&node.parent, &self.name, node.serves).map_err(self.error("renew", node))?;
         if let Some(count) = self.limits.pids {
             let reached = v1::limit_pids(fresh.dir.as_fd(), count);
-            if reached.level != Level::Full {
+            if reached.level != LimitLevel::Full {
                 self.nodes[at] = fresh;
                 return Err(refuse("pids.max could not be set again"));
             }
@@ -412,17 +420,17 @@ impl Cgroup {
     ///
     /// # Errors
     /// When one remains; the others are removed all the same.
-    pub fn remove(mut self) -> Result<(), Error> {
+    pub fn remove(mut self) -> Result<(), CgroupError> {
         self.remove_nodes()
     }
 
-    fn remove_nodes(&mut self) -> Result<(), Error> {
+    fn remove_nodes(&mut self) -> Result<(), CgroupError> {
         let mut first = None;
         for node in self.nodes.iter_mut().filter(|node| !node.removed) {
             // Tried once: what remains is reported, not fought over again by Drop.
             node.removed = true;
             if let Err(error) = remove_dir(&node.parent.dir, &self.name, REMOVE_PATIENCE) {
-                first.get_or_insert(Error::io("remove cgroup", node.object(&self.name), error));
+                first.get_or_insert(CgroupError::io("remove cgroup", node.object(&self.name), error));
             }
         }
         first.map_or(Ok(()), Err)
@@ -438,7 +446,7 @@ impl Drop for Cgroup {
 }
 
 /// What the limits ask of directories.
-fn wanted(limits: &Limits) -> u8 {
+fn wanted(limits: &CgroupLimits) -> u8 {
     let bit = |asked: bool, bit: u8| if asked { bit } else { 0 };
     bit(limits.memory_bytes.is_some(), serve::MEMORY)
         | bit(limits.pids.is_some(), serve::PIDS)
@@ -448,9 +456,9 @@ fn wanted(limits: &Limits) -> u8 {
 
 /// Chooses as few hierarchies as possible. CPU time can be had in several places: where we are anyway; else on version 2
 /// where the tree is to be killed through it, and in `cpuacct` where not.
-fn assign(parents: &[Arc<Parent>], wanted: u8, kill: bool) -> Vec<(&Arc<Parent>, u8)> {
+fn assign(parents: &[Arc<CgroupParent>], wanted: u8, kill: bool) -> Vec<(&Arc<CgroupParent>, u8)> {
     let mut left = wanted & !serve::CPU_TIME;
-    let mut chosen: Vec<(&Arc<Parent>, u8)> = Vec::new();
+    let mut chosen: Vec<(&Arc<CgroupParent>, u8)> = Vec::new();
     for parent in parents {
         let serves = parent.serves & left;
         if serves != 0 {
@@ -463,7 +471,7 @@ fn assign(parents: &[Arc<Parent>], wanted: u8, kill: bool) -> Vec<(&Arc<Parent>,
             *serves |= serve::CPU_TIME;
         } else {
             let able = || parents.iter().filter(|parent| parent.serves & serve::CPU_TIME != 0);
-            let first = if kill { Version::V2 } else { Version::V1 };
+            let first = if kill { CgroupVersion::V2 } else { CgroupVersion::V1 };
             let best = able().find(|parent| parent.version == first).or_else(|| able().next());
             chosen.extend(best.map(|parent| (parent, serve::CPU_TIME)));
         }
@@ -471,7 +479,7 @@ fn assign(parents: &[Arc<Parent>], wanted: u8, kill: bool) -> Vec<(&Arc<Parent>,
     chosen
 }
 
-fn make(parent: &Arc<Parent>, name: &str, serves: u8) -> IoResult<Node> {
+fn make(parent: &Arc<CgroupParent>, name: &str, serves: u8) -> IoResult<CgroupNode> {
     rustix::fs::mkdirat(&parent.dir, name, Mode::from_raw_mode(0o755))?;
     let dir = match files::open_dir(&parent.dir, name) {
         Ok(dir) => dir,
@@ -480,18 +488,18 @@ fn make(parent: &Arc<Parent>, name: &str, serves: u8) -> IoResult<Node> {
             return Err(error);
         }
     };
-    Ok(Node { parent: Arc::clone(parent), dir, serves, removed: false })
+    Ok(CgroupNode { parent: Arc::clone(parent), dir, serves, removed: false })
 }
 
-fn cpu_time(node: &Node) -> IoResult<u64> {
+fn cpu_time(node: &CgroupNode) -> IoResult<u64> {
     match node.parent.version {
-        Version::V1 => v1::cpu_time(node.dir.as_fd()),
-        Version::V2 => v2::cpu_time(node.dir.as_fd()),
+        CgroupVersion::V1 => v1::cpu_time(node.dir.as_fd()),
+        CgroupVersion::V2 => v2::cpu_time(node.dir.as_fd()),
     }
 }
 
 /// The highest number of processes, and whether the kernel kept it; `pids.peak` is new in 6.10, in both versions.
-fn pids_peak(node: &Node) -> IoResult<(u64, bool)> {
+fn pids_peak(node: &CgroupNode) -> IoResult<(u64, bool)> {
     match files::read_number(&node.dir, c"pids.peak") {
         Ok(peak) => Ok((peak, true)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -38,7 +38,7 @@ pub(super) fn memberships(text: &str) -> Vec<Membership> {
 
 /// One cgroup file system of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(super) struct CgroupMount {
     /// Directory of the hierarchy that is mounted, as seen from our cgroup namespace.
     root: PathBuf,
     /// Where.
@@ -50,7 +50,7 @@ pub(super) struct Mount {
 }
 
 /// The cgroup mounts of `/proc/self/mountinfo`, in mount order.
-pub(super) fn mounts(text: &str) -> Vec<Mount> {
+pub(super) fn mounts(text: &str) -> Vec<CgroupMount> {
     let parse = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
         let mut after = after.split(' ');
@@ -59,7 +59,7 @@ pub(super) fn mounts(text: &str) -> Vec<Mount> {
             return None;
         }
         let mut before = before.split(' ').skip(3);
-        Some(Mount {
+        Some(CgroupMount {
             root: unescape(before.next()?),
             point: unescape(before.next()?),
             unified: kind == "cgroup2",
@@ -91,10 +91,10 @@ fn unescape(text: &str) -> PathBuf {
 
 /// The directory that stands for a membership, through the last mount that shows it: the one that a path
 /// lookup would reach. `None` when no mount does, as in a cgroup namespace without a mount of its own.
-pub(super) fn directory(membership: &Membership, mounts: &[Mount]) -> Option<PathBuf> {
+pub(super) fn directory(membership: &Membership, mounts: &[CgroupMount]) -> Option<PathBuf> {
     // A path outside of our namespace's root begins with `..`: no name leads there from here.
     let plain = |path: &Path| path.is_absolute() && !path.components().any(|c| c == Component::ParentDir);
-    let shows = |mount: &&Mount| {
+    let shows = |mount: &&CgroupMount| {
         let same = if membership.is_unified() {
             mount.unified
         } else {

@@ -17,7 +17,7 @@ pub(super) const PREFIX: &str = "cofferdam-";
 
 /// Whose directory it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct CgroupOwner {
     pub(super) pid_namespace: u64,
     pub(super) time_namespace: u64,
     pub(super) pid: i32,
@@ -26,8 +26,8 @@ pub(super) struct Owner {
 
 /// This process, when `/proc` shows it as it is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Identity {
-    pub(super) owner: Owner,
+pub(super) struct ProcessIdentity {
+    pub(super) owner: CgroupOwner,
     random: u32,
     /// `/proc` shows this process's own pid namespace, so that `/proc/PID` can be asked about others.
     pub(super) proc_is_ours: bool,
@@ -35,10 +35,10 @@ pub(super) struct Identity {
 
 /// Counts directories over the whole process, so that two locations never collide.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
-static IDENTITY: OnceLock<Identity> = OnceLock::new();
+static IDENTITY: OnceLock<ProcessIdentity> = OnceLock::new();
 
 /// Who we are; read once per process, and again in a child that was forked.
-pub(super) fn identity() -> io::Result<Identity> {
+pub(super) fn identity() -> io::Result<ProcessIdentity> {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     match IDENTITY.get() {
         Some(known) if known.owner.pid == pid => Ok(*known),
@@ -50,15 +50,15 @@ pub(super) fn identity() -> io::Result<Identity> {
     }
 }
 
-fn read_identity(pid: i32) -> io::Result<Identity> {
+fn read_identity(pid: i32) -> io::Result<ProcessIdentity> {
     let namespace =
         |path: &std::ffi::CStr| -> io::Result<u64> { Ok(rustix::fs::statat(CWD, path, AtFlags::empty())?.st_ino) };
     let stat = files::read(CWD, c"/proc/self/stat")?;
     let (seen_pid, start) = parse_stat(stat.text()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     let mut random = [0u8; 4];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    Ok(Identity {
-        owner: Owner {
+    Ok(ProcessIdentity {
+        owner: CgroupOwner {
             pid_namespace: namespace(c"/proc/self/ns/pid")?,
             // Kernels before 5.6 have no time namespaces.
             time_namespace: namespace(c"/proc/self/ns/time").unwrap_or(0),
@@ -70,7 +70,7 @@ fn read_identity(pid: i32) -> io::Result<Identity> {
     })
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// A name that no other directory has.
     pub(super) fn fresh_name(&self) -> String {
         let o = &self.owner;
@@ -80,7 +80,7 @@ impl Identity {
 
     /// Whether that owner has ended, as far as this process can know: never true for one whose pid or start
     /// time it could not compare.
-    pub(super) fn is_gone(&self, owner: &Owner) -> bool {
+    pub(super) fn is_gone(&self, owner: &CgroupOwner) -> bool {
         let comparable = self.proc_is_ours
             && owner.pid_namespace == self.owner.pid_namespace
             && owner.time_namespace == self.owner.time_namespace;
@@ -119,9 +119,9 @@ fn parse_stat(text: &str) -> Option<(i32, u64)> {
 }
 
 /// The owner in a directory's name; none when the name is not of our form.
-pub(super) fn parse(name: &str) -> Option<Owner> {
+pub(super) fn parse(name: &str) -> Option<CgroupOwner> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
-    let owner = Owner {
+    let owner = CgroupOwner {
         pid_namespace: u64::from_str_radix(parts.next()?, 16).ok()?,
         time_namespace: u64::from_str_radix(parts.next()?, 16).ok()?,
         pid: parts.next()?.parse().ok().filter(|pid| *pid > 0)?,
@@ -172,14 +172,14 @@ mod tests {
     fn only_a_comparable_dead_owner_is_gone() {
         let me = identity().unwrap();
         assert!(!me.is_gone(&me.owner));
-        let reused = Owner { start: me.owner.start + 1, ..me.owner };
+        let reused = CgroupOwner { start: me.owner.start + 1, ..me.owner };
         assert!(me.is_gone(&reused), "our pid with another start time is a dead owner");
-        assert!(!me.is_gone(&Owner { pid_namespace: 1, ..reused }));
-        assert!(!me.is_gone(&Owner { time_namespace: 1, ..reused }));
+        assert!(!me.is_gone(&CgroupOwner { pid_namespace: 1, ..reused }));
+        assert!(!me.is_gone(&CgroupOwner { time_namespace: 1, ..reused }));
         let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         let (pid, start) = parse_stat(&stat).unwrap();
-        let owner = Owner { pid, start, ..me.owner };
+        let owner = CgroupOwner { pid, start, ..me.owner };
         assert!(!me.is_gone(&owner), "a living owner");
         child.kill().unwrap();
         child.wait().unwrap();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, openat};
 
-use super::discover::{Parent, Version, serve};
+use super::discover::{CgroupParent, CgroupVersion, serve};
 use super::mounts::{directory, memberships, mounts};
-use super::{Base, Cgroup, Limits, Node, files};
+use super::{Cgroup, CgroupLimits, CgroupNode, UsageBase, files};
 
 impl Cgroup {
     /// The cgroup that a process is in, where it is another one than this process's own, for its figures alone: removing it
@@ -21,7 +21,7 @@ impl Cgroup {
         let theirs = memberships(&fs::read_to_string(format!("/proc/{pid}/cgroup"))?);
         let ours = memberships(&fs::read_to_string("/proc/self/cgroup")?);
         let mounted = mounts(&fs::read_to_string("/proc/self/mountinfo")?);
-        let mut nodes: Vec<Node> = Vec::new();
+        let mut nodes: Vec<CgroupNode> = Vec::new();
         for membership in theirs.iter().filter(|membership| !ours.contains(membership)) {
             let Some(path) = directory(membership, &mounted) else { continue };
             let taken = nodes.iter().fold(0, |taken, node| taken | node.serves);
@@ -29,26 +29,31 @@ impl Cgroup {
             nodes.extend(node.filter(|node| node.serves != 0));
         }
         let name = String::new();
-        Ok((!nodes.is_empty()).then_some(Cgroup { name, nodes, limits: Limits::default(), base: Base::default() }))
+        Ok((!nodes.is_empty()).then_some(Cgroup {
+            name,
+            nodes,
+            limits: CgroupLimits::default(),
+            base: UsageBase::default(),
+        }))
     }
 }
 
-fn node(path: &Path, version: Version, serves: u8) -> io::Result<Node> {
+fn node(path: &Path, version: CgroupVersion, serves: u8) -> io::Result<CgroupNode> {
     let open = || openat(rustix::fs::CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let parent = Parent { dir: open()?, path: path.to_owned(), version, serves };
+    let parent = CgroupParent { dir: open()?, path: path.to_owned(), version, serves };
     // Not ours to remove.
-    Ok(Node { parent: Arc::new(parent), dir: open()?, serves, removed: true })
+    Ok(CgroupNode { parent: Arc::new(parent), dir: open()?, serves, removed: true })
 }
 
-fn controllers(membership: &super::mounts::Membership, path: &Path) -> io::Result<Option<Node>> {
+fn controllers(membership: &super::mounts::Membership, path: &Path) -> io::Result<Option<CgroupNode>> {
     let known = [("memory", serve::MEMORY), ("pids", serve::PIDS), ("cpu", serve::CPU), ("cpuacct", serve::CPU_TIME)];
     let serves = known.iter().filter(|(name, _)| membership.controllers.iter().any(|c| c == name));
     let serves = serves.fold(0, |sum, (_, bit)| sum | bit);
-    if serves == 0 { Ok(None) } else { node(path, Version::V1, serves).map(Some) }
+    if serves == 0 { Ok(None) } else { node(path, CgroupVersion::V1, serves).map(Some) }
 }
 
-fn unified(path: &Path, taken: u8) -> io::Result<Option<Node>> {
-    let mut node = node(path, Version::V2, 0)?;
+fn unified(path: &Path, taken: u8) -> io::Result<Option<CgroupNode>> {
+    let mut node = node(path, CgroupVersion::V2, 0)?;
     let there = [
         (serve::MEMORY, c"memory.events"),
         (serve::PIDS, c"pids.events"),

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::OFlags;
 
-use super::discover::{Version, serve};
-use super::{Cgroup, Error, files};
+use super::discover::{CgroupVersion, serve};
+use super::{Cgroup, CgroupError, files};
 
 /// Figures of one moment. `None`: this cgroup does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,9 +24,9 @@ pub struct Now {
 
 /// Open files of a cgroup, to be read at any time and from any thread.
 #[derive(Debug)]
-pub struct Reader {
+pub struct CgroupReader {
     memory: Option<OwnedFd>,
-    cpu: Option<(OwnedFd, Version)>,
+    cpu: Option<(OwnedFd, CgroupVersion)>,
     processes: Option<OwnedFd>,
     cpu_base_us: u64,
 }
@@ -36,16 +36,16 @@ impl Cgroup {
     ///
     /// # Errors
     /// When a file that the kernel has cannot be opened.
-    pub fn reader(&self) -> Result<Reader, Error> {
+    pub fn reader(&self) -> Result<CgroupReader, CgroupError> {
         let open = |bit: u8, v1: &'static std::ffi::CStr, v2: &'static std::ffi::CStr| {
             let Some(node) = self.node(bit) else { return Ok(None) };
             let version = node.parent.version;
-            let name = if version == Version::V1 { v1 } else { v2 };
+            let name = if version == CgroupVersion::V1 { v1 } else { v2 };
             let file = files::open(&node.dir, name, OFlags::RDONLY);
             file.map(|file| Some((file, version))).map_err(self.error("open the figures of", node))
         };
-        let file = |found: Option<(OwnedFd, Version)>| found.map(|(file, _)| file);
-        Ok(Reader {
+        let file = |found: Option<(OwnedFd, CgroupVersion)>| found.map(|(file, _)| file);
+        Ok(CgroupReader {
             memory: file(open(serve::MEMORY, c"memory.usage_in_bytes", c"memory.current")?),
             cpu: open(serve::CPU_TIME, c"cpuacct.usage", c"cpu.stat")?,
             processes: file(open(serve::PIDS, c"pids.current", c"pids.current")?),
@@ -68,11 +68,11 @@ impl Cgroup {
     ///
     /// # Errors
     /// When a figure cannot be read.
-    pub fn charged(&self) -> Result<Option<Charged>, Error> {
+    pub fn charged(&self) -> Result<Option<Charged>, CgroupError> {
         let Some(node) = self.node(serve::MEMORY) else { return Ok(None) };
         let (usage, prefix) = match node.parent.version {
-            Version::V1 => (c"memory.usage_in_bytes", "total_"),
-            Version::V2 => (c"memory.current", ""),
+            CgroupVersion::V1 => (c"memory.usage_in_bytes", "total_"),
+            CgroupVersion::V2 => (c"memory.current", ""),
         };
         let read = || -> io::Result<(u64, String)> {
             let bytes = files::read_number(&node.dir, usage)?;
@@ -92,7 +92,7 @@ fn charged(bytes: u64, stat: &str, prefix: &str) -> Charged {
     Charged { bytes: bytes.saturating_sub(back), sockets: value("sock") }
 }
 
-impl Reader {
+impl CgroupReader {
     /// The figures now.
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl Reader {
         };
         let cpu = match &self.cpu {
             None => None,
-            Some((file, Version::V1)) => text(file)?.trim().parse::<u64>().ok().map(|ns| ns / 1000),
-            Some((file, Version::V2)) => {
+            Some((file, CgroupVersion::V1)) => text(file)?.trim().parse::<u64>().ok().map(|ns| ns / 1000),
+            Some((file, CgroupVersion::V2)) => {
                 let text = text(file)?;
                 text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
-use super::discover::{Location, Version, serve};
+use super::discover::{CgroupLocation, CgroupVersion, serve};
 use super::{files, kill, name, remove_dir};
 
 /// How long the processes of one left-over directory may take to die.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What a sweep did.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Report {
+pub struct SweepReport {
     /// Directories removed, over all hierarchies.
     pub removed: usize,
     /// Ours, but their owner lives or cannot be judged from here.
@@ -31,8 +31,8 @@ pub struct Report {
 /// Looks for left-over directories and removes them with everything in them.
 ///
 /// Costs one `fstat` per hierarchy when there is no child directory at all, a listing otherwise.
-pub fn sweep(location: &Location) -> Report {
-    let mut report = Report::default();
+pub fn sweep(location: &CgroupLocation) -> SweepReport {
+    let mut report = SweepReport::default();
     // The pids hierarchy first: it alone can stop what is left from forking away while it is killed.
     let (with_pids, without) = location.parents.iter().partition::<Vec<_>, _>(|p| p.serves & serve::PIDS != 0);
     for parent in with_pids.into_iter().chain(without) {
@@ -63,7 +63,7 @@ pub fn sweep(location: &Location) -> Report {
     report
 }
 
-fn clear(parent: impl AsFd, version: Version, serves: u8, entry: &str) -> Result<(), String> {
+fn clear(parent: impl AsFd, version: CgroupVersion, serves: u8, entry: &str) -> Result<(), String> {
     // Mostly empty: init died with its owner.
     match rustix::fs::unlinkat(&parent, entry, rustix::fs::AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -75,7 +75,7 @@ fn clear(parent: impl AsFd, version: Version, serves: u8, entry: &str) -> Result
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };
-    let target = kill::Target { dir: dir.as_fd(), version, has_pids: serves & serve::PIDS != 0 };
+    let target = kill::KillTarget { dir: dir.as_fd(), version, has_pids: serves & serve::PIDS != 0 };
     match kill::kill_tree(&[target], entry, PATIENCE) {
         Ok(()) => remove_dir(&parent, entry, PATIENCE).map_err(|error| error.to_string()),
         // Removed by another starter in the middle of it: reads of a dead directory give ENODEV.

@@ -17,8 +17,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::dbus::{Call, Connection, Reply, Writer};
-use super::name::Identity;
+use super::dbus::{DbusCall, DbusConnection, DbusReply, DbusWriter};
+use super::name::ProcessIdentity;
 
 /// Exists while systemd runs this host (`sd_booted(3)`).
 pub(super) const BOOTED: &str = "/run/systemd/system";
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Why there is no scope.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ScopeError {
     /// No bus could be talked to; the last cause.
     #[error("cannot talk to systemd at {address}")]
     Talk {
@@ -60,7 +60,7 @@ pub enum Error {
 
 /// A socket where systemd may be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Address {
+enum SystemdAddress {
     /// By path.
     Path(PathBuf),
     /// By abstract name.
@@ -71,7 +71,7 @@ enum Address {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bus {
     /// Each with whether a bus daemon is behind it, to be greeted, or the manager itself.
-    sockets: Vec<(Address, bool)>,
+    sockets: Vec<(SystemdAddress, bool)>,
 }
 
 impl Bus {
@@ -80,40 +80,40 @@ impl Bus {
         let uid = rustix::process::geteuid();
         let mut sockets = Vec::new();
         if uid.is_root() {
-            sockets.push((Address::Path("/run/dbus/system_bus_socket".into()), true));
-            sockets.push((Address::Path("/run/systemd/private".into()), false));
+            sockets.push((SystemdAddress::Path("/run/dbus/system_bus_socket".into()), true));
+            sockets.push((SystemdAddress::Path("/run/systemd/private".into()), false));
         } else {
             if let Some(text) = std::env::var_os("DBUS_SESSION_BUS_ADDRESS") {
                 sockets.extend(addresses(&text).into_iter().map(|address| (address, true)));
             }
             let default = || PathBuf::from(format!("/run/user/{}", uid.as_raw()));
             let runtime = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(default, PathBuf::from);
-            sockets.push((Address::Path(runtime.join("bus")), true));
-            sockets.push((Address::Path(runtime.join("systemd/private")), false));
+            sockets.push((SystemdAddress::Path(runtime.join("bus")), true));
+            sockets.push((SystemdAddress::Path(runtime.join("systemd/private")), false));
         }
         sockets.dedup();
         sockets.retain(|(address, _)| match address {
-            Address::Path(path) => path.exists(),
-            Address::Abstract(_) => true,
+            SystemdAddress::Path(path) => path.exists(),
+            SystemdAddress::Abstract(_) => true,
         });
         (!sockets.is_empty()).then_some(Self { sockets })
     }
 
     #[cfg(test)]
     pub(super) fn at(path: PathBuf) -> Self {
-        Self { sockets: vec![(Address::Path(path), true)] }
+        Self { sockets: vec![(SystemdAddress::Path(path), true)] }
     }
 }
 
 /// The socket addresses of a D-Bus address list that this process can connect to (`unix:path=`, `unix:abstract=`).
-fn addresses(text: &OsStr) -> Vec<Address> {
+fn addresses(text: &OsStr) -> Vec<SystemdAddress> {
     let parse = |entry: &[u8]| {
         let options = entry.strip_prefix(b"unix:")?;
         options.split(|b| *b == b',').find_map(|option| {
             if let Some(path) = option.strip_prefix(b"path=") {
-                Some(Address::Path(PathBuf::from(OsStr::from_bytes(&unescape(path)))))
+                Some(SystemdAddress::Path(PathBuf::from(OsStr::from_bytes(&unescape(path)))))
             } else {
-                option.strip_prefix(b"abstract=").map(|name| Address::Abstract(unescape(name)))
+                option.strip_prefix(b"abstract=").map(|name| SystemdAddress::Abstract(unescape(name)))
             }
         })
     };
@@ -141,7 +141,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Asks systemd for a delegated scope with this process in it, and waits until it is there.
-pub(super) fn move_to_scope(bus: &Bus, identity: &Identity) -> Result<(), Error> {
+pub(super) fn move_to_scope(bus: &Bus, identity: &ProcessIdentity) -> Result<(), ScopeError> {
     let unit = format!("{}.scope", identity.fresh_name());
     start_scope(bus, &unit, identity.owner.pid)?;
     // JobRemoved would report it, for three more messages; our own membership is the fact itself.
@@ -154,56 +154,56 @@ pub(super) fn move_to_scope(bus: &Bus, identity: &Identity) -> Result<(), Error>
         }
         if start.elapsed() >= PATIENCE {
             let waited_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-            return Err(Error::NotMoved { unit, waited_ms });
+            return Err(ScopeError::NotMoved { unit, waited_ms });
         }
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
 /// Starts the scope through the first socket that answers. A refusal by systemd is final.
-pub(super) fn start_scope(bus: &Bus, unit: &str, pid: i32) -> Result<(), Error> {
+pub(super) fn start_scope(bus: &Bus, unit: &str, pid: i32) -> Result<(), ScopeError> {
     let mut last = None;
     for (address, is_bus) in &bus.sockets {
         match call(address, *is_bus, unit, pid) {
-            Ok(Reply::Done) => return Ok(()),
+            Ok(DbusReply::Done) => return Ok(()),
             // A session bus without a manager behind it: the next socket may be the manager's own.
-            Ok(Reply::Refused { name, message }) if name.ends_with(".ServiceUnknown") => {
-                last = Some(Error::Refused { unit: unit.to_owned(), name, message });
+            Ok(DbusReply::Refused { name, message }) if name.ends_with(".ServiceUnknown") => {
+                last = Some(ScopeError::Refused { unit: unit.to_owned(), name, message });
             }
-            Ok(Reply::Refused { name, message }) => {
-                return Err(Error::Refused { unit: unit.to_owned(), name, message });
+            Ok(DbusReply::Refused { name, message }) => {
+                return Err(ScopeError::Refused { unit: unit.to_owned(), name, message });
             }
-            Err(source) => last = Some(Error::Talk { address: format!("{address:?}"), source }),
+            Err(source) => last = Some(ScopeError::Talk { address: format!("{address:?}"), source }),
         }
     }
-    Err(last.unwrap_or_else(|| Error::Talk {
+    Err(last.unwrap_or_else(|| ScopeError::Talk {
         address: "no socket".to_owned(),
         source: io::Error::from(io::ErrorKind::NotFound),
     }))
 }
 
-fn call(address: &Address, is_bus: bool, unit: &str, pid: i32) -> io::Result<Reply> {
+fn call(address: &SystemdAddress, is_bus: bool, unit: &str, pid: i32) -> io::Result<DbusReply> {
     let stream = match address {
-        Address::Path(path) => UnixStream::connect(path)?,
-        Address::Abstract(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        SystemdAddress::Path(path) => UnixStream::connect(path)?,
+        SystemdAddress::Abstract(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?,
     };
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut connection = Connection::authenticate(stream, rustix::process::geteuid().as_raw())?;
+    let mut connection = DbusConnection::authenticate(stream, rustix::process::geteuid().as_raw())?;
     if is_bus {
-        let hello = Call {
+        let hello = DbusCall {
             destination: Some("org.freedesktop.DBus"),
             path: "/org/freedesktop/DBus",
             interface: "org.freedesktop.DBus",
             member: "Hello",
             signature: "",
-            body: Writer::default(),
+            body: DbusWriter::default(),
         };
-        if let refused @ Reply::Refused { .. } = connection.call(&hello)? {
+        if let refused @ DbusReply::Refused { .. } = connection.call(&hello)? {
             return Ok(refused);
         }
     }
-    connection.call(&Call {
+    connection.call(&DbusCall {
         destination: is_bus.then_some("org.freedesktop.systemd1"),
         path: "/org/freedesktop/systemd1",
         interface: "org.freedesktop.systemd1.Manager",
@@ -214,8 +214,8 @@ fn call(address: &Address, is_bus: bool, unit: &str, pid: i32) -> io::Result<Rep
 }
 
 /// Name, mode, properties and no auxiliary units.
-fn scope_body(unit: &str, pid: i32) -> Writer {
-    let mut body = Writer::default();
+fn scope_body(unit: &str, pid: i32) -> DbusWriter {
+    let mut body = DbusWriter::default();
     body.string(unit).string("fail");
     body.array(8, |list| {
         list.property("Description", "s", |value| {
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn bus_addresses_are_read_in_order_and_decoded() {
         let list = OsStr::new("tcp:host=a;unix:guid=1,path=/run/a%20b;unix:abstract=/tmp/x");
-        let expected = [Address::Path("/run/a b".into()), Address::Abstract(b"/tmp/x".to_vec())];
+        let expected = [SystemdAddress::Path("/run/a b".into()), SystemdAddress::Abstract(b"/tmp/x".to_vec())];
         assert_eq!(addresses(list), expected);
     }
 
@@ -315,7 +315,7 @@ mod tests {
         out
     }
 
-    fn with_bus(answer: Option<(&'static str, &'static str)>) -> (Result<(), Error>, Vec<Vec<u8>>) {
+    fn with_bus(answer: Option<(&'static str, &'static str)>) -> (Result<(), ScopeError>, Vec<Vec<u8>>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bus");
         let listener = UnixListener::bind(&path).unwrap();

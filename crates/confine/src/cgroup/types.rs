@@ -9,7 +9,7 @@ use rustix::event::PollFlags;
 
 /// What one cgroup shall hold and count. Whatever is `None` or `false` costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// Memory of the tree with swap, bytes.
     pub memory_bytes: Option<u64>,
     /// Processes and threads of the tree.
@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// How far a limit is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LimitLevel {
     /// Not at all.
     None,
     /// With the gap that the reason names.
@@ -38,7 +38,7 @@ pub enum Level {
 #[non_exhaustive]
 pub struct Reached {
     /// How far.
-    pub level: Level,
+    pub level: LimitLevel,
     /// Why not in full.
     pub reason: Option<String>,
 }
@@ -46,24 +46,24 @@ pub struct Reached {
 impl Reached {
     /// Held in full.
     pub(super) fn full() -> Self {
-        Self { level: Level::Full, reason: None }
+        Self { level: LimitLevel::Full, reason: None }
     }
 
     /// Held with a gap.
     pub(super) fn partial(reason: String) -> Self {
-        Self { level: Level::Partial, reason: Some(reason) }
+        Self { level: LimitLevel::Partial, reason: Some(reason) }
     }
 
     /// Not held.
     pub(super) fn none(reason: String) -> Self {
-        Self { level: Level::None, reason: Some(reason) }
+        Self { level: LimitLevel::None, reason: Some(reason) }
     }
 }
 
 /// What was reached for each limit that was asked for; `None` for the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Applied {
+pub struct AppliedLimits {
     /// Memory.
     pub memory: Option<Reached>,
     /// Processes and threads.
@@ -77,7 +77,7 @@ pub struct Applied {
 /// What the tree used. `None`: this kernel does not report it, or nothing that counts it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Usage {
+pub struct CgroupUsage {
     /// Highest memory use, bytes, page cache of the tree included.
     pub memory_peak_bytes: Option<u64>,
     /// CPU time, user and system, microseconds.
@@ -91,7 +91,7 @@ pub struct Usage {
 /// What happened to the tree, counted by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Events {
+pub struct CgroupEvents {
     /// Processes killed because the memory limit could not be kept.
     pub oom_kills: u64,
     /// Allocations that met the memory limit; most are satisfied by reclaim and no harm is done. Version 2 only:
@@ -134,7 +134,7 @@ impl OomWatch {
 /// Why a cgroup could not be found, made, read or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum CgroupError {
     /// There is no place where this process may make one.
     #[error("cannot make a cgroup: {reason}\nhint: {hint}")]
     Unavailable {
@@ -173,10 +173,10 @@ pub enum Error {
     },
     /// systemd did not make the scope.
     #[error("cannot get a transient scope from systemd")]
-    Systemd(#[source] super::systemd::Error),
+    Systemd(#[source] super::systemd::ScopeError),
 }
 
-impl Error {
+impl CgroupError {
     pub(super) fn io(operation: &'static str, object: impl Into<String>, source: io::Error) -> Self {
         Self::Io { operation, object: object.into(), source }
     }

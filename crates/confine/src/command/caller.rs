@@ -11,7 +11,7 @@ use super::capability::RETAINED;
 use super::errno::errno;
 
 /// A thread that waits for the notifier's answer.
-pub(super) struct Caller {
+pub(super) struct WaitingThread {
     /// `/proc/TID`.
     place: String,
 }
@@ -19,15 +19,15 @@ pub(super) struct Caller {
 /// What of `status` makes a difference to what a process may do.
 const IDENTITY: [&str; 3] = ["Uid:", "Gid:", "Groups:"];
 
-impl Caller {
-    pub(super) fn new(pid: u32) -> Caller {
-        Caller { place: format!("/proc/{pid}") }
+impl WaitingThread {
+    pub(super) fn new(pid: u32) -> WaitingThread {
+        WaitingThread { place: format!("/proc/{pid}") }
     }
 
     /// Whether it has the notifier's ids, at least its capabilities but those that no command has, and its namespaces and root: only then is what the notifier
     /// may do what the caller may, and a path the same path.
     pub(super) fn is_like_us(&self) -> Result<(), i32> {
-        let (theirs, ours) = (self.status()?, Caller { place: "/proc/thread-self".into() }.status()?);
+        let (theirs, ours) = (self.status()?, WaitingThread { place: "/proc/thread-self".into() }.status()?);
         let line =
             |text: &str, key: &str| text.lines().find_map(|line| Some(line.strip_prefix(key)?.trim().to_owned()));
         if IDENTITY.iter().any(|key| line(&theirs, key) != line(&ours, key)) {

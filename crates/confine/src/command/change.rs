@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::caller::Caller;
+use super::caller::WaitingThread;
 use super::errno::errno;
-use super::notification::{Notification, is_valid};
+use super::notification::{SeccompNotification, is_valid};
 use crate::uapi::{S_ISGID, S_ISUID};
 
 /// Where metadata may be changed.
@@ -25,13 +25,13 @@ pub struct Trees {
 }
 
 /// A call, taken apart.
-struct Call {
-    target: Target,
-    change: Change,
+struct ChangeCall {
+    target: ChangeTarget,
+    change: MetadataChange,
 }
 
 /// What it is about.
-enum Target {
+enum ChangeTarget {
     Descriptor(i32),
     /// A path's address, from a directory's descriptor, and flags of the kind of `AT_SYMLINK_NOFOLLOW`.
     Path {
@@ -42,7 +42,7 @@ enum Target {
 }
 
 #[derive(Debug)]
-enum Change {
+enum MetadataChange {
     Mode(u32),
     Owner(u32, u32),
     /// Two points in time; none is now.
@@ -63,13 +63,13 @@ const NAME: usize = 256;
 const PATH: usize = 4096;
 
 /// Performs it, or says with which errno it is refused.
-pub(super) fn perform(listener: &OwnedFd, call: &Notification, name: &str, trees: &Trees) -> Result<(), i32> {
-    let caller = Caller::new(call.pid);
-    let Call { target, change } = decode(name, call, &caller)?;
+pub(super) fn perform(listener: &OwnedFd, call: &SeccompNotification, name: &str, trees: &Trees) -> Result<(), i32> {
+    let caller = WaitingThread::new(call.pid);
+    let ChangeCall { target, change } = decode(name, call, &caller)?;
     let object = match target {
-        Target::Descriptor(fd) => caller.descriptor(fd)?,
-        Target::Path { dir, path: 0, .. } => place(&caller, dir)?,
-        Target::Path { dir, path, flags } => {
+        ChangeTarget::Descriptor(fd) => caller.descriptor(fd)?,
+        ChangeTarget::Path { dir, path: 0, .. } => place(&caller, dir)?,
+        ChangeTarget::Path { dir, path, flags } => {
             let path = caller.string(path, PATH)?;
             let path = CStr::from_bytes_with_nul(&path).map_err(|_| libc::EINVAL)?;
             if path.is_empty() {
@@ -90,43 +90,45 @@ pub(super) fn perform(listener: &OwnedFd, call: &Notification, name: &str, trees
     apply(&change, &object)
 }
 
-fn place(caller: &Caller, dir: i32) -> Result<OwnedFd, i32> {
+fn place(caller: &WaitingThread, dir: i32) -> Result<OwnedFd, i32> {
     if dir == libc::AT_FDCWD { caller.directory() } else { caller.descriptor(dir) }
 }
 
-fn decode(name: &str, call: &Notification, caller: &Caller) -> Result<Call, i32> {
+fn decode(name: &str, call: &SeccompNotification, caller: &WaitingThread) -> Result<ChangeCall, i32> {
     let a = call.args;
     let int = |n: usize| a[n] as i32;
-    let here = |path: u64, flags: i32| Target::Path { dir: libc::AT_FDCWD, path, flags };
-    let at = |dir: i32, path: u64, flags: i32| Target::Path { dir, path, flags };
+    let here = |path: u64, flags: i32| ChangeTarget::Path { dir: libc::AT_FDCWD, path, flags };
+    let at = |dir: i32, path: u64, flags: i32| ChangeTarget::Path { dir, path, flags };
     let no_follow = libc::AT_SYMLINK_NOFOLLOW;
     let (target, change) = match name {
-        "chmod" => (here(a[0], 0), Change::Mode(a[1] as u32)),
-        "fchmod" => (Target::Descriptor(int(0)), Change::Mode(a[1] as u32)),
-        "fchmodat" => (at(int(0), a[1], 0), Change::Mode(a[2] as u32)),
-        "fchmodat2" => (at(int(0), a[1], int(3)), Change::Mode(a[2] as u32)),
-        "chown" => (here(a[0], 0), Change::Owner(a[1] as u32, a[2] as u32)),
-        "lchown" => (here(a[0], no_follow), Change::Owner(a[1] as u32, a[2] as u32)),
-        "fchown" => (Target::Descriptor(int(0)), Change::Owner(a[1] as u32, a[2] as u32)),
-        "fchownat" => (at(int(0), a[1], int(4)), Change::Owner(a[2] as u32, a[3] as u32)),
-        "utime" => (here(a[0], 0), Change::Times(times(caller, a[1], 1, 0)?)),
-        "utimes" => (here(a[0], 0), Change::Times(times(caller, a[1], 2, 1000)?)),
-        "futimesat" => (at(int(0), a[1], 0), Change::Times(times(caller, a[2], 2, 1000)?)),
-        "utimensat" => (at(int(0), a[1], int(3)), Change::Times(times(caller, a[2], 2, 1)?)),
+        "chmod" => (here(a[0], 0), MetadataChange::Mode(a[1] as u32)),
+        "fchmod" => (ChangeTarget::Descriptor(int(0)), MetadataChange::Mode(a[1] as u32)),
+        "fchmodat" => (at(int(0), a[1], 0), MetadataChange::Mode(a[2] as u32)),
+        "fchmodat2" => (at(int(0), a[1], int(3)), MetadataChange::Mode(a[2] as u32)),
+        "chown" => (here(a[0], 0), MetadataChange::Owner(a[1] as u32, a[2] as u32)),
+        "lchown" => (here(a[0], no_follow), MetadataChange::Owner(a[1] as u32, a[2] as u32)),
+        "fchown" => (ChangeTarget::Descriptor(int(0)), MetadataChange::Owner(a[1] as u32, a[2] as u32)),
+        "fchownat" => (at(int(0), a[1], int(4)), MetadataChange::Owner(a[2] as u32, a[3] as u32)),
+        "utime" => (here(a[0], 0), MetadataChange::Times(times(caller, a[1], 1, 0)?)),
+        "utimes" => (here(a[0], 0), MetadataChange::Times(times(caller, a[1], 2, 1000)?)),
+        "futimesat" => (at(int(0), a[1], 0), MetadataChange::Times(times(caller, a[2], 2, 1000)?)),
+        "utimensat" => (at(int(0), a[1], int(3)), MetadataChange::Times(times(caller, a[2], 2, 1)?)),
         "setxattr" => (here(a[0], 0), attribute(caller, &a)?),
         "lsetxattr" => (here(a[0], no_follow), attribute(caller, &a)?),
-        "fsetxattr" => (Target::Descriptor(int(0)), attribute(caller, &a)?),
-        "removexattr" => (here(a[0], 0), Change::RemoveAttribute(attribute_name(caller, a[1])?)),
-        "lremovexattr" => (here(a[0], no_follow), Change::RemoveAttribute(attribute_name(caller, a[1])?)),
-        "fremovexattr" => (Target::Descriptor(int(0)), Change::RemoveAttribute(attribute_name(caller, a[1])?)),
+        "fsetxattr" => (ChangeTarget::Descriptor(int(0)), attribute(caller, &a)?),
+        "removexattr" => (here(a[0], 0), MetadataChange::RemoveAttribute(attribute_name(caller, a[1])?)),
+        "lremovexattr" => (here(a[0], no_follow), MetadataChange::RemoveAttribute(attribute_name(caller, a[1])?)),
+        "fremovexattr" => {
+            (ChangeTarget::Descriptor(int(0)), MetadataChange::RemoveAttribute(attribute_name(caller, a[1])?))
+        }
         // Younger than this; every program that knows them knows the older ones.
         _ => return Err(libc::ENOSYS),
     };
-    Ok(Call { target, change })
+    Ok(ChangeCall { target, change })
 }
 
 /// Two times: pairs of seconds and parts, of which `scale` nanoseconds make one. Without parts (0) there are seconds alone.
-fn times(caller: &Caller, address: u64, words: usize, scale: i64) -> Result<Option<[libc::timespec; 2]>, i32> {
+fn times(caller: &WaitingThread, address: u64, words: usize, scale: i64) -> Result<Option<[libc::timespec; 2]>, i32> {
     if address == 0 {
         return Ok(None);
     }
@@ -144,18 +146,18 @@ fn times(caller: &Caller, address: u64, words: usize, scale: i64) -> Result<Opti
     Ok(Some([time(0)?, time(1)?]))
 }
 
-fn attribute(caller: &Caller, a: &[u64; 6]) -> Result<Change, i32> {
+fn attribute(caller: &WaitingThread, a: &[u64; 6]) -> Result<MetadataChange, i32> {
     let name = attribute_name(caller, a[1])?;
     if a[3] > VALUE {
         return Err(libc::E2BIG);
     }
     let mut value = vec![0u8; a[3] as usize];
     caller.read(a[2], &mut value)?;
-    Ok(Change::SetAttribute { name, value, flags: a[4] as i32 })
+    Ok(MetadataChange::SetAttribute { name, value, flags: a[4] as i32 })
 }
 
 /// Attributes of users and access lists; those that give a program powers, or belong to the system, are never set.
-fn attribute_name(caller: &Caller, address: u64) -> Result<CString, i32> {
+fn attribute_name(caller: &WaitingThread, address: u64) -> Result<CString, i32> {
     let name =
         caller.string(address, NAME).map_err(|errno| if errno == libc::ENAMETOOLONG { libc::ERANGE } else { errno })?;
     if !(name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_")) {
@@ -224,7 +226,7 @@ fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, i32> {
 /// Bits that change the user or group of a process that executes the file.
 const SET_ID: u32 = S_ISUID | S_ISGID;
 
-fn apply(change: &Change, object: &OwnedFd) -> Result<(), i32> {
+fn apply(change: &MetadataChange, object: &OwnedFd) -> Result<(), i32> {
     let place = own(object);
     // Through a link of /proc a link itself is what is looked at.
     let link = std::fs::metadata(&place).map_err(|_| libc::EPERM)?.is_symlink();
@@ -233,24 +235,24 @@ fn apply(change: &Change, object: &OwnedFd) -> Result<(), i32> {
     let (fd, itself) = (object.as_raw_fd(), c"".as_ptr());
     let done = match change {
         // What has no mode and no attributes of users' could only be changed by following it.
-        Change::Mode(_) if link => return Err(libc::EOPNOTSUPP),
-        Change::SetAttribute { .. } | Change::RemoveAttribute(_) if link => return Err(libc::EPERM),
-        Change::Mode(mode) if mode & SET_ID != 0 => return Err(libc::EPERM),
+        MetadataChange::Mode(_) if link => return Err(libc::EOPNOTSUPP),
+        MetadataChange::SetAttribute { .. } | MetadataChange::RemoveAttribute(_) if link => return Err(libc::EPERM),
+        MetadataChange::Mode(mode) if mode & SET_ID != 0 => return Err(libc::EPERM),
         // SAFETY: the string ends with a zero byte; it names the object itself, whatever that is called now.
-        Change::Mode(mode) => unsafe { libc::chmod(path, mode & 0o1777) },
+        MetadataChange::Mode(mode) => unsafe { libc::chmod(path, mode & 0o1777) },
         // SAFETY: the string is empty: the descriptor itself.
-        Change::Owner(uid, gid) => unsafe { libc::fchownat(fd, itself, *uid, *gid, libc::AT_EMPTY_PATH) },
-        Change::Times(times) => {
+        MetadataChange::Owner(uid, gid) => unsafe { libc::fchownat(fd, itself, *uid, *gid, libc::AT_EMPTY_PATH) },
+        MetadataChange::Times(times) => {
             let times = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
             // SAFETY: as for the owner; the times are two, or none.
             unsafe { libc::utimensat(fd, itself, times, libc::AT_EMPTY_PATH) }
         }
         // SAFETY: as for the mode; the value is as long as is said.
-        Change::SetAttribute { name, value, flags } => unsafe {
+        MetadataChange::SetAttribute { name, value, flags } => unsafe {
             libc::setxattr(path, name.as_ptr(), value.as_ptr().cast(), value.len(), *flags)
         },
         // SAFETY: as for the mode.
-        Change::RemoveAttribute(name) => unsafe { libc::removexattr(path, name.as_ptr()) },
+        MetadataChange::RemoveAttribute(name) => unsafe { libc::removexattr(path, name.as_ptr()) },
     };
     if done == 0 { Ok(()) } else { Err(errno()) }
 }
@@ -344,8 +346,8 @@ mod tests {
         let absent = ["setxattrat", "removexattrat", "file_setattr"];
         for name in crate::seccomp::metadata_calls(arch) {
             // No memory can be read of a process that is not there: so far it gets when it knows the call.
-            let call = Notification { pid: 0, args: [0, 1, 1, 1, 0, 0], ..Notification::default() };
-            let errno = decode(name, &call, &Caller::new(0)).err();
+            let call = SeccompNotification { pid: 0, args: [0, 1, 1, 1, 0, 0], ..SeccompNotification::default() };
+            let errno = decode(name, &call, &WaitingThread::new(0)).err();
             assert_eq!(errno == Some(libc::ENOSYS), absent.contains(&name), "{name}: {errno:?}");
         }
     }

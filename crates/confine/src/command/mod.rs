@@ -7,9 +7,9 @@
 //! notifier (a thread of the caller's) ◀─ listener ─ child;   performs the calls that the filter hands over
 //! ```
 //!
-//! Everything is prepared before fork. [`Prepared::enter`] is all that runs after it: a handful of system calls, no allocation, no
-//! lock, no panic. Its failure reaches the caller of spawn as an error whose number says which call failed
-//! ([`Failed::of_spawn`]), because a number is all that can cross.
+//! Everything is prepared before fork. [`PreparedChild::enter`] is all that runs after it: a handful of system calls, no
+//! allocation, no lock, no panic. Its failure reaches the caller of spawn as an error whose number says which call failed
+//! ([`RestrictionFailure::of_spawn`]), because a number is all that can cross.
 
 mod caller;
 mod capability;
@@ -42,7 +42,7 @@ pub const NAME_ONLY: i32 = libc::O_PATH | libc::O_NOFOLLOW;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Step {
+pub enum RestrictionStep {
     /// `prctl(PR_SET_NO_NEW_PRIVS)`: without it the next two are refused to every user but root.
     NoNewPrivileges = 1,
     /// `capset`: capabilities that no command keeps are given up.
@@ -59,27 +59,27 @@ pub enum Step {
     Descriptors = 7,
 }
 
-impl Step {
-    const ALL: [Step; 7] = [
-        Step::NoNewPrivileges,
-        Step::Capabilities,
-        Step::Landlock,
-        Step::Filter,
-        Step::Listener,
-        Step::Notifier,
-        Step::Descriptors,
+impl RestrictionStep {
+    const ALL: [RestrictionStep; 7] = [
+        RestrictionStep::NoNewPrivileges,
+        RestrictionStep::Capabilities,
+        RestrictionStep::Landlock,
+        RestrictionStep::Filter,
+        RestrictionStep::Listener,
+        RestrictionStep::Notifier,
+        RestrictionStep::Descriptors,
     ];
 
     /// The system call, as its manual page calls it.
     pub fn call(self) -> &'static str {
         match self {
-            Step::NoNewPrivileges => "prctl(PR_SET_NO_NEW_PRIVS)",
-            Step::Capabilities => "capset",
-            Step::Landlock => "landlock_restrict_self",
-            Step::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
-            Step::Listener => "sendmsg of the filter's listener",
-            Step::Descriptors => "close_range",
-            Step::Notifier => "the way to the keeper, a thread of the process that made the command,",
+            RestrictionStep::NoNewPrivileges => "prctl(PR_SET_NO_NEW_PRIVS)",
+            RestrictionStep::Capabilities => "capset",
+            RestrictionStep::Landlock => "landlock_restrict_self",
+            RestrictionStep::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
+            RestrictionStep::Listener => "sendmsg of the filter's listener",
+            RestrictionStep::Descriptors => "close_range",
+            RestrictionStep::Notifier => "the way to the keeper, a thread of the process that made the command,",
         }
     }
 }
@@ -88,9 +88,9 @@ impl Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{} failed between fork and exec: {}", step.call(), io::Error::from_raw_os_error(*errno))]
 #[non_exhaustive]
-pub struct Failed {
+pub struct RestrictionFailure {
     /// Which.
-    pub step: Step,
+    pub step: RestrictionStep,
     /// Why.
     pub errno: i32,
 }
@@ -100,17 +100,17 @@ const CODES: i32 = 1_200_000_000;
 /// As many per step.
 const STEP: i32 = 10_000;
 
-impl Failed {
+impl RestrictionFailure {
     /// The number that stands for it as an operating system's error.
     pub fn code(self) -> i32 {
         CODES + self.step as i32 * STEP + self.errno
     }
 
     /// What an error of spawn's says when it came from here.
-    pub fn of_spawn(error: &io::Error) -> Option<Failed> {
+    pub fn of_spawn(error: &io::Error) -> Option<RestrictionFailure> {
         let code = error.raw_os_error()?.checked_sub(CODES)?;
-        let step = Step::ALL.into_iter().find(|&step| step as i32 == code / STEP)?;
-        Some(Failed { step, errno: code % STEP })
+        let step = RestrictionStep::ALL.into_iter().find(|&step| step as i32 == code / STEP)?;
+        Some(RestrictionFailure { step, errno: code % STEP })
     }
 }
 
@@ -139,7 +139,7 @@ fn say(words: &[u8]) {
 
 /// Prepared restrictions, for any number of commands. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Restrictions(Arc<Prepared>);
+pub struct Restrictions(Arc<PreparedChild>);
 
 impl Restrictions {
     /// A ruleset, where there is Landlock, and a filter; of a caller's capabilities only some are left. With `keeps`, the
@@ -151,7 +151,7 @@ impl Restrictions {
     /// No descriptor can be had.
     pub fn new(ruleset: Option<Ruleset>, filter: Arc<[Insn]>, keeps: Option<Trees>) -> io::Result<Restrictions> {
         let ruleset = ruleset.map(|ruleset| above_streams(ruleset.into_fd())).transpose()?;
-        Ok(Restrictions(Arc::new(Prepared {
+        Ok(Restrictions(Arc::new(PreparedChild {
             ruleset,
             filter,
             privileged: has_capabilities(),
@@ -179,9 +179,8 @@ impl Restrictions {
                 let there = there.and_then(|()| if inherits { Ok(()) } else { disinherit(FIRST) });
                 let entered = there.and_then(|()| prepared.enter(post.is_some()));
                 let entered = entered.and_then(|listener| match (listener, &post) {
-                    (Some(listener), Some((_, post))) => {
-                        hand(post.as_raw_fd(), listener).map_err(|errno| Failed { step: Step::Listener, errno })
-                    }
+                    (Some(listener), Some((_, post))) => hand(post.as_raw_fd(), listener)
+                        .map_err(|errno| RestrictionFailure { step: RestrictionStep::Listener, errno }),
                     _ => Ok(()),
                 });
                 entered.map_err(|failed| io::Error::from_raw_os_error(failed.code()))
@@ -211,10 +210,13 @@ impl Restrictions {
     ///
     /// # Errors
     /// The step that failed; nothing was done then.
-    pub fn run_restricted<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
-        let gone = Failed { step: Step::Listener, errno: libc::EAGAIN };
+    pub fn run_restricted<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, RestrictionFailure> {
+        let gone = RestrictionFailure { step: RestrictionStep::Listener, errno: libc::EAGAIN };
         let (answer, answered) = mpsc::channel();
-        let job: Job = Box::new(move || {
+        let job: ThreadJob = Box::new(move || {
             // What panics there panics here.
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
             // It fails when the caller does not wait any more.
@@ -239,16 +241,18 @@ impl Restrictions {
     }
 
     /// Starts the thread, and returns once it has restricted itself.
-    fn start_thread(&self) -> Result<mpsc::Sender<Job>, Failed> {
-        let no_thread =
-            |error: io::Error| Failed { step: Step::Listener, errno: error.raw_os_error().unwrap_or(libc::EAGAIN) };
+    fn start_thread(&self) -> Result<mpsc::Sender<ThreadJob>, RestrictionFailure> {
+        let no_thread = |error: io::Error| RestrictionFailure {
+            step: RestrictionStep::Listener,
+            errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
+        };
         // So that nothing can fail once the filter waits for its listener.
-        let notifier = self.0.keeps.clone().map(notifier::Admission::new).transpose().map_err(no_thread)?;
-        let (jobs, todo) = mpsc::channel::<Job>();
+        let notifier = self.0.keeps.clone().map(notifier::ListenerAdmission::new).transpose().map_err(no_thread)?;
+        let (jobs, todo) = mpsc::channel::<ThreadJob>();
         let (there, arrived) = mpsc::channel();
         // The thread must not own the restrictions: it ends when the last clone of them is dropped.
         let (ruleset, filter) = (self.0.ruleset.as_ref().map(OwnedFd::try_clone).transpose(), self.0.filter.clone());
-        let prepared = Prepared {
+        let prepared = PreparedChild {
             ruleset: ruleset.map_err(no_thread)?,
             filter,
             privileged: self.0.privileged,
@@ -272,13 +276,13 @@ impl Restrictions {
             }
         };
         std::thread::Builder::new().name("cofferdam-behind".into()).spawn(thread).map_err(no_thread)?;
-        arrived.recv().unwrap_or(Err(Failed { step: Step::Listener, errno: libc::EAGAIN }))?;
+        arrived.recv().unwrap_or(Err(RestrictionFailure { step: RestrictionStep::Listener, errno: libc::EAGAIN }))?;
         Ok(jobs)
     }
 }
 
 /// What the restricted thread runs.
-type Job = Box<dyn FnOnce() + Send>;
+type ThreadJob = Box<dyn FnOnce() + Send>;
 
 /// Whether a filter of this process's children can have a listener: the kernel allows one in a chain of filters, so
 /// that below a filter with a listener none is left.
@@ -292,7 +296,8 @@ pub fn listener_available() -> bool {
         // A thread of its own: what it gets it never loses.
         let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
         let (post, thread) = (Mutex::default(), Mutex::default());
-        let prepared = Prepared { ruleset: None, filter: [allow].into(), privileged: false, keeps: None, post, thread };
+        let prepared =
+            PreparedChild { ruleset: None, filter: [allow].into(), privileged: false, keeps: None, post, thread };
         let thread = std::thread::Builder::new().spawn(move || {
             // SAFETY: the descriptor has just been made, and is ours alone.
             prepared.enter(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
@@ -317,14 +322,14 @@ fn above_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
 
 /// What the child needs, and what the caller keeps for it; the latter by the process that it was made in.
 #[derive(Debug)]
-struct Prepared {
+struct PreparedChild {
     ruleset: Option<OwnedFd>,
     filter: Arc<[Insn]>,
     /// There may be capabilities to give up.
     privileged: bool,
     keeps: Option<Arc<Trees>>,
     post: Mutex<Option<(u32, Arc<OwnedFd>)>>,
-    thread: Mutex<Option<(u32, mpsc::Sender<Job>)>>,
+    thread: Mutex<Option<(u32, mpsc::Sender<ThreadJob>)>>,
 }
 
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
@@ -332,24 +337,24 @@ const NEW_LISTENER: u64 = 8;
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, since Linux 5.19: a signal then cannot restart a call that was performed.
 const WAIT_KILLABLE: u64 = 32;
 
-impl Prepared {
+impl PreparedChild {
     /// The order. Runs after fork: raw calls on what was prepared. Returns the listener, when there is to be one.
-    fn enter(&self, listening: bool) -> Result<Option<i32>, Failed> {
-        let failed = |step| Failed { step, errno: errno() };
+    fn enter(&self, listening: bool) -> Result<Option<i32>, RestrictionFailure> {
+        let failed = |step| RestrictionFailure { step, errno: errno() };
         // Whatever it executes, it gains nothing by it. Also what allows the next two to an unprivileged process.
         // SAFETY: a prctl that takes numbers.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1u64, 0u64, 0u64, 0u64) } != 0 {
-            return Err(failed(Step::NoNewPrivileges));
+            return Err(failed(RestrictionStep::NoNewPrivileges));
         }
         // After it, which is what keeps them from coming back.
         if self.privileged {
-            capability::give_up().map_err(|()| failed(Step::Capabilities))?;
+            capability::give_up().map_err(|()| failed(RestrictionStep::Capabilities))?;
         }
         // Before the filter, which could be one that refuses it.
         if let Some(ruleset) = &self.ruleset {
             // SAFETY: takes a descriptor, which is open, and flags.
             if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0u32) } != 0 {
-                return Err(failed(Step::Landlock));
+                return Err(failed(RestrictionStep::Landlock));
             }
         }
         // Last: from here on what it refuses is refused to us, too.
@@ -363,7 +368,7 @@ impl Prepared {
         }
         match i32::try_from(listener) {
             Ok(fd) if fd >= 0 => Ok(listening.then_some(fd)),
-            _ => Err(failed(Step::Filter)),
+            _ => Err(failed(RestrictionStep::Filter)),
         }
     }
 
@@ -379,12 +384,12 @@ impl Prepared {
 const FIRST: u32 = 3;
 
 /// Has descriptors from this one on closed by exec. Runs after fork.
-fn disinherit(first: u32) -> Result<(), Failed> {
+fn disinherit(first: u32) -> Result<(), RestrictionFailure> {
     /// `CLOSE_RANGE_CLOEXEC`, since Linux 5.11.
     const CLOEXEC: u32 = 4;
     // SAFETY: takes numbers; nothing is closed yet.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOEXEC) };
-    if done == 0 { Ok(()) } else { Err(Failed { step: Step::Descriptors, errno: errno() }) }
+    if done == 0 { Ok(()) } else { Err(RestrictionFailure { step: RestrictionStep::Descriptors, errno: errno() }) }
 }
 
 /// Whether this kernel can have descriptors closed by exec, all at once.
@@ -404,12 +409,12 @@ pub fn has_inheritable() -> bool {
 
 /// Whether the notifier is there to be reached: in a process that was forked from the one that made the command it is not, and
 /// calls that are handed over would wait for ever. In a process namespace of its own a child has no parent. Runs after fork.
-fn is_child_of(process: u32) -> Result<(), Failed> {
+fn is_child_of(process: u32) -> Result<(), RestrictionFailure> {
     // SAFETY: takes nothing.
     match unsafe { libc::getppid() } {
         0 => Ok(()),
         parent if parent as u32 == process => Ok(()),
-        _ => Err(Failed { step: Step::Notifier, errno: libc::ESRCH }),
+        _ => Err(RestrictionFailure { step: RestrictionStep::Notifier, errno: libc::ESRCH }),
     }
 }
 
@@ -447,16 +452,16 @@ mod tests {
 
     #[test]
     fn a_step_crosses_as_a_number_and_comes_back_in_words() {
-        let failed = Failed { step: Step::Landlock, errno: libc::E2BIG };
+        let failed = RestrictionFailure { step: RestrictionStep::Landlock, errno: libc::E2BIG };
         let error = io::Error::from_raw_os_error(failed.code());
-        assert_eq!(Failed::of_spawn(&error), Some(failed));
+        assert_eq!(RestrictionFailure::of_spawn(&error), Some(failed));
         assert!(failed.to_string().starts_with("landlock_restrict_self failed between fork and exec: Argument list"));
-        for step in Step::ALL {
-            let failed = Failed { step, errno: libc::EPERM };
-            assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
+        for step in RestrictionStep::ALL {
+            let failed = RestrictionFailure { step, errno: libc::EPERM };
+            assert_eq!(RestrictionFailure::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
         }
         for other in [libc::ENOENT, 4095, CODES, CODES + 9 * STEP, i32::MAX] {
-            assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(other)), None, "{other}");
+            assert_eq!(RestrictionFailure::of_spawn(&io::Error::from_raw_os_error(other)), None, "{other}");
         }
     }
 
@@ -467,7 +472,7 @@ mod tests {
         assert_eq!(is_child_of(parent), Ok(()));
         // As in a child that was spawned by a process forked from the one that has the notifier.
         let failed = is_child_of(std::process::id()).unwrap_err();
-        assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
+        assert_eq!(RestrictionFailure::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
         assert!(failed.to_string().starts_with("the way to the keeper"), "{failed}");
     }
 
@@ -478,6 +483,6 @@ mod tests {
         refuse(&mut command, libc::EINVAL, Vec::new());
         let error = command.status().unwrap_err();
         assert_eq!(error.to_string(), "Invalid argument (os error 22)");
-        assert_eq!(Failed::of_spawn(&error), None);
+        assert_eq!(RestrictionFailure::of_spawn(&error), None);
     }
 }

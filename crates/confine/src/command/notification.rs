@@ -8,7 +8,7 @@ use crate::uapi::SECCOMP_IOCTL_NOTIF_ID_VALID;
 /// `struct seccomp_notif`
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Notification {
+pub(super) struct SeccompNotification {
     pub(super) id: u64,
     pub(super) pid: u32,
     pub(super) flags: u32,
@@ -19,7 +19,7 @@ pub(super) struct Notification {
 }
 
 /// Whether the thread that made the call still waits for its answer: what was opened by its number was its own, then.
-pub(super) fn is_valid(listener: &OwnedFd, call: &Notification) -> Result<(), i32> {
+pub(super) fn is_valid(listener: &OwnedFd, call: &SeccompNotification) -> Result<(), i32> {
     // SAFETY: takes the address of a number.
     let valid =
         unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw const call.id) } == 0;

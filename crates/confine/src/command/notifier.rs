@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::change::{self, Trees};
 use super::errno::errno;
-use super::notification::Notification;
+use super::notification::SeccompNotification;
 use super::{schedule, signal};
 use crate::seccomp::{Arch, syscall_name};
 use crate::uapi::{SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND};
@@ -32,29 +32,29 @@ struct Response {
 }
 
 /// What the notifier listens to.
-enum Source {
+enum NotifierSource {
     /// Where children send their listeners.
     Post(UnixStream, Arc<Trees>),
     Listener(OwnedFd, Arc<Trees>),
 }
 
-impl Source {
+impl NotifierSource {
     fn fd(&self) -> i32 {
         match self {
-            Source::Post(post, _) => post.as_raw_fd(),
-            Source::Listener(listener, _) => listener.as_raw_fd(),
+            NotifierSource::Post(post, _) => post.as_raw_fd(),
+            NotifierSource::Listener(listener, _) => listener.as_raw_fd(),
         }
     }
 }
 
 /// What the notifier has still to look at, and what wakes it.
 struct Inbox {
-    new: Mutex<VecDeque<Source>>,
+    new: Mutex<VecDeque<NotifierSource>>,
     wake: UnixStream,
 }
 
 impl Inbox {
-    fn add(&self, source: Source) {
+    fn add(&self, source: NotifierSource) {
         self.new.lock().unwrap_or_else(PoisonError::into_inner).push_back(source);
         // Full means that it is about to wake up anyway; it never closes its end.
         match (&self.wake).write(&[0]) {
@@ -92,20 +92,20 @@ fn inbox() -> io::Result<Arc<Inbox>> {
 /// A socket for the child: what listeners arrive by it may change metadata in these trees.
 pub(super) fn post(trees: Arc<Trees>) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
-    inbox()?.add(Source::Post(ours, trees));
+    inbox()?.add(NotifierSource::Post(ours, trees));
     Ok(theirs.into())
 }
 
 /// A place for a listener that will be made in this process.
-pub(super) struct Admission(Arc<Inbox>, Arc<Trees>);
+pub(super) struct ListenerAdmission(Arc<Inbox>, Arc<Trees>);
 
-impl Admission {
-    pub(super) fn new(trees: Arc<Trees>) -> io::Result<Admission> {
-        Ok(Admission(inbox()?, trees))
+impl ListenerAdmission {
+    pub(super) fn new(trees: Arc<Trees>) -> io::Result<ListenerAdmission> {
+        Ok(ListenerAdmission(inbox()?, trees))
     }
 
     pub(super) fn admit(self, listener: OwnedFd) {
-        self.0.add(Source::Listener(listener, self.1));
+        self.0.add(NotifierSource::Listener(listener, self.1));
     }
 }
 
@@ -153,11 +153,11 @@ const SHORTAGE: Duration = Duration::from_millis(10);
 /// The thread.
 fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
     crate::signals::block();
-    let mut sources: HashMap<u64, Source> = HashMap::new();
+    let mut sources: HashMap<u64, NotifierSource> = HashMap::new();
     let mut last = INBOX;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
     loop {
-        let mut arrived: VecDeque<Source> = VecDeque::new();
+        let mut arrived: VecDeque<NotifierSource> = VecDeque::new();
         for event in waker.wait(&mut events) {
             let (number, readable) = (event.u64, event.events & libc::EPOLLIN as u32 != 0);
             if number == INBOX {
@@ -167,20 +167,20 @@ fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
             }
             let over = match sources.get(&number) {
                 None => false,
-                Some(Source::Post(post, trees)) => match receive(post) {
-                    Received::Listener(listener) => {
-                        arrived.push_back(Source::Listener(listener, trees.clone()));
+                Some(NotifierSource::Post(post, trees)) => match receive(post) {
+                    InboxMessage::Listener(listener) => {
+                        arrived.push_back(NotifierSource::Listener(listener, trees.clone()));
                         false
                     }
-                    Received::NotNow => {
+                    InboxMessage::NotNow => {
                         std::thread::sleep(SHORTAGE);
                         false
                     }
-                    Received::Over => true,
+                    InboxMessage::Over => true,
                 },
-                Some(Source::Listener(listener, trees)) if readable => !serve(listener, trees),
+                Some(NotifierSource::Listener(listener, trees)) if readable => !serve(listener, trees),
                 // No process is left under that filter.
-                Some(Source::Listener(..)) => true,
+                Some(NotifierSource::Listener(..)) => true,
             };
             if over && let Some(source) = sources.remove(&number) {
                 waker.remove(source.fd());
@@ -198,7 +198,7 @@ fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
 }
 
 /// What the post had.
-enum Received {
+enum InboxMessage {
     Listener(OwnedFd),
     /// The caller has no descriptor left for it: it stays where it is, and the caller waits.
     NotNow,
@@ -208,7 +208,7 @@ enum Received {
 
 /// A listener from the post: looked at first, and taken once there is a descriptor for it, because one that finds none is
 /// lost when it is taken.
-fn receive(post: &UnixStream) -> Received {
+fn receive(post: &UnixStream) -> InboxMessage {
     let mut byte = 0u8;
     let mut content = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let mut space = [0u64; 4];
@@ -222,25 +222,27 @@ fn receive(post: &UnixStream) -> Received {
     // SAFETY: the message and all that it points to are locals.
     match unsafe { libc::recvmsg(post.as_raw_fd(), &raw mut message, flags) } {
         1 => {}
-        0 => return Received::Over,
-        _ if [libc::EAGAIN, libc::EINTR, libc::ENOMEM].contains(&errno()) => return Received::NotNow,
-        _ => return Received::Over,
+        0 => return InboxMessage::Over,
+        _ if [libc::EAGAIN, libc::EINTR, libc::ENOMEM].contains(&errno()) => return InboxMessage::NotNow,
+        _ => return InboxMessage::Over,
     }
     // SAFETY: the kernel filled the control buffer as far as the header says.
-    let Some(header) = (unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() }) else { return Received::NotNow };
+    let Some(header) = (unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() }) else {
+        return InboxMessage::NotNow;
+    };
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-        return Received::Over;
+        return InboxMessage::Over;
     }
     // SAFETY: such a message holds a descriptor that the kernel has just made for us.
     let listener = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()) };
     // SAFETY: one byte, into a local. Without room for descriptors it is what was looked at that goes.
     let taken = unsafe { libc::recv(post.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
-    if taken == 1 { Received::Listener(listener) } else { Received::Over }
+    if taken == 1 { InboxMessage::Listener(listener) } else { InboxMessage::Over }
 }
 
 /// Answers one call. Not when that is no listener: one who sends another thing is no child of ours.
 fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
-    let mut call = Notification::default();
+    let mut call = SeccompNotification::default();
     // SAFETY: the structure has the kernel's layout and is zero, as the kernel asks.
     if unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call) } != 0 {
         return errno() != libc::ENOTTY; // or it was killed meanwhile
@@ -255,7 +257,7 @@ fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
     true
 }
 
-fn perform(listener: &OwnedFd, call: &Notification, trees: &Trees) -> Result<(), i32> {
+fn perform(listener: &OwnedFd, call: &SeccompNotification, trees: &Trees) -> Result<(), i32> {
     let arch = Arch::native().ok_or(libc::EPERM)?;
     let name = u32::try_from(call.nr).ok().and_then(|nr| syscall_name(nr, arch)).ok_or(libc::EPERM)?;
     match name {

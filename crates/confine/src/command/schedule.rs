@@ -4,9 +4,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::caller::Caller;
+use super::caller::WaitingThread;
 use super::errno::errno;
-use super::notification::{Notification, is_valid};
+use super::notification::{SeccompNotification, is_valid};
 
 /// Calls that are about scheduling. What they name as 0 is the caller itself, and needs no check.
 pub const CALLS: [&str; 6] =
@@ -20,8 +20,8 @@ pub(super) fn is_one(name: &str) -> bool {
 }
 
 /// Changes it, or says why not.
-pub(super) fn set(listener: &OwnedFd, call: &Notification, name: &str) -> Result<(), i32> {
-    let caller = Caller::new(call.pid);
+pub(super) fn set(listener: &OwnedFd, call: &SeccompNotification, name: &str) -> Result<(), i32> {
+    let caller = WaitingThread::new(call.pid);
     let a = call.args;
     // Which kind of number it is stands before it: that of a process (or thread), a group, a user.
     let thread = match name {

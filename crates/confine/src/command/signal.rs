@@ -5,9 +5,9 @@
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::caller::Caller;
+use super::caller::WaitingThread;
 use super::errno::errno;
-use super::notification::{Notification, is_valid};
+use super::notification::{SeccompNotification, is_valid};
 
 /// Calls that are about signals.
 pub const CALLS: [&str; 6] = ["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];
@@ -17,8 +17,8 @@ pub(super) fn is_one(name: &str) -> bool {
 }
 
 /// Sends it, or says why not.
-pub(super) fn send(listener: &OwnedFd, call: &Notification, name: &str) -> Result<(), i32> {
-    let caller = Caller::new(call.pid);
+pub(super) fn send(listener: &OwnedFd, call: &SeccompNotification, name: &str) -> Result<(), i32> {
+    let caller = WaitingThread::new(call.pid);
     caller.is_like_us()?;
     let own = group(call.pid as i32).ok_or(libc::EPERM)?;
     let branch = branch(own).ok_or(libc::EPERM)?;

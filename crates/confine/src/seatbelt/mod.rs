@@ -28,7 +28,7 @@ pub enum Reading {
 
 /// What the network rules let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Network {
+pub enum SeatbeltNetwork {
     /// Nothing.
     None,
     /// The loopback. Seatbelt has no network of its own to give: it is the host's, with every server on it.
@@ -39,7 +39,7 @@ pub enum Network {
 
 /// What may be done below a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Granted {
+pub struct SeatbeltGrant {
     /// Absolute and canonical.
     pub path: String,
     /// Whether it is a single file.
@@ -53,19 +53,19 @@ pub struct Granted {
 /// What a profile has to hold. Every path is absolute; links of the system's own are resolved here (`/tmp`), others by the
 /// caller, who can look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct SeatbeltRequest {
     /// Reported with every denial in the system's log, so that a run finds its own: letters, digits, `.`, `_` and `-`.
     pub tag: String,
     /// What can be read.
     pub reading: Reading,
     /// Paths that are granted.
-    pub granted: Vec<Granted>,
+    pub granted: Vec<SeatbeltGrant>,
     /// Paths that can be neither read nor written.
     pub deny: Vec<String>,
     /// Paths that can be read but not written: absolute, or relative to every granted directory that can be written.
     pub protected: Vec<String>,
     /// The network.
-    pub network: Network,
+    pub network: SeatbeltNetwork,
     /// Whether Unix sockets can be made and connected to.
     pub unix_sockets: bool,
     /// Whether the program may start others.
@@ -155,8 +155,8 @@ const SYSTEM: (&[&str], &[&str]) = (
 );
 
 /// Writes the profile.
-pub fn profile(request: &Request) -> Profile {
-    let mut w = Writer { tag: tag(&request.tag), ..Writer::default() };
+pub fn profile(request: &SeatbeltRequest) -> Profile {
+    let mut w = SeatbeltWriter { tag: tag(&request.tag), ..SeatbeltWriter::default() };
     w.line("(version 1)");
     w.line(&format!("(deny default (with message \"{}\"))", w.tag.clone()));
     w.process(request);
@@ -175,7 +175,7 @@ fn tag(tag: &str) -> String {
 }
 
 #[derive(Default)]
-struct Writer {
+struct SeatbeltWriter {
     text: String,
     tag: String,
     parameters: Vec<(String, String)>,
@@ -183,7 +183,7 @@ struct Writer {
     warnings: Vec<String>,
 }
 
-impl Writer {
+impl SeatbeltWriter {
     fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
@@ -228,7 +228,7 @@ impl Writer {
         }
     }
 
-    fn process(&mut self, request: &Request) {
+    fn process(&mut self, request: &SeatbeltRequest) {
         self.note("processes: its own and those it starts, no others");
         let mut execs = Vec::new();
         match (&request.program, request.spawn) {
@@ -242,7 +242,7 @@ impl Writer {
                 execs.extend(SYSTEM.0.iter().map(|path| format!("(subpath \"{path}\")")));
             }
         }
-        let granted: Vec<&Granted> = request.granted.iter().filter(|g| g.exec && request.spawn).collect();
+        let granted: Vec<&SeatbeltGrant> = request.granted.iter().filter(|g| g.exec && request.spawn).collect();
         for g in granted {
             let filter = if g.file { self.literal("PATH", &g.path) } else { self.tree("PATH", &g.path) };
             execs.push(filter);
@@ -274,7 +274,7 @@ impl Writer {
         self.line("(allow file-ioctl (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/random\") (literal \"/dev/urandom\"))");
     }
 
-    fn reads(&mut self, request: &Request) {
+    fn reads(&mut self, request: &SeatbeltRequest) {
         self.note("what can be read");
         if request.reading == Reading::Everything {
             self.line("(allow file-read*)");
@@ -302,7 +302,7 @@ impl Writer {
         self.allow("file-read*", &filters);
     }
 
-    fn writes(&mut self, request: &Request) {
+    fn writes(&mut self, request: &SeatbeltRequest) {
         self.note("what can be written");
         self.line("(allow file-write-data\n  (require-all (vnode-type CHARACTER-DEVICE)\n    (require-any (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/random\") (literal \"/dev/urandom\"))))");
         let mut filters = Vec::new();
@@ -315,11 +315,11 @@ impl Writer {
         self.line("(deny file-mknod)");
     }
 
-    fn network(&mut self, request: &Request) {
+    fn network(&mut self, request: &SeatbeltRequest) {
         self.note("the network");
         match request.network {
-            Network::None => {}
-            Network::Loopback => {
+            SeatbeltNetwork::None => {}
+            SeatbeltNetwork::Loopback => {
                 self.line("(allow network-outbound (remote ip \"localhost:*\"))");
                 self.line("(allow network-inbound (local ip \"localhost:*\"))");
                 self.line("(allow network-bind (local ip \"localhost:*\"))");
@@ -328,7 +328,7 @@ impl Writer {
                         .into(),
                 );
             }
-            Network::Host => {
+            SeatbeltNetwork::Host => {
                 self.line("(allow network-outbound (remote ip \"*:*\"))");
                 self.line("(allow network-inbound (local ip \"*:*\"))");
                 self.line("(allow network-bind (local ip \"*:*\"))");
@@ -355,7 +355,7 @@ impl Writer {
     }
 
     /// Last, so that nothing above it counts.
-    fn held(&mut self, request: &Request) {
+    fn held(&mut self, request: &SeatbeltRequest) {
         let writable: Vec<String> =
             request.granted.iter().filter(|g| g.write && !g.file).map(|g| canonical(&g.path)).collect();
         let mut protected: Vec<String> = Vec::new();

@@ -61,7 +61,7 @@ pub(super) enum Group {
 
 /// One system call.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct SystemCall {
     /// Kernel name.
     pub(super) name: &'static str,
     /// Number on x86_64 and aarch64, `NO` where the call does not exist.
@@ -74,7 +74,7 @@ pub(super) struct Call {
     pub(super) path: bool,
 }
 
-impl Call {
+impl SystemCall {
     /// The call's number on an architecture.
     pub(super) fn number(&self, arch: Arch) -> Option<u32> {
         let number = self.numbers[arch as usize];
@@ -132,13 +132,13 @@ const NONE: bool = false;
 
 use Group::{Dangerous, Ipc, Listed, Metadata, Obsolete, Opaque, Socket, Unlisted};
 
-const fn c(name: &'static str, x86_64: u32, aarch64: u32, group: Group, int_args: u8, path: bool) -> Call {
-    Call { name, numbers: [x86_64, aarch64], group, int_args, path }
+const fn c(name: &'static str, x86_64: u32, aarch64: u32, group: Group, int_args: u8, path: bool) -> SystemCall {
+    SystemCall { name, numbers: [x86_64, aarch64], group, int_args, path }
 }
 
 /// Every call, in the order of the x86_64 numbers, those of aarch64 alone at the end.
 #[rustfmt::skip]
-pub(super) static CALLS: &[Call] = &[
+pub(super) static CALLS: &[SystemCall] = &[
     // name, x86_64, aarch64, group, 32-bit arguments (bit n: argument n), takes a path
     c("read", 0, 63, Listed, 0b1, NONE),
     c("write", 1, 64, Listed, 0b1, NONE),

@@ -9,7 +9,7 @@
 
 use super::classify::{AND, Insn, JA, JEQ, JGE, JGT, JSET, LD_ABS, RET};
 use super::levels::{Cond, Width};
-use super::{Arch, ArgOp, Error};
+use super::{Arch, ArgComparison, SeccompError};
 
 /// Longest program that the kernel takes (`BPF_MAXINSNS`).
 const MAX_INSNS: usize = 4096;
@@ -18,7 +18,7 @@ const X32_BIT: u32 = 0x4000_0000;
 
 /// How one call, or a range of calls, is answered: the first clause whose conditions all hold, else the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct CallAnswer {
     /// Conditions and the value returned when all hold.
     pub(super) clauses: Vec<(Vec<Cond>, u32)>,
     /// Returned when no clause matches.
@@ -29,7 +29,7 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) start: u32,
-    pub(super) answer: Answer,
+    pub(super) answer: CallAnswer,
 }
 
 /// The values returned outside the tree.
@@ -42,21 +42,21 @@ pub(super) struct Fixed {
 }
 
 /// Emits the program. `segments` are sorted, start at 0 and differ from their neighbours.
-pub(super) fn emit(segments: &[Segment], fixed: Fixed, arch: Arch) -> Result<Vec<Insn>, Error> {
+pub(super) fn emit(segments: &[Segment], fixed: Fixed, arch: Arch) -> Result<Vec<Insn>, SeccompError> {
     let mut emitter = Emitter::default();
     let mut tree = emitter.tree(segments);
     if arch == Arch::X86_64 {
-        let x32 = emitter.branch(JEQ, u32::MAX, Target::Return(fixed.no_call), Target::Return(fixed.foreign));
+        let x32 = emitter.branch(JEQ, u32::MAX, JumpTarget::Return(fixed.no_call), JumpTarget::Return(fixed.foreign));
         tree = emitter.branch(JGE, X32_BIT, x32, tree);
     }
     let label = emitter.adjacent(tree);
     debug_assert_eq!(label + 1, emitter.reversed.len());
     let number = emitter.load(0);
-    let start = emitter.branch(JEQ, arch.audit(), number, Target::Return(fixed.foreign));
+    let start = emitter.branch(JEQ, arch.audit(), number, JumpTarget::Return(fixed.foreign));
     emitter.adjacent(start);
     emitter.load(4);
     if emitter.reversed.len() > MAX_INSNS {
-        return Err(Error::TooLong { instructions: emitter.reversed.len() });
+        return Err(SeccompError::TooLong { instructions: emitter.reversed.len() });
     }
     emitter.reversed.reverse();
     Ok(emitter.reversed)
@@ -66,7 +66,7 @@ pub(super) fn emit(segments: &[Segment], fixed: Fixed, arch: Arch) -> Result<Vec
 type Label = usize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum JumpTarget {
     Return(u32),
     At(Label),
 }
@@ -75,11 +75,11 @@ enum Target {
 struct Emitter<'a> {
     reversed: Vec<Insn>,
     returns: Vec<(u32, Label)>,
-    blocks: Vec<(&'a Answer, Target)>,
+    blocks: Vec<(&'a CallAnswer, JumpTarget)>,
 }
 
 impl<'a> Emitter<'a> {
-    fn tree(&mut self, segments: &'a [Segment]) -> Target {
+    fn tree(&mut self, segments: &'a [Segment]) -> JumpTarget {
         match segments {
             [] => unreachable!("the search tree has at least one range"),
             [one] => self.block(&one.answer),
@@ -92,13 +92,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn block(&mut self, answer: &'a Answer) -> Target {
+    fn block(&mut self, answer: &'a CallAnswer) -> JumpTarget {
         if let Some(&(_, target)) = self.blocks.iter().find(|(known, _)| *known == answer) {
             return target;
         }
-        let mut next = Target::Return(answer.otherwise);
+        let mut next = JumpTarget::Return(answer.otherwise);
         for (conds, value) in answer.clauses.iter().rev() {
-            let mut met = Target::Return(*value);
+            let mut met = JumpTarget::Return(*value);
             for cond in conds.iter().rev() {
                 met = self.condition(cond, met, next);
             }
@@ -108,7 +108,7 @@ impl<'a> Emitter<'a> {
         next
     }
 
-    fn condition(&mut self, cond: &Cond, yes: Target, no: Target) -> Target {
+    fn condition(&mut self, cond: &Cond, yes: JumpTarget, no: JumpTarget) -> JumpTarget {
         let low_at = 16 + 8 * u32::from(cond.arg);
         let (value, mask) = (cond.value, cond.mask);
         let (low, high) = (value as u32, (value >> 32) as u32);
@@ -116,22 +116,22 @@ impl<'a> Emitter<'a> {
         match cond.width {
             Width::Bits32 => self.compare(low_at, low_mask, cond.op, low, yes, no),
             Width::Bits64 => match cond.op {
-                ArgOp::Eq => {
-                    let low_half = self.compare(low_at, low_mask, ArgOp::Eq, low, yes, no);
-                    self.compare(low_at + 4, high_mask, ArgOp::Eq, high, low_half, no)
+                ArgComparison::Eq => {
+                    let low_half = self.compare(low_at, low_mask, ArgComparison::Eq, low, yes, no);
+                    self.compare(low_at + 4, high_mask, ArgComparison::Eq, high, low_half, no)
                 }
-                ArgOp::Ne => {
-                    let low_half = self.compare(low_at, low_mask, ArgOp::Ne, low, yes, no);
-                    self.compare(low_at + 4, high_mask, ArgOp::Ne, high, yes, low_half)
+                ArgComparison::Ne => {
+                    let low_half = self.compare(low_at, low_mask, ArgComparison::Ne, low, yes, no);
+                    self.compare(low_at + 4, high_mask, ArgComparison::Ne, high, yes, low_half)
                 }
                 // The high half decides unless it is equal.
                 op => {
                     let strict = match op {
-                        ArgOp::Ge | ArgOp::Gt => ArgOp::Gt,
-                        _ => ArgOp::Lt,
+                        ArgComparison::Ge | ArgComparison::Gt => ArgComparison::Gt,
+                        _ => ArgComparison::Lt,
                     };
                     let low_half = self.compare(low_at, low_mask, op, low, yes, no);
-                    let equal = self.compare(low_at + 4, high_mask, ArgOp::Eq, high, low_half, no);
+                    let equal = self.compare(low_at + 4, high_mask, ArgComparison::Eq, high, low_half, no);
                     self.compare(low_at + 4, high_mask, strict, high, yes, equal)
                 }
             },
@@ -139,16 +139,24 @@ impl<'a> Emitter<'a> {
     }
 
     /// Loads a word, masks it and compares it.
-    fn compare(&mut self, offset: u32, mask: u32, op: ArgOp, value: u32, yes: Target, no: Target) -> Target {
+    fn compare(
+        &mut self,
+        offset: u32,
+        mask: u32,
+        op: ArgComparison,
+        value: u32,
+        yes: JumpTarget,
+        no: JumpTarget,
+    ) -> JumpTarget {
         let (code, k, taken, passed) = match op {
-            ArgOp::Ne if value == 0 && mask != u32::MAX => (JSET, mask, yes, no),
-            ArgOp::Eq if value == 0 && mask != u32::MAX => (JSET, mask, no, yes),
-            ArgOp::Eq => (JEQ, value, yes, no),
-            ArgOp::Ne => (JEQ, value, no, yes),
-            ArgOp::Gt => (JGT, value, yes, no),
-            ArgOp::Le => (JGT, value, no, yes),
-            ArgOp::Ge => (JGE, value, yes, no),
-            ArgOp::Lt => (JGE, value, no, yes),
+            ArgComparison::Ne if value == 0 && mask != u32::MAX => (JSET, mask, yes, no),
+            ArgComparison::Eq if value == 0 && mask != u32::MAX => (JSET, mask, no, yes),
+            ArgComparison::Eq => (JEQ, value, yes, no),
+            ArgComparison::Ne => (JEQ, value, no, yes),
+            ArgComparison::Gt => (JGT, value, yes, no),
+            ArgComparison::Le => (JGT, value, no, yes),
+            ArgComparison::Ge => (JGE, value, yes, no),
+            ArgComparison::Lt => (JGE, value, no, yes),
         };
         if mask == 0 {
             return if op.holds(0, u64::from(value)) { yes } else { no };
@@ -164,7 +172,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// A conditional jump. Whatever it needs on the way stands behind it and is only reached by jumps.
-    fn branch(&mut self, code: u16, k: u32, yes: Target, no: Target) -> Target {
+    fn branch(&mut self, code: u16, k: u32, yes: JumpTarget, no: JumpTarget) -> JumpTarget {
         if yes == no {
             return yes;
         }
@@ -175,15 +183,15 @@ impl<'a> Emitter<'a> {
         self.push(code, jt, jf, k)
     }
 
-    fn load(&mut self, offset: u32) -> Target {
+    fn load(&mut self, offset: u32) -> JumpTarget {
         self.push(LD_ABS, 0, 0, offset)
     }
 
     /// An instruction for `target` that a conditional jump emitted `slack` instructions from now can reach.
-    fn reach(&mut self, target: Target, slack: usize) -> Label {
+    fn reach(&mut self, target: JumpTarget, slack: usize) -> Label {
         let known = match target {
-            Target::At(label) => Some(label),
-            Target::Return(value) => {
+            JumpTarget::At(label) => Some(label),
+            JumpTarget::Return(value) => {
                 self.returns.iter().rev().find(|(known, _)| *known == value).map(|&(_, label)| label)
             }
         };
@@ -194,11 +202,11 @@ impl<'a> Emitter<'a> {
         }
         let label = self.reversed.len();
         match target {
-            Target::At(to) => {
+            JumpTarget::At(to) => {
                 let over = self.distance(to) as u32;
                 self.push(JA, 0, 0, over);
             }
-            Target::Return(value) => {
+            JumpTarget::Return(value) => {
                 self.push(RET, 0, 0, value);
                 self.returns.push((value, label));
             }
@@ -207,7 +215,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The label of `target` as the instruction emitted last, so that the next one falls through to it.
-    fn adjacent(&mut self, target: Target) -> Label {
+    fn adjacent(&mut self, target: JumpTarget) -> Label {
         let label = self.reach(target, 0);
         if label + 1 == self.reversed.len() {
             return label;
@@ -222,8 +230,8 @@ impl<'a> Emitter<'a> {
         self.reversed.len() - label - 1
     }
 
-    fn push(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Target {
+    fn push(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> JumpTarget {
         self.reversed.push(Insn { code, jt, jf, k });
-        Target::At(self.reversed.len() - 1)
+        JumpTarget::At(self.reversed.len() - 1)
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::levels::{Clause, Cond, Width};
-use super::{Arch, Denials, Error, RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, Request, decisions, returned};
+use super::{Arch, Denials, RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, SeccompError, SeccompRequest, decisions, returned};
 
 /// `__X32_SYSCALL_BIT`: an x32 process makes its calls by these numbers, and the kernel checks them as x86_64.
 const X32: u32 = 0x4000_0000;
@@ -18,9 +18,9 @@ const X32_CALLS: u32 = 640;
 ///
 /// # Errors
 /// As [`super::compile`], but for the length: Kafel's own compiler decides that.
-pub fn policy(request: &Request<'_>, arch: Arch) -> Result<String, Error> {
+pub fn policy(request: &SeccompRequest<'_>, arch: Arch) -> Result<String, SeccompError> {
     let denials = if request.denials == Denials::Kill { Denials::Kill } else { Denials::Errno };
-    let request = Request { denials, ..*request };
+    let request = SeccompRequest { denials, ..*request };
     let mut blocks: Vec<(String, Vec<String>)> = Vec::new();
     let mut plain: Vec<(String, Vec<String>)> = Vec::new();
     for (number, name, decision) in decisions(&request, arch)? {
@@ -93,16 +93,16 @@ fn condition(cond: &Cond) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Level, Rule, RuleAction};
+    use super::super::{FilterRule, RuleAction, SyscallLevel};
     use super::*;
 
-    fn request(level: Level, rules: &[Rule]) -> Request<'_> {
-        Request { rules, ..Request::of(level) }
+    fn request(level: SyscallLevel, rules: &[FilterRule]) -> SeccompRequest<'_> {
+        SeccompRequest { rules, ..SeccompRequest::of(level) }
     }
 
     #[test]
     fn what_the_level_allows_is_allowed_and_what_it_refuses_is_not() {
-        let text = policy(&request(Level::Standard, &[]), Arch::X86_64).unwrap();
+        let text = policy(&request(SyscallLevel::Standard, &[]), Arch::X86_64).unwrap();
         let allowed = text.split("  ALLOW {").find(|block| block.contains("/* read */")).unwrap();
         let allowed = allowed.split('}').next().unwrap();
         assert!(allowed.contains("SYSCALL[0] /* read */"), "{text}");
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn conditions_look_only_at_what_the_kernel_reads() {
-        let text = policy(&request(Level::Basic, &[]), Arch::X86_64).unwrap();
+        let text = policy(&request(SyscallLevel::Basic, &[]), Arch::X86_64).unwrap();
         assert!(text.contains("(a1 & 0xffffffff) == 0x5412"), "TIOCSTI, an int: {text}");
     }
 
     #[test]
     fn a_rule_of_the_policy_comes_before_the_level() {
-        let rules = [Rule { syscalls: vec!["getpriority".into()], action: RuleAction::Kill, when: Vec::new() }];
-        let text = policy(&request(Level::Standard, &rules), Arch::Aarch64).unwrap();
+        let rules = [FilterRule { syscalls: vec!["getpriority".into()], action: RuleAction::Kill, when: Vec::new() }];
+        let text = policy(&request(SyscallLevel::Standard, &rules), Arch::Aarch64).unwrap();
         let killed = text.split("  KILL_PROCESS {").find(|block| block.contains("getpriority")).unwrap();
         assert!(killed.split('}').next().unwrap().contains("SYSCALL[141] /* getpriority */"), "{text}");
     }

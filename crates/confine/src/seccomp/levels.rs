@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use libc::{E2BIG, EACCES, EAFNOSUPPORT, EINVAL, ENOMEM, ENOSYS, EPERM, EPROTONOSUPPORT};
 
-use super::calls::{Call, Group};
-use super::{ArgOp, Error, Level, Reason, Request, RuleAction};
+use super::calls::{Group, SystemCall};
+use super::{ArgComparison, RuleAction, SeccompError, SeccompReason, SeccompRequest, SyscallLevel};
 
 /// How much of an argument the kernel reads. It ignores the upper half of an `int`, so a comparison that
 /// looked at it could be dodged by setting it.
@@ -25,7 +25,7 @@ pub(super) struct Cond {
     pub(super) arg: u8,
     pub(super) width: Width,
     pub(super) mask: u64,
-    pub(super) op: ArgOp,
+    pub(super) op: ArgComparison,
     pub(super) value: u64,
 }
 
@@ -43,7 +43,7 @@ impl Cond {
 
 /// Whether a refusal is worth reporting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Report {
+pub(super) enum RefusalReporting {
     /// A violation.
     Always,
     /// Reported, but libc does it by itself, so it never kills.
@@ -57,7 +57,7 @@ pub(super) enum Report {
 pub(super) enum Effect {
     Allow,
     Kill { rule: u32 },
-    Refuse { errno: i32, reason: Reason, rule: u32, report: Report },
+    Refuse { errno: i32, reason: SeccompReason, rule: u32, report: RefusalReporting },
     Create,
     Trace,
     Perform { rule: u32 },
@@ -175,45 +175,45 @@ const AF_NETLINK: u64 = 16;
 const NETLINK_KOBJECT_UEVENT: u64 = 15;
 
 /// The policy's own rules, found by the name of the call.
-pub(super) struct Rules<'a> {
+pub(super) struct CallRules<'a> {
     by_call: HashMap<&'a str, Vec<usize>>,
-    request: &'a Request<'a>,
+    request: &'a SeccompRequest<'a>,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> CallRules<'a> {
     /// Checks the rules and indexes them.
-    pub(super) fn new(request: &'a Request<'a>) -> Result<Self, Error> {
+    pub(super) fn new(request: &'a SeccompRequest<'a>) -> Result<Self, SeccompError> {
         let mut by_call: HashMap<&str, Vec<usize>> = HashMap::new();
         if request.rules.len() > 0xfff {
-            return Err(Error::TooManyRules { rules: request.rules.len() });
+            return Err(SeccompError::TooManyRules { rules: request.rules.len() });
         }
         for (index, rule) in request.rules.iter().enumerate() {
             if rule.syscalls.is_empty() {
-                return Err(Error::EmptyRule { rule: index });
+                return Err(SeccompError::EmptyRule { rule: index });
             }
             if let RuleAction::Errno(errno) = rule.action
                 && !(1..=4095).contains(&errno)
             {
-                return Err(Error::Errno { rule: index, errno });
+                return Err(SeccompError::Errno { rule: index, errno });
             }
             if let Some(condition) = rule.when.iter().find(|condition| condition.index > 5) {
-                return Err(Error::Argument { rule: index, argument: condition.index });
+                return Err(SeccompError::Argument { rule: index, argument: condition.index });
             }
             for name in &rule.syscalls {
                 if !super::CALLS.iter().any(|call| call.name == name) {
-                    return Err(Error::UnknownCall { rule: index, call: name.clone() });
+                    return Err(SeccompError::UnknownCall { rule: index, call: name.clone() });
                 }
                 let starts = name == "execveat" || (name == "execve" && request.no_spawn.is_none());
                 if rule.when.is_empty() && (starts || name == "exit_group") {
-                    return Err(Error::StopsStart { rule: index, call: name.clone() });
+                    return Err(SeccompError::StopsStart { rule: index, call: name.clone() });
                 }
                 by_call.entry(name).or_default().push(index);
             }
         }
-        Ok(Rules { by_call, request })
+        Ok(CallRules { by_call, request })
     }
 
-    fn clauses(&self, call: &Call) -> Vec<Clause> {
+    fn clauses(&self, call: &SystemCall) -> Vec<Clause> {
         let Some(indices) = self.by_call.get(call.name) else { return Vec::new() };
         let mut clauses = Vec::with_capacity(indices.len());
         for &index in indices {
@@ -224,9 +224,9 @@ impl<'a> Rules<'a> {
                 RuleAction::Perform => Effect::Perform { rule: number },
                 RuleAction::Errno(errno) => Effect::Refuse {
                     errno: i32::from(errno),
-                    reason: Reason::Rule,
+                    reason: SeccompReason::Rule,
                     rule: number,
-                    report: Report::Always,
+                    report: RefusalReporting::Always,
                 },
             };
             let when = rule.when.iter().map(|condition| Cond {
@@ -243,7 +243,7 @@ impl<'a> Rules<'a> {
 }
 
 /// Everything about one call under a request.
-pub(super) fn decide(call: &Call, rules: &Rules<'_>) -> Decision {
+pub(super) fn decide(call: &SystemCall, rules: &CallRules<'_>) -> Decision {
     let request = rules.request;
     let mut clauses = rules.clauses(call);
     let otherwise = match whole_call(call, request) {
@@ -266,34 +266,34 @@ pub(super) fn decide(call: &Call, rules: &Rules<'_>) -> Decision {
 }
 
 /// What happens to a call whatever its arguments are; none when it is allowed or they decide.
-fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
+fn whole_call(call: &SystemCall, request: &SeccompRequest<'_>) -> Option<Effect> {
     let level = request.level;
     let no_spawn = request.no_spawn.is_some();
     match call.name {
         // They reach every other call, the checked ones too, through memory.
         "io_uring_setup" | "io_uring_enter" | "io_uring_register" | "openat2" => return Some(ABSENT),
-        "clone3" if no_spawn || level >= Level::Basic => return Some(ABSENT),
-        "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, Reason::Spawn)),
+        "clone3" if no_spawn || level >= SyscallLevel::Basic => return Some(ABSENT),
+        "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, SeccompReason::Spawn)),
         // The contexts of all users share fs.aio-max-nr, and one process can take all of it. Programs fall back from ENOSYS.
-        "io_setup" if level >= Level::Standard => return Some(ABSENT),
+        "io_setup" if level >= SyscallLevel::Standard => return Some(ABSENT),
         // The kernel answers it by starting a program of the host's, as the host's root (request-key(8)).
-        "request_key" => return Some(refuse(EPERM, Reason::Level)),
+        "request_key" => return Some(refuse(EPERM, SeccompReason::Level)),
         // A file system that hangs nowhere, an overlay for one, works on directories all the same when it is made, and
         // Landlock has no say in it. With mounts of its own a sandbox's user has no right to make any.
         "fsopen" | "fsconfig" | "fsmount" | "fspick" | "open_tree" | "open_tree_attr" | "move_mount"
         | "mount_setattr"
             if request.metadata_refused =>
         {
-            return Some(refuse(EPERM, Reason::Metadata));
+            return Some(refuse(EPERM, SeccompReason::Metadata));
         }
         // The kernel keeps a NUMA policy for each range of a file in memory, and an access control list of up to 64 KiB for each
         // name, and counts neither towards any limit. Docker refuses mbind(2) as well; programs go on without.
         "mbind" | "set_mempolicy_home_node" if request.private_ipc => return Some(unasked(EPERM)),
         // Its size lies behind a pointer, and programs fall back to setxattr.
-        "setxattrat" if request.private_ipc && !request.metadata_refused && level < Level::Strict => {
+        "setxattrat" if request.private_ipc && !request.metadata_refused && level < SyscallLevel::Strict => {
             return Some(ABSENT);
         }
-        "memfd_create" if request.limited_exec => return Some(refuse(EPERM, Reason::Exec)),
+        "memfd_create" if request.limited_exec => return Some(refuse(EPERM, SeccompReason::Exec)),
         // Which family it asks for says who asks; a pair is a pipe in both directions, without which no JVM starts.
         "socket" | "socketpair" => return None,
         _ => {}
@@ -301,23 +301,23 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
     match call.group {
         Group::Listed | Group::Opaque => None,
         Group::Metadata => {
-            let refused = request.metadata_refused || level >= Level::Strict;
-            refused.then_some(refuse(EPERM, Reason::Metadata))
+            let refused = request.metadata_refused || level >= SyscallLevel::Strict;
+            refused.then_some(refuse(EPERM, SeccompReason::Metadata))
         }
-        Group::Ipc => (!request.private_ipc).then_some(refuse(EPERM, Reason::Ipc)),
-        Group::Socket => (level >= Level::Strict).then_some(refuse(EACCES, Reason::Level)),
+        Group::Ipc => (!request.private_ipc).then_some(refuse(EPERM, SeccompReason::Ipc)),
+        Group::Socket => (level >= SyscallLevel::Strict).then_some(refuse(EACCES, SeccompReason::Level)),
         Group::Dangerous if request.nested && NESTING.contains(&call.name) => None,
-        Group::Dangerous => (level >= Level::Basic).then_some(refuse(EPERM, Reason::Level)),
-        Group::Unlisted => (level >= Level::Standard).then_some(refuse(EPERM, Reason::Level)),
-        Group::Obsolete => (level >= Level::Basic).then_some(ABSENT),
+        Group::Dangerous => (level >= SyscallLevel::Basic).then_some(refuse(EPERM, SeccompReason::Level)),
+        Group::Unlisted => (level >= SyscallLevel::Standard).then_some(refuse(EPERM, SeccompReason::Level)),
+        Group::Obsolete => (level >= SyscallLevel::Basic).then_some(ABSENT),
     }
 }
 
 /// Adds the checks of a call's arguments; what it returns holds when none of them matches.
-fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
+fn arguments(call: &SystemCall, request: &SeccompRequest<'_>, clauses: &mut Vec<Clause>) -> Effect {
     let level = request.level;
     let mut add = |when: &[Cond], effect| clauses.push(Clause { when: when.to_vec(), effect });
-    let set_id = refuse(EPERM, Reason::SetId);
+    let set_id = refuse(EPERM, SeccompReason::SetId);
     match call.name {
         "open" => add(&[any(1, CREATING_FLAGS), any(2, S_ISUID_S_ISGID)], set_id),
         "openat" => add(&[any(2, CREATING_FLAGS), any(3, S_ISUID_S_ISGID)], set_id),
@@ -326,10 +326,10 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         "mknod" | "mknodat" => {
             let mode = if call.name == "mknod" { 1 } else { 2 };
             add(&[any(mode, S_ISUID_S_ISGID)], set_id);
-            add(&[any(mode, DEVICE_TYPE_BIT)], refuse(EPERM, Reason::Device));
+            add(&[any(mode, DEVICE_TYPE_BIT)], refuse(EPERM, SeccompReason::Device));
         }
         // The name that is left behind would be a device, which mknod(2) is refused as well.
-        "renameat2" => add(&[any(4, RENAME_WHITEOUT)], refuse(EPERM, Reason::Device)),
+        "renameat2" => add(&[any(4, RENAME_WHITEOUT)], refuse(EPERM, SeccompReason::Device)),
         "socket" => return socket(request, clauses),
         // Pages of the host's pool, which no memory limit counts. ENOMEM is what an empty pool says, and every program that
         // asks for them takes ordinary pages then.
@@ -348,56 +348,56 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         }
         "setsockopt" => {
             for option in ATTACHMENTS {
-                add(&[is(1, SOL_SOCKET), is(2, option)], refuse(EPERM, Reason::Level));
+                add(&[is(1, SOL_SOCKET), is(2, option)], refuse(EPERM, SeccompReason::Level));
             }
             for (level, option) in REFUSED_OPTIONS {
-                add(&[is(1, level), is(2, option)], refuse(EPERM, Reason::Level));
+                add(&[is(1, level), is(2, option)], refuse(EPERM, SeccompReason::Level));
             }
         }
         "socketpair" => {
             // A datagram pair is not bound to its peer: sendto and connect reach any datagram socket by its path. SOCK_RAW
             // is another name for it (unix(7)). The other two are, and take no address.
-            if !request.unix_sockets || level >= Level::Strict {
+            if !request.unix_sockets || level >= SyscallLevel::Strict {
                 let is_no = |value| Cond { mask: SOCK_TYPE_MASK, ..is_not(1, value) };
                 let unbound = [is(0, AF_UNIX), is_no(SOCK_STREAM), is_no(SOCK_SEQPACKET)];
-                add(&unbound, refuse(EACCES, Reason::UnixSocket));
+                add(&unbound, refuse(EACCES, SeccompReason::UnixSocket));
             }
             add(&[is(0, AF_UNIX)], Effect::Allow);
-            return refuse(EAFNOSUPPORT, Reason::SocketFamily);
+            return refuse(EAFNOSUPPORT, SeccompReason::SocketFamily);
         }
         "ioctl" => {
-            add(&[is(1, TIOCSTI)], refuse(EPERM, Reason::Terminal));
-            add(&[is(1, TIOCLINUX)], refuse(EPERM, Reason::Terminal));
-            if level >= Level::Standard {
-                add(&[is(1, TIOCSETD)], refuse(EPERM, Reason::Terminal));
+            add(&[is(1, TIOCSTI)], refuse(EPERM, SeccompReason::Terminal));
+            add(&[is(1, TIOCLINUX)], refuse(EPERM, SeccompReason::Terminal));
+            if level >= SyscallLevel::Standard {
+                add(&[is(1, TIOCSETD)], refuse(EPERM, SeccompReason::Terminal));
             }
             for command in TREE_IOCTLS {
-                add(&[is(1, command)], refuse(EPERM, Reason::Metadata));
+                add(&[is(1, command)], refuse(EPERM, SeccompReason::Metadata));
             }
-            if request.metadata_refused || level >= Level::Strict {
+            if request.metadata_refused || level >= SyscallLevel::Strict {
                 for command in METADATA_IOCTLS {
-                    add(&[is(1, command)], refuse(EPERM, Reason::Metadata));
+                    add(&[is(1, command)], refuse(EPERM, SeccompReason::Metadata));
                 }
             }
         }
         "clone" => {
             // The kernel takes the lower half of the flags alone (`lower_32_bits`).
             if request.no_spawn.is_some() {
-                add(&[none(0, CLONE_THREAD)], refuse(EPERM, Reason::Spawn));
+                add(&[none(0, CLONE_THREAD)], refuse(EPERM, SeccompReason::Spawn));
             }
-            if level >= Level::Basic && !request.nested {
-                add(&[any(0, NEW_NAMESPACES)], refuse(EPERM, Reason::Level));
+            if level >= SyscallLevel::Basic && !request.nested {
+                add(&[any(0, NEW_NAMESPACES)], refuse(EPERM, SeccompReason::Level));
             }
         }
-        "unshare" if level >= Level::Basic => {
+        "unshare" if level >= SyscallLevel::Basic => {
             let harmless = HARMLESS_UNSHARE | if request.nested { NEW_NAMESPACES } else { 0 };
             let beyond = Cond { width: Width::Bits64, mask: !harmless, ..any(0, 0) };
-            add(&[beyond], refuse(EPERM, Reason::Level));
+            add(&[beyond], refuse(EPERM, SeccompReason::Level));
         }
         "execveat" => {
             if let Some(no_spawn) = request.no_spawn {
                 add(&[is(0, u64::from(no_spawn.exec_fd))], Effect::Exec);
-                return refuse(EPERM, Reason::Spawn);
+                return refuse(EPERM, SeccompReason::Spawn);
             }
         }
         // A piped core handler runs on the host for every limit but 1 (core(5)), which therefore stays 1. Programs that
@@ -411,13 +411,13 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             // Init has the same ids, so the kernel would let its limits be set: with no open files left to it, it fails.
             // It is process 1 where there is a pid namespace, and any other where there is none.
             let other = if request.private_ipc { is(0, 1) } else { is_not(0, 0) };
-            add(&[other, given], refuse(EPERM, Reason::Level));
+            add(&[other, given], refuse(EPERM, SeccompReason::Level));
         }
-        "personality" if level >= Level::Basic => {
-            add(&PERSONALITIES.map(|value| is_not(0, value)), refuse(EPERM, Reason::Level));
+        "personality" if level >= SyscallLevel::Basic => {
+            add(&PERSONALITIES.map(|value| is_not(0, value)), refuse(EPERM, SeccompReason::Level));
         }
         // EINVAL is what a kernel without the flag says; libseccomp asks on any host.
-        "seccomp" if level >= Level::Basic => add(&[any(1, SECCOMP_NEW_LISTENER)], quiet(EINVAL)),
+        "seccomp" if level >= SyscallLevel::Basic => add(&[any(1, SECCOMP_NEW_LISTENER)], quiet(EINVAL)),
         _ => {}
     }
     Effect::Allow
@@ -425,46 +425,50 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
 
 /// socket(2): `UNIX` when granted; `INET`, `INET6` as streams and datagrams; `NETLINK` for routes alone.
 /// SOCK_PACKET is a type that turns into another family, so types are allowed by name, too.
-fn socket(request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
+fn socket(request: &SeccompRequest<'_>, clauses: &mut Vec<Clause>) -> Effect {
     let mut add = |when: &[Cond], effect| clauses.push(Clause { when: when.to_vec(), effect });
-    let unknown = refuse(EAFNOSUPPORT, Reason::SocketFamily);
+    let unknown = refuse(EAFNOSUPPORT, SeccompReason::SocketFamily);
     // getpwnam(3) and its kin ask a name service cache by a path socket, getaddrinfo(3) lists the interfaces
     // by netlink: a program that means no harm does both without knowing.
-    let by_libc = |reason| Effect::Refuse { errno: EAFNOSUPPORT, reason, rule: 0, report: Report::NeverKill };
-    if request.level >= Level::Strict {
-        add(&[is(0, AF_UNIX)], by_libc(Reason::Level));
-        add(&[is(0, AF_NETLINK)], by_libc(Reason::Level));
-        return refuse(EAFNOSUPPORT, Reason::Level);
+    let by_libc = |reason| Effect::Refuse { errno: EAFNOSUPPORT, reason, rule: 0, report: RefusalReporting::NeverKill };
+    if request.level >= SyscallLevel::Strict {
+        add(&[is(0, AF_UNIX)], by_libc(SeccompReason::Level));
+        add(&[is(0, AF_NETLINK)], by_libc(SeccompReason::Level));
+        return refuse(EAFNOSUPPORT, SeccompReason::Level);
     }
-    add(&[is(0, AF_UNIX)], if request.unix_sockets { Effect::Allow } else { by_libc(Reason::UnixSocket) });
+    add(&[is(0, AF_UNIX)], if request.unix_sockets { Effect::Allow } else { by_libc(SeccompReason::UnixSocket) });
     if request.no_network_sockets {
-        add(&[is(0, AF_NETLINK)], by_libc(Reason::Network));
+        add(&[is(0, AF_NETLINK)], by_libc(SeccompReason::Network));
         add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
-        return refuse(EAFNOSUPPORT, Reason::Network);
+        return refuse(EAFNOSUPPORT, SeccompReason::Network);
     }
     if request.no_netlink {
-        add(&[is(0, AF_NETLINK)], by_libc(Reason::Network));
+        add(&[is(0, AF_NETLINK)], by_libc(SeccompReason::Network));
     }
     add(&[is(0, AF_NETLINK), is(2, 0)], Effect::Allow);
     // libudev, and what is linked with it as browsers are, listens for devices and does without.
-    let devices =
-        Effect::Refuse { errno: EPROTONOSUPPORT, reason: Reason::SocketFamily, rule: 0, report: Report::NeverKill };
+    let devices = Effect::Refuse {
+        errno: EPROTONOSUPPORT,
+        reason: SeccompReason::SocketFamily,
+        rule: 0,
+        report: RefusalReporting::NeverKill,
+    };
     add(&[is(0, AF_NETLINK), is(2, NETLINK_KOBJECT_UEVENT)], devices);
-    add(&[is(0, AF_NETLINK)], refuse(EPROTONOSUPPORT, Reason::SocketFamily));
+    add(&[is(0, AF_NETLINK)], refuse(EPROTONOSUPPORT, SeccompReason::SocketFamily));
     add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
     let masked = |value| Cond { mask: SOCK_TYPE_MASK, ..is_not(1, value) };
-    add(&[masked(SOCK_STREAM), masked(SOCK_DGRAM)], refuse(EPERM, Reason::SocketType));
+    add(&[masked(SOCK_STREAM), masked(SOCK_DGRAM)], refuse(EPERM, SeccompReason::SocketType));
     // Go's standard library asks for MPTCP on any host and falls back from this errno.
     add(&[is(2, IPPROTO_MPTCP)], quiet(EPROTONOSUPPORT));
-    add(&[is(2, IPPROTO_UDPLITE)], refuse(EPROTONOSUPPORT, Reason::SocketType));
-    if request.level >= Level::Basic {
-        add(&PROTOCOLS.map(|value| is_not(2, value)), refuse(EPROTONOSUPPORT, Reason::SocketType));
+    add(&[is(2, IPPROTO_UDPLITE)], refuse(EPROTONOSUPPORT, SeccompReason::SocketType));
+    if request.level >= SyscallLevel::Basic {
+        add(&PROTOCOLS.map(|value| is_not(2, value)), refuse(EPROTONOSUPPORT, SeccompReason::SocketType));
     }
     Effect::Allow
 }
 
 /// Who looks on when the call is allowed.
-fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
+fn watched(call: &SystemCall, request: &SeccompRequest<'_>, clauses: &mut Vec<Clause>) -> Effect {
     if request.notify_creates {
         let mut opens = |flags| clauses.push(Clause { when: vec![any(flags, CREATING_FLAGS)], effect: Effect::Create });
         match call.name {
@@ -494,35 +498,35 @@ fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Eff
     }
 }
 
-const fn refuse(errno: i32, reason: Reason) -> Effect {
-    Effect::Refuse { errno, reason, rule: 0, report: Report::Always }
+const fn refuse(errno: i32, reason: SeccompReason) -> Effect {
+    Effect::Refuse { errno, reason, rule: 0, report: RefusalReporting::Always }
 }
 
 /// Refused and recorded, and no reason to end what programs that mean no harm do.
 const fn unasked(errno: i32) -> Effect {
-    Effect::Refuse { errno, reason: Reason::Level, rule: 0, report: Report::NeverKill }
+    Effect::Refuse { errno, reason: SeccompReason::Level, rule: 0, report: RefusalReporting::NeverKill }
 }
 
 const fn quiet(errno: i32) -> Effect {
-    Effect::Refuse { errno, reason: Reason::Level, rule: 0, report: Report::Never }
+    Effect::Refuse { errno, reason: SeccompReason::Level, rule: 0, report: RefusalReporting::Never }
 }
 
 /// The lower half of an argument has one of these bits.
 fn any(arg: u8, bits: u64) -> Cond {
-    Cond { arg, width: Width::Bits32, mask: bits, op: ArgOp::Ne, value: 0 }
+    Cond { arg, width: Width::Bits32, mask: bits, op: ArgComparison::Ne, value: 0 }
 }
 
 /// The lower half of an argument has none of these bits.
 fn none(arg: u8, bits: u64) -> Cond {
-    Cond { op: ArgOp::Eq, ..any(arg, bits) }
+    Cond { op: ArgComparison::Eq, ..any(arg, bits) }
 }
 
 /// The lower half of an argument is this.
 fn is(arg: u8, value: u64) -> Cond {
-    Cond { arg, width: Width::Bits32, mask: u64::MAX, op: ArgOp::Eq, value }
+    Cond { arg, width: Width::Bits32, mask: u64::MAX, op: ArgComparison::Eq, value }
 }
 
 /// The lower half of an argument is not this.
 fn is_not(arg: u8, value: u64) -> Cond {
-    Cond { op: ArgOp::Ne, ..is(arg, value) }
+    Cond { op: ArgComparison::Ne, ..is(arg, value) }
 }

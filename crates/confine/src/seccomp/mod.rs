@@ -1,8 +1,8 @@
-//! The system call filter: from a [`Request`] to classic-BPF programs, for x86_64 and aarch64.
+//! The system call filter: from a [`SeccompRequest`] to classic-BPF programs, for x86_64 and aarch64.
 //!
 //! Pure: nothing here installs a filter or asks the kernel anything. The parent compiles; the process that execs the
-//! payload installs [`Program::filter`] with `seccomp(SECCOMP_SET_MODE_FILTER, …)` as the last thing before
-//! exec; the receiver of notifications runs [`Program::classifier`] on the reported call to learn what the
+//! payload installs [`FilterProgram::filter`] with `seccomp(SECCOMP_SET_MODE_FILTER, …)` as the last thing before
+//! exec; the receiver of notifications runs [`FilterProgram::classifier`] on the reported call to learn what the
 //! filter meant.
 //!
 //! ```text
@@ -46,10 +46,10 @@ mod tests;
 pub use calls::Arch;
 use calls::{CALLS, Group};
 use classify::{Insn, Verdict};
-use emit::{Answer, Fixed, Segment};
+use emit::{CallAnswer, Fixed, Segment};
 #[cfg(test)]
 use levels::Clause;
-use levels::{Decision, Effect, Report, Rules};
+use levels::{CallRules, Decision, Effect, RefusalReporting};
 
 /// `SECCOMP_RET_KILL_PROCESS`
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -64,7 +64,7 @@ const RET_ALLOW: u32 = 0x7fff_0000;
 
 /// The built-in rule sets, each stricter than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum SyscallLevel {
     /// Only what holds at every level.
     Disabled,
     /// Refuses what is dangerous anywhere.
@@ -110,7 +110,7 @@ pub struct NoSpawn {
 
 /// Comparison of an argument with a value, unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArgOp {
+pub enum ArgComparison {
     /// Equal.
     Eq,
     /// Not equal.
@@ -125,28 +125,28 @@ pub enum ArgOp {
     Ge,
 }
 
-impl ArgOp {
+impl ArgComparison {
     /// Whether `left op right`.
     pub fn holds(self, left: u64, right: u64) -> bool {
         match self {
-            ArgOp::Eq => left == right,
-            ArgOp::Ne => left != right,
-            ArgOp::Lt => left < right,
-            ArgOp::Le => left <= right,
-            ArgOp::Gt => left > right,
-            ArgOp::Ge => left >= right,
+            ArgComparison::Eq => left == right,
+            ArgComparison::Ne => left != right,
+            ArgComparison::Lt => left < right,
+            ArgComparison::Le => left <= right,
+            ArgComparison::Gt => left > right,
+            ArgComparison::Ge => left >= right,
         }
     }
 
     /// As it is written, here and in Kafel.
     pub(crate) const fn symbol(self) -> &'static str {
         match self {
-            ArgOp::Eq => "==",
-            ArgOp::Ne => "!=",
-            ArgOp::Lt => "<",
-            ArgOp::Le => "<=",
-            ArgOp::Gt => ">",
-            ArgOp::Ge => ">=",
+            ArgComparison::Eq => "==",
+            ArgComparison::Ne => "!=",
+            ArgComparison::Lt => "<",
+            ArgComparison::Le => "<=",
+            ArgComparison::Gt => ">",
+            ArgComparison::Ge => ">=",
         }
     }
 }
@@ -159,7 +159,7 @@ pub struct Condition {
     /// And-ed to the argument first; all ones compares the whole of it.
     pub mask: u64,
     /// How it is compared.
-    pub op: ArgOp,
+    pub op: ArgComparison,
     /// With what.
     pub value: u64,
 }
@@ -177,7 +177,7 @@ pub enum RuleAction {
 
 /// A rule of the policy. Rules are looked at before the level, the first match wins, and they only narrow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct FilterRule {
     /// Kernel names; one that only the other architecture has is passed over.
     pub syscalls: Vec<String>,
     /// What happens.
@@ -188,9 +188,9 @@ pub struct Rule {
 
 /// What the filter has to hold.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct SeccompRequest<'a> {
     /// The built-in rule set.
-    pub level: Level,
+    pub level: SyscallLevel,
     /// What becomes of refused calls.
     pub denials: Denials,
     /// Calls that create, link or rename a name go to the listener ([`Verdict::CREATE`]): open and openat with
@@ -229,13 +229,13 @@ pub struct Request<'a> {
     /// Refuses memfd_create, through which anything that can be written could be executed.
     pub limited_exec: bool,
     /// The policy's own rules.
-    pub rules: &'a [Rule],
+    pub rules: &'a [FilterRule],
 }
 
-impl Request<'static> {
+impl SeccompRequest<'static> {
     /// A level by itself, in namespaces of the sandbox's own: who is refused gets an errno, and nothing is granted besides.
-    pub const fn of(level: Level) -> Request<'static> {
-        Request {
+    pub const fn of(level: SyscallLevel) -> SeccompRequest<'static> {
+        SeccompRequest {
             level,
             denials: Denials::Errno,
             notify_creates: false,
@@ -261,7 +261,7 @@ impl Request<'static> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum SeccompReason {
     /// The level.
     Level = 1,
     /// A socket family that no level allows.
@@ -290,10 +290,10 @@ pub enum Reason {
     Rule = 13,
 }
 
-impl Reason {
+impl SeccompReason {
     /// The reason in a classifier's verdict.
-    pub fn of(verdict: Verdict) -> Option<Reason> {
-        use Reason::*;
+    pub fn of(verdict: Verdict) -> Option<SeccompReason> {
+        use SeccompReason::*;
         let all = [
             Level,
             SocketFamily,
@@ -316,7 +316,7 @@ impl Reason {
 /// What a filter cannot be made of.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum SeccompError {
     /// A name that neither architecture knows.
     #[error("seccomp rule {rule}: unknown system call {call:?}; hint: use the kernel's name, as in `man 2 syscalls`")]
     UnknownCall {
@@ -374,14 +374,14 @@ pub enum Error {
 
 /// A compiled filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct FilterProgram {
     /// For the kernel.
     pub filter: Vec<Insn>,
     /// For the receiver of notifications ([`classify::classify`]); empty when the filter never notifies.
     pub classifier: Vec<Insn>,
 }
 
-impl Program {
+impl FilterProgram {
     /// Whether the filter ever notifies, so that it must be installed with `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
     pub fn notifies(&self) -> bool {
         !self.classifier.is_empty()
@@ -400,7 +400,7 @@ impl Program {
 }
 
 /// Compiles a filter.
-pub fn compile(request: &Request<'_>, arch: Arch) -> Result<Program, Error> {
+pub fn compile(request: &SeccompRequest<'_>, arch: Arch) -> Result<FilterProgram, SeccompError> {
     let decisions = decisions(request, arch)?;
     let returned = |effect| returned(effect, request);
     let fixed = Fixed { foreign: RET_KILL_PROCESS, no_call: returned(levels::ABSENT) };
@@ -412,12 +412,12 @@ pub fn compile(request: &Request<'_>, arch: Arch) -> Result<Program, Error> {
     } else {
         Vec::new()
     };
-    Ok(Program { filter, classifier })
+    Ok(FilterProgram { filter, classifier })
 }
 
 /// The filter in words: one line per system call, by number.
 #[cfg(test)]
-fn describe(request: &Request<'_>, arch: Arch) -> Result<String, Error> {
+fn describe(request: &SeccompRequest<'_>, arch: Arch) -> Result<String, SeccompError> {
     use std::fmt::Write;
     let mut text = String::new();
     for (number, name, decision) in decisions(request, arch)? {
@@ -458,8 +458,8 @@ pub fn metadata_calls(arch: Arch) -> impl Iterator<Item = &'static str> {
 pub use levels::{METADATA_IOCTLS, TREE_IOCTLS};
 
 /// The decision for each call of an architecture, by number.
-fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str, Decision)>, Error> {
-    let rules = Rules::new(request)?;
+fn decisions(request: &SeccompRequest<'_>, arch: Arch) -> Result<Vec<(u32, &'static str, Decision)>, SeccompError> {
+    let rules = CallRules::new(request)?;
     let mut decisions = Vec::with_capacity(CALLS.len());
     for call in CALLS {
         if let Some(number) = call.number(arch) {
@@ -473,12 +473,12 @@ fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str
 /// Merges neighbours that are answered alike; gaps and everything beyond the table are answered with ENOSYS.
 fn segments(decisions: &[(u32, &'static str, Decision)], value: impl Fn(Effect) -> u32) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
-    let mut add = |start, answer: Answer| {
+    let mut add = |start, answer: CallAnswer| {
         if segments.last().is_none_or(|last| last.answer != answer) {
             segments.push(Segment { start, answer });
         }
     };
-    let absent = || Answer { clauses: Vec::new(), otherwise: value(levels::ABSENT) };
+    let absent = || CallAnswer { clauses: Vec::new(), otherwise: value(levels::ABSENT) };
     let mut next = 0;
     for (number, _, decision) in decisions {
         if *number > next {
@@ -491,7 +491,7 @@ fn segments(decisions: &[(u32, &'static str, Decision)], value: impl Fn(Effect) 
         while clauses.last().is_some_and(|(_, last)| *last == otherwise) {
             clauses.pop();
         }
-        add(*number, Answer { clauses, otherwise });
+        add(*number, CallAnswer { clauses, otherwise });
         next = number + 1;
     }
     add(next, absent());
@@ -499,13 +499,13 @@ fn segments(decisions: &[(u32, &'static str, Decision)], value: impl Fn(Effect) 
 }
 
 /// What the filter returns for an effect.
-fn returned(effect: Effect, request: &Request<'_>) -> u32 {
+fn returned(effect: Effect, request: &SeccompRequest<'_>) -> u32 {
     match effect {
         Effect::Allow => RET_ALLOW,
         Effect::Kill { .. } => RET_KILL_PROCESS,
         Effect::Refuse { errno, report, .. } => match (request.denials, report) {
-            (Denials::Notify, Report::Always | Report::NeverKill) => RET_USER_NOTIF,
-            (Denials::Kill, Report::Always) => RET_KILL_PROCESS,
+            (Denials::Notify, RefusalReporting::Always | RefusalReporting::NeverKill) => RET_USER_NOTIF,
+            (Denials::Kill, RefusalReporting::Always) => RET_KILL_PROCESS,
             _ => RET_ERRNO | errno as u32,
         },
         Effect::Create | Effect::Trace | Effect::Perform { .. } => RET_USER_NOTIF,
@@ -522,15 +522,15 @@ fn verdict(effect: Effect) -> Verdict {
     let eperm = libc::EPERM as u32;
     match effect {
         Effect::Allow => Verdict::new(Verdict::ALLOW, 0, 0, 0),
-        Effect::Kill { rule } => Verdict::new(Verdict::KILL, 0, Reason::Rule as u32, rule),
+        Effect::Kill { rule } => Verdict::new(Verdict::KILL, 0, SeccompReason::Rule as u32, rule),
         Effect::Refuse { errno, reason, rule, report } => {
             let verdict = Verdict::new(Verdict::DENY, errno as u32, reason as u32, rule);
-            if report == Report::NeverKill { verdict.made_by_libc() } else { verdict }
+            if report == RefusalReporting::NeverKill { verdict.made_by_libc() } else { verdict }
         }
         Effect::Create => Verdict::new(Verdict::CREATE, eperm, 0, 0),
         Effect::Trace => Verdict::new(Verdict::TRACE, eperm, 0, 0),
-        Effect::Perform { rule } => Verdict::new(Verdict::PERFORM, eperm, Reason::Rule as u32, rule),
-        Effect::Exec => Verdict::new(Verdict::EXEC, eperm, Reason::Spawn as u32, 0),
+        Effect::Perform { rule } => Verdict::new(Verdict::PERFORM, eperm, SeccompReason::Rule as u32, rule),
+        Effect::Exec => Verdict::new(Verdict::EXEC, eperm, SeccompReason::Spawn as u32, 0),
     }
 }
 
@@ -569,9 +569,9 @@ fn effect_in_words(effect: Effect) -> String {
                 other => format!("errno {other}"),
             };
             match report {
-                Report::Always => format!("{name} ({reason:?})"),
-                Report::NeverKill => format!("{name} ({reason:?}, never kills)"),
-                Report::Never => format!("{name} (silent)"),
+                RefusalReporting::Always => format!("{name} ({reason:?})"),
+                RefusalReporting::NeverKill => format!("{name} ({reason:?}, never kills)"),
+                RefusalReporting::Never => format!("{name} (silent)"),
             }
         }
     }

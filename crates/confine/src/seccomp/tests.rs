@@ -7,7 +7,8 @@ use super::classify::{self, SeccompData};
 use super::*;
 
 const ARCHS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
-const LEVELS: [Level; 4] = [Level::Disabled, Level::Basic, Level::Standard, Level::Strict];
+const LEVELS: [SyscallLevel; 4] =
+    [SyscallLevel::Disabled, SyscallLevel::Basic, SyscallLevel::Standard, SyscallLevel::Strict];
 const ERRNO: u32 = RET_ERRNO;
 /// Beyond every number of the table.
 const END: u32 = 520;
@@ -21,7 +22,7 @@ fn number(name: &str) -> u32 {
 }
 
 /// What the kernel would get for a call by name on x86_64.
-fn result(request: &Request<'_>, name: &str, args: &[u64]) -> u32 {
+fn result(request: &SeccompRequest<'_>, name: &str, args: &[u64]) -> u32 {
     let program = compile(request, Arch::X86_64).unwrap();
     let mut all = [0; 6];
     all[..args.len()].copy_from_slice(args);
@@ -29,7 +30,7 @@ fn result(request: &Request<'_>, name: &str, args: &[u64]) -> u32 {
 }
 
 /// The verdict that the receiver of a notification gets.
-fn verdict_of(request: &Request<'_>, name: &str, args: &[u64]) -> Verdict {
+fn verdict_of(request: &SeccompRequest<'_>, name: &str, args: &[u64]) -> Verdict {
     let program = compile(request, Arch::X86_64).unwrap();
     let mut all = [0; 6];
     all[..args.len()].copy_from_slice(args);
@@ -49,7 +50,7 @@ const HIGH: u64 = 0xdead_beef_0000_0000;
 #[test]
 fn other_architectures_and_x32_are_killed_unknown_calls_enosys() {
     for level in LEVELS {
-        let program = compile(&Request::of(level), Arch::X86_64).unwrap().filter;
+        let program = compile(&SeccompRequest::of(level), Arch::X86_64).unwrap().filter;
         let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
         for arch in [0x4000_0003, Arch::Aarch64.audit(), 0, u32::MAX] {
             assert_eq!(run(number("read"), arch), Some(RET_KILL_PROCESS));
@@ -61,7 +62,7 @@ fn other_architectures_and_x32_are_killed_unknown_calls_enosys() {
             assert_eq!(run(nr, Arch::X86_64.audit()), Some(ENOSYS), "{nr:x}");
         }
         assert_eq!(run(number("read"), Arch::X86_64.audit()), Some(RET_ALLOW));
-        let program = compile(&Request::of(level), Arch::Aarch64).unwrap().filter;
+        let program = compile(&SeccompRequest::of(level), Arch::Aarch64).unwrap().filter;
         let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
         assert_eq!(run(63, Arch::Aarch64.audit()), Some(RET_ALLOW));
         assert_eq!(run(63, Arch::X86_64.audit()), Some(RET_KILL_PROCESS));
@@ -73,11 +74,11 @@ fn other_architectures_and_x32_are_killed_unknown_calls_enosys() {
 #[test]
 fn the_level_decides_on_sockets_whatever_the_upper_halves() {
     for high in [0, HIGH, 0xffff_ffff_0000_0000] {
-        let socket = |request: &Request<'_>, family: u64, kind: u64, protocol: u64| {
+        let socket = |request: &SeccompRequest<'_>, family: u64, kind: u64, protocol: u64| {
             result(request, "socket", &[family | high, kind | high, protocol | high])
         };
-        for level in [Level::Disabled, Level::Basic, Level::Standard] {
-            let plain = Request::of(level);
+        for level in [SyscallLevel::Disabled, SyscallLevel::Basic, SyscallLevel::Standard] {
+            let plain = SeccompRequest::of(level);
             for family in [2, 10] {
                 for kind in [1, 2, 0x80001, 0x80802] {
                     assert_eq!(socket(&plain, family, kind, 0), RET_ALLOW);
@@ -95,20 +96,21 @@ fn the_level_decides_on_sockets_whatever_the_upper_halves() {
                 assert_eq!(socket(&plain, family, 1, 0), EAFNOSUPPORT, "family {family}");
             }
             assert_eq!(socket(&plain, 1, 1, 0), EAFNOSUPPORT);
-            assert_eq!(socket(&Request { unix_sockets: true, ..plain }, 1, 1, 0), RET_ALLOW);
-            let restricted = Request { no_network_sockets: true, ..plain };
+            assert_eq!(socket(&SeccompRequest { unix_sockets: true, ..plain }, 1, 1, 0), RET_ALLOW);
+            let restricted = SeccompRequest { no_network_sockets: true, ..plain };
             for (family, kind, protocol) in [(2, 1, 0), (2, 1, 262), (10, 2, 0), (16, 3, 0), (40, 1, 0)] {
                 assert_eq!(socket(&restricted, family, kind, protocol), EAFNOSUPPORT);
             }
             assert_eq!(result(&restricted, "socketpair", &[2 | high, 1, 0]), EAFNOSUPPORT);
         }
-        let strict = Request { unix_sockets: true, ..Request::of(Level::Strict) };
+        let strict = SeccompRequest { unix_sockets: true, ..SeccompRequest::of(SyscallLevel::Strict) };
         for family in [1, 2, 10, 16, 40] {
             assert_eq!(socket(&strict, family, 1, 0), EAFNOSUPPORT);
         }
-        let granted = |level| Request { unix_sockets: true, ..Request::of(level) };
-        for (request, datagrams) in
-            LEVELS.into_iter().flat_map(|level| [(Request::of(level), false), (granted(level), level != Level::Strict)])
+        let granted = |level| SeccompRequest { unix_sockets: true, ..SeccompRequest::of(level) };
+        for (request, datagrams) in LEVELS
+            .into_iter()
+            .flat_map(|level| [(SeccompRequest::of(level), false), (granted(level), level != SyscallLevel::Strict)])
         {
             for cloexec in [0, 0x80000, 0x80800] {
                 let pair = |family: u64, kind: u64| result(&request, "socketpair", &[family | high, kind | cloexec, 0]);
@@ -127,10 +129,14 @@ fn the_level_decides_on_sockets_whatever_the_upper_halves() {
 fn memory_that_no_limit_counts_is_refused_ordinary_uses_are_not() {
     const ENOMEM: u32 = errno(libc::ENOMEM);
     for level in LEVELS {
-        let request = Request { huge_pages: true, ..Request::of(level) };
+        let request = SeccompRequest { huge_pages: true, ..SeccompRequest::of(level) };
         let mmap = |flags: u64| result(&request, "mmap", &[0, 4096, 3, flags]);
         assert_eq!((mmap(0x4_0022), mmap(0x22)), (ENOMEM, RET_ALLOW));
-        assert_eq!(result(&Request::of(level), "mmap", &[0, 4096, 3, 0x4_0022]), RET_ALLOW, "no pool to take from");
+        assert_eq!(
+            result(&SeccompRequest::of(level), "mmap", &[0, 4096, 3, 0x4_0022]),
+            RET_ALLOW,
+            "no pool to take from"
+        );
         let memfd = |flags: u64| result(&request, "memfd_create", &[0, flags]);
         assert_eq!((memfd(5 | HIGH), memfd(0x7800_0004), memfd(1)), (ENOMEM, ENOMEM, RET_ALLOW));
         // Unknown flags, with which programs look whether there is such a call.
@@ -149,16 +155,16 @@ fn memory_that_no_limit_counts_is_refused_ordinary_uses_are_not() {
             assert_eq!((option(of, refused), option(of, allowed)), (EPERM, RET_ALLOW), "level {of} option {refused}");
         }
         // Protocols that no list of sockets shows, beside UDP and TCP.
-        if level < Level::Strict {
+        if level < SyscallLevel::Strict {
             let socket = |kind: u64, protocol: u64| result(&request, "socket", &[2, kind, protocol]);
             let unknown = errno(libc::EPROTONOSUPPORT);
             assert_eq!((socket(2, 136), socket(1, 262)), (unknown, unknown), "{level:?}");
             assert_eq!((socket(2, 17), socket(1, 6)), (RET_ALLOW, RET_ALLOW), "{level:?}");
         }
         let contexts = result(&request, "io_setup", &[8]);
-        assert_eq!(contexts, if level >= Level::Standard { ENOSYS } else { RET_ALLOW });
-        if level < Level::Strict {
-            let netlink = |no_netlink| result(&Request { no_netlink, ..request }, "socket", &[16, 3, 0]);
+        assert_eq!(contexts, if level >= SyscallLevel::Standard { ENOSYS } else { RET_ALLOW });
+        if level < SyscallLevel::Strict {
+            let netlink = |no_netlink| result(&SeccompRequest { no_netlink, ..request }, "socket", &[16, 3, 0]);
             assert_eq!((netlink(true), netlink(false)), (EAFNOSUPPORT, RET_ALLOW));
         }
     }
@@ -167,8 +173,8 @@ fn memory_that_no_limit_counts_is_refused_ordinary_uses_are_not() {
 #[test]
 fn set_id_bits_and_devices_are_refused_at_every_level() {
     for level in LEVELS {
-        let request = Request::of(level);
-        let metadata = if level == Level::Strict { EPERM } else { RET_ALLOW };
+        let request = SeccompRequest::of(level);
+        let metadata = if level == SyscallLevel::Strict { EPERM } else { RET_ALLOW };
         for high in [0, HIGH] {
             for bits in [0o4000, 0o2000, 0o6000] {
                 assert_eq!(result(&request, "chmod", &[0, 0o755 | bits | high]), EPERM);
@@ -208,8 +214,8 @@ fn set_id_bits_and_devices_are_refused_at_every_level() {
 #[test]
 fn calls_with_hidden_arguments_enosys_dangerous_ones_refused() {
     for level in LEVELS {
-        let plain = Request::of(level);
-        let from_basic = |value| if level == Level::Disabled { RET_ALLOW } else { value };
+        let plain = SeccompRequest::of(level);
+        let from_basic = |value| if level == SyscallLevel::Disabled { RET_ALLOW } else { value };
         for name in ["openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"] {
             assert_eq!(result(&plain, name, &[]), ENOSYS);
         }
@@ -273,10 +279,10 @@ fn calls_with_hidden_arguments_enosys_dangerous_ones_refused() {
         assert_eq!(result(&plain, "unshare", &[0x80]), from_basic(EPERM));
         assert_eq!(result(&plain, "unshare", &[1 << 40]), from_basic(EPERM));
         assert_eq!(result(&plain, "unshare", &[0x4_0600]), RET_ALLOW);
-        let restricted = Request { private_ipc: false, limited_exec: true, metadata_refused: true, ..plain };
+        let restricted = SeccompRequest { private_ipc: false, limited_exec: true, metadata_refused: true, ..plain };
         for name in ["shmget", "shmat", "msgget", "semop", "mq_open", "memfd_create", "utimensat", "setxattr"] {
             assert_eq!(result(&restricted, name, &[]), EPERM, "{name}");
-            if level < Level::Strict {
+            if level < SyscallLevel::Strict {
                 assert_eq!(result(&plain, name, &[]), RET_ALLOW, "{name}");
             }
         }
@@ -285,7 +291,7 @@ fn calls_with_hidden_arguments_enosys_dangerous_ones_refused() {
         for name in ["mbind", "set_mempolicy_home_node"] {
             assert_eq!(result(&plain, name, &[]), EPERM, "{name}");
         }
-        if level < Level::Strict {
+        if level < SyscallLevel::Strict {
             for name in ["setxattr", "lsetxattr", "fsetxattr"] {
                 for (size, wanted) in [(255, RET_ALLOW), (256, errno(libc::E2BIG)), (1 << 32, errno(libc::E2BIG))] {
                     assert_eq!(result(&plain, name, &[0, 0, 0, size]), wanted, "{name} {size}");
@@ -312,7 +318,8 @@ fn without_spawn_only_threads_and_the_gated_exec_remain() {
     for level in LEVELS {
         let gates = [(ExecGate::Notify, RET_USER_NOTIF), (ExecGate::Trace, RET_TRACE), (ExecGate::Open, RET_ALLOW)];
         for (gate, passes) in gates {
-            let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate }), ..Request::of(level) };
+            let request =
+                SeccompRequest { no_spawn: Some(NoSpawn { exec_fd: 4095, gate }), ..SeccompRequest::of(level) };
             for name in ["fork", "vfork", "execve"] {
                 assert_eq!(result(&request, name, &[]), EPERM);
             }
@@ -328,33 +335,42 @@ fn without_spawn_only_threads_and_the_gated_exec_remain() {
                 }
             }
         }
-        let request =
-            Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }), ..Request::of(level) };
+        let request = SeccompRequest {
+            no_spawn: Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }),
+            ..SeccompRequest::of(level)
+        };
         let verdict = verdict_of(&request, "execveat", &[4095]);
-        assert_eq!((verdict.class(), verdict.errno(), Reason::of(verdict)), (Verdict::EXEC, 1, Some(Reason::Spawn)));
+        assert_eq!(
+            (verdict.class(), verdict.errno(), SeccompReason::of(verdict)),
+            (Verdict::EXEC, 1, Some(SeccompReason::Spawn))
+        );
     }
 }
 
 #[test]
 fn the_receiver_learns_class_errno_and_reason() {
-    let request =
-        Request { denials: Denials::Notify, notify_creates: true, trace: true, ..Request::of(Level::Standard) };
+    let request = SeccompRequest {
+        denials: Denials::Notify,
+        notify_creates: true,
+        trace: true,
+        ..SeccompRequest::of(SyscallLevel::Standard)
+    };
     let expect = |name: &str, args: &[u64], class, errno: i32, reason| {
         assert_eq!(result(&request, name, args), RET_USER_NOTIF, "{name}");
         let verdict = verdict_of(&request, name, args);
-        let got = (verdict.class(), verdict.errno(), Reason::of(verdict));
+        let got = (verdict.class(), verdict.errno(), SeccompReason::of(verdict));
         assert_eq!(got, (class, errno as u32, reason), "{name} {args:?}");
     };
-    expect("ptrace", &[], Verdict::DENY, libc::EPERM, Some(Reason::Level));
-    expect("socket", &[40, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::SocketFamily));
-    expect("socket", &[2, 3, 0], Verdict::DENY, libc::EPERM, Some(Reason::SocketType));
+    expect("ptrace", &[], Verdict::DENY, libc::EPERM, Some(SeccompReason::Level));
+    expect("socket", &[40, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(SeccompReason::SocketFamily));
+    expect("socket", &[2, 3, 0], Verdict::DENY, libc::EPERM, Some(SeccompReason::SocketType));
     // Refused alike, and only the first is what a library asks for by itself.
     for (protocol, by_library) in [(15, true), (9, false)] {
-        expect("socket", &[16, 3, protocol], Verdict::DENY, libc::EPROTONOSUPPORT, Some(Reason::SocketFamily));
+        expect("socket", &[16, 3, protocol], Verdict::DENY, libc::EPROTONOSUPPORT, Some(SeccompReason::SocketFamily));
         assert_eq!(verdict_of(&request, "socket", &[16, 3, protocol]).by_libc(), by_library, "{protocol}");
     }
-    expect("socket", &[1, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::UnixSocket));
-    expect("openat", &[0, 0, 0o101, 0o4755], Verdict::DENY, libc::EPERM, Some(Reason::SetId));
+    expect("socket", &[1, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(SeccompReason::UnixSocket));
+    expect("openat", &[0, 0, 0o101, 0o4755], Verdict::DENY, libc::EPERM, Some(SeccompReason::SetId));
     expect("openat", &[0, 0, 0o101, 0o755], Verdict::CREATE, libc::EPERM, None);
     expect("openat", &[0, 0, 0, 0o4755], Verdict::TRACE, libc::EPERM, None);
     expect("renameat2", &[], Verdict::CREATE, libc::EPERM, None);
@@ -364,7 +380,7 @@ fn the_receiver_learns_class_errno_and_reason() {
     expect("sendmsg", &[3], Verdict::TRACE, libc::EPERM, None);
     expect("sendmmsg", &[3], Verdict::TRACE, libc::EPERM, None);
     assert_eq!(result(&request, "sendto", &[3, 1, 1, 0, 0, 0]), RET_ALLOW);
-    let untraced = Request { trace: false, notify_creates: false, ..request };
+    let untraced = SeccompRequest { trace: false, notify_creates: false, ..request };
     for (name, args) in
         [("connect", &[3, 1, 16][..]), ("sendto", &[3, 1, 1, 0, 1, 16]), ("sendmsg", &[3]), ("bind", &[3])]
     {
@@ -378,7 +394,7 @@ fn the_receiver_learns_class_errno_and_reason() {
     for name in ["execve", "execveat", "write", "close", "exit_group", "exit"] {
         assert_eq!(result(&request, name, &[]), RET_ALLOW, "{name}");
     }
-    let killing = Request { denials: Denials::Kill, ..self::Request::of(Level::Standard) };
+    let killing = SeccompRequest { denials: Denials::Kill, ..self::SeccompRequest::of(SyscallLevel::Standard) };
     assert_eq!(result(&killing, "ptrace", &[]), RET_KILL_PROCESS);
     assert_eq!(result(&killing, "socket", &[1, 0x80801, 0]), EAFNOSUPPORT);
     assert_eq!(result(&killing, "clone3", &[]), ENOSYS);
@@ -387,8 +403,8 @@ fn the_receiver_learns_class_errno_and_reason() {
 
 #[test]
 fn rules_narrow_the_level_and_the_first_match_wins() {
-    let rule = |call: &str, action, when: Vec<Condition>| Rule { syscalls: vec![call.into()], action, when };
-    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
+    let rule = |call: &str, action, when: Vec<Condition>| FilterRule { syscalls: vec![call.into()], action, when };
+    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgComparison::Eq, value };
     let rules = [
         rule("prctl", RuleAction::Errno(13), vec![is(0, 15)]),
         rule("prctl", RuleAction::Kill, vec![is(0, 15), is(1, 2)]),
@@ -397,11 +413,11 @@ fn rules_narrow_the_level_and_the_first_match_wins() {
         rule(
             "mmap",
             RuleAction::Errno(12),
-            vec![Condition { index: 1, mask: u64::MAX, op: ArgOp::Gt, value: 1 << 33 }],
+            vec![Condition { index: 1, mask: u64::MAX, op: ArgComparison::Gt, value: 1 << 33 }],
         ),
         rule("ptrace", RuleAction::Errno(3), vec![is(0, 0)]),
     ];
-    let request = Request { rules: &rules, ..Request::of(Level::Standard) };
+    let request = SeccompRequest { rules: &rules, ..SeccompRequest::of(SyscallLevel::Standard) };
     // prctl reads its option as an int.
     assert_eq!(result(&request, "prctl", &[15 | HIGH, 2]), errno(13));
     assert_eq!(result(&request, "prctl", &[16]), RET_KILL_PROCESS);
@@ -411,7 +427,7 @@ fn rules_narrow_the_level_and_the_first_match_wins() {
     assert_eq!(result(&request, "mmap", &[0, (1 << 33) + 1]), errno(12));
     assert_eq!(result(&request, "ptrace", &[0]), errno(3));
     assert_eq!(result(&request, "ptrace", &[1]), EPERM);
-    let notified = Request { denials: Denials::Notify, ..request };
+    let notified = SeccompRequest { denials: Denials::Notify, ..request };
     assert_eq!((verdict_of(&notified, "openat", &[]).errno(), verdict_of(&notified, "openat", &[]).rule()), (30, 3));
 }
 
@@ -419,25 +435,31 @@ fn rules_narrow_the_level_and_the_first_match_wins() {
 fn rules_that_cannot_hold_are_errors() {
     let fails = |syscalls: &[&str], action, when: Vec<Condition>| {
         let syscalls = syscalls.iter().map(|name| (*name).into()).collect();
-        compile(&Request { rules: &[Rule { syscalls, action, when }], ..Request::of(Level::Standard) }, Arch::X86_64)
+        compile(
+            &SeccompRequest {
+                rules: &[FilterRule { syscalls, action, when }],
+                ..SeccompRequest::of(SyscallLevel::Standard)
+            },
+            Arch::X86_64,
+        )
     };
     let kill = RuleAction::Kill;
-    assert!(matches!(fails(&["opne"], kill, vec![]), Err(Error::UnknownCall { rule: 0, .. })));
-    assert!(matches!(fails(&[], kill, vec![]), Err(Error::EmptyRule { .. })));
-    assert!(matches!(fails(&["open"], RuleAction::Errno(0), vec![]), Err(Error::Errno { .. })));
-    assert!(matches!(fails(&["open"], RuleAction::Errno(4096), vec![]), Err(Error::Errno { .. })));
-    assert!(matches!(fails(&["execve"], kill, vec![]), Err(Error::StopsStart { .. })));
-    let condition = Condition { index: 6, mask: 0, op: ArgOp::Eq, value: 0 };
-    assert!(matches!(fails(&["open"], kill, vec![condition]), Err(Error::Argument { .. })));
+    assert!(matches!(fails(&["opne"], kill, vec![]), Err(SeccompError::UnknownCall { rule: 0, .. })));
+    assert!(matches!(fails(&[], kill, vec![]), Err(SeccompError::EmptyRule { .. })));
+    assert!(matches!(fails(&["open"], RuleAction::Errno(0), vec![]), Err(SeccompError::Errno { .. })));
+    assert!(matches!(fails(&["open"], RuleAction::Errno(4096), vec![]), Err(SeccompError::Errno { .. })));
+    assert!(matches!(fails(&["execve"], kill, vec![]), Err(SeccompError::StopsStart { .. })));
+    let condition = Condition { index: 6, mask: 0, op: ArgComparison::Eq, value: 0 };
+    assert!(matches!(fails(&["open"], kill, vec![condition]), Err(SeccompError::Argument { .. })));
     let conditions: Vec<_> =
-        (0..3000).map(|value| Condition { index: 1, mask: u64::MAX, op: ArgOp::Ne, value }).collect();
-    assert!(matches!(fails(&["mmap"], kill, conditions), Err(Error::TooLong { .. })));
+        (0..3000).map(|value| Condition { index: 1, mask: u64::MAX, op: ArgComparison::Ne, value }).collect();
+    assert!(matches!(fails(&["mmap"], kill, conditions), Err(SeccompError::TooLong { .. })));
 }
 #[test]
 fn the_decisions_are_the_ones_on_file() {
     for (level, name) in LEVELS.into_iter().zip(["disabled", "basic", "standard", "strict"]) {
         for (arch, arch_name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "aarch64")] {
-            let text = describe(&Request::of(level), arch).unwrap();
+            let text = describe(&SeccompRequest::of(level), arch).unwrap();
             let path = format!("{}/tests/golden/seccomp-{name}-{arch_name}.txt", env!("CARGO_MANIFEST_DIR"));
             if std::env::var_os("COFFERDAM_UPDATE").is_some_and(|update| update == "1") {
                 std::fs::write(&path, &text).unwrap();
@@ -467,8 +489,8 @@ fn names_and_numbers_are_unique_and_in_order() {
 #[test]
 fn nested_sandboxes_get_their_calls_and_no_other_dangerous_one() {
     const MADE_OF: [&str; 5] = ["mount", "umount2", "pivot_root", "chroot", "sethostname"];
-    for level in [Level::Basic, Level::Standard] {
-        let (plain, nested) = (Request::of(level), Request { nested: true, ..Request::of(level) });
+    for level in [SyscallLevel::Basic, SyscallLevel::Standard] {
+        let (plain, nested) = (SeccompRequest::of(level), SeccompRequest { nested: true, ..SeccompRequest::of(level) });
         for call in CALLS.iter().filter(|call| call.number(Arch::X86_64).is_some()) {
             let (before, after) = (result(&plain, call.name, &[]), result(&nested, call.name, &[]));
             let expected = if MADE_OF.contains(&call.name) { RET_ALLOW } else { before };

@@ -21,7 +21,7 @@ pub(super) async fn serve(sandbox: Arc<EgressSandbox>, socket: OwnedFd, ipv6: bo
     };
     let mut buffer = [0u8; 128];
     let mut closing = std::pin::pin!(sandbox.closing());
-    let report = |packet: datagram::Received, buffer: &[u8]| {
+    let report = |packet: datagram::ReceivedDatagram, buffer: &[u8]| {
         if let Some(port) = destination_port(&buffer[..packet.bytes.min(buffer.len())], ipv6) {
             report_attempt(&sandbox, packet.to, port);
         }

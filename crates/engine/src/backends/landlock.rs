@@ -3,7 +3,7 @@
 //! It shares the init plan, init and supervision with the jail; what it cannot hold it says in its enforcement, field by
 //! field, and required fields then refuse.
 
-use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::host::{self, CallerIdentity};
 use cofferdam_confine::init_plan::{self, InitPlan, PathRule};
 use cofferdam_confine::landlock::{self as kernel, access};
 use cofferdam_confine::wire::flag;
@@ -100,7 +100,7 @@ pub(crate) fn as_root() -> Failure {
 ///
 /// # Errors
 /// The policy asks for what needs mounts.
-fn plan(policy: &Policy, me: Identity, filters: &Filters, own: &OwnPlaces) -> Result<NativePlan, Refusal> {
+fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces) -> Result<NativePlan, Refusal> {
     if policy.audit.trace && !host::listener_available() {
         let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
@@ -212,7 +212,7 @@ fn plan(policy: &Policy, me: Identity, filters: &Filters, own: &OwnPlaces) -> Re
         ids_in: outside,
         ids_out: outside,
         rlimits: crate::plan::rlimits::rlimits(policy, 1 + others),
-        landlock: Some(init_plan::Landlock {
+        landlock: Some(init_plan::LandlockHandled {
             handled_fs: handled,
             handled_net: if policy.network.mode == NetworkMode::None { kernel::handled_net(abi) } else { 0 },
             scoped: kernel::scoped(abi),

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
+use cofferdam_confine::cgroup::{self, Cgroup, CgroupLimits, CgroupLocation, LimitLevel};
 use cofferdam_confine::control;
-use cofferdam_confine::host::Identity;
+use cofferdam_confine::host::CallerIdentity;
 use cofferdam_confine::init_plan;
 use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
@@ -45,16 +45,16 @@ use crate::run::supervise::{OwnNetwork, Run};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) planned: Planned,
-    pub(crate) identity: Identity,
+    pub(crate) identity: CallerIdentity,
     pub(crate) native: &'static Native,
     pub(crate) filters: Filters,
     /// What alone may be executed, where that is limited.
     pub(crate) programs: Option<Executables>,
-    pub(crate) location: Option<Arc<Location>>,
+    pub(crate) location: Option<Arc<CgroupLocation>>,
     /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
     pub(crate) fresh: Mutex<Option<(Instant, usize, NativePlan)>>,
     /// Empty network namespaces of earlier runs.
-    pub(crate) networks: netns::Pool,
+    pub(crate) networks: netns::NetnsPool,
     /// Owner maps of earlier runs.
     pub(crate) owner_maps: jail::OwnerMaps,
     /// Whether it has run before: the first run of a command is mostly the only one.
@@ -76,7 +76,7 @@ pub(crate) struct Native {
     /// What its filters need.
     pub(crate) needs: fn() -> Needs,
     /// Plans one run.
-    pub(crate) plan: fn(&Policy, Identity, &Filters, &OwnPlaces) -> Result<NativePlan, Refusal>,
+    pub(crate) plan: fn(&Policy, CallerIdentity, &Filters, &OwnPlaces) -> Result<NativePlan, Refusal>,
 }
 
 /// A policy planned for the jail or the landlock backend, its enforcement completed by what cgroups enforce here.
@@ -105,7 +105,7 @@ pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_
         programs: request.programs.cloned(),
         location: host.location(),
         fresh: Mutex::new(Some((Instant::now(), cofferdam_audit::opened::count(), plan))),
-        networks: netns::Pool::default(),
+        networks: netns::NetnsPool::default(),
         owner_maps: jail::OwnerMaps::default(),
         ran: AtomicBool::new(false),
         running: AtomicUsize::new(0),
@@ -198,7 +198,7 @@ impl Core {
     fn hand_back(&self, plan: &mut NativePlan) {
         let Some((at, made)) = self.handed.get() else { return };
         for step in &mut plan.init_plan.mounts {
-            if let init_plan::Step::Tmpfs { target, export, .. } = step
+            if let init_plan::MountStep::Tmpfs { target, export, .. } = step
                 && target == at
             {
                 *export = Some(made.clone());
@@ -367,7 +367,7 @@ impl Core {
     fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
         let Some(location) = &self.location else { return Ok(None) };
         let l = &self.planned.policy.limits;
-        let limits = Limits {
+        let limits = CgroupLimits {
             memory_bytes: Some(l.memory_mb << 20),
             // Init is one of them.
             pids: Some(l.processes + 1),
@@ -385,8 +385,8 @@ impl Core {
                     (Field::CpuTime, applied.cpu_time),
                 ] {
                     let Some(r) = reached else { continue };
-                    if r.level != Level::Full {
-                        let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                    if r.level != LimitLevel::Full {
+                        let strength = if r.level == LimitLevel::None { Strength::None } else { Strength::Partial };
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
                         if field == Field::Memory && self.native.namespaces {
                             memory_inside(&self.planned.policy, e);
@@ -549,8 +549,8 @@ impl Drop for Counted<'_> {
 }
 
 /// Whether it is the tmpfs that is handed back.
-fn handed(step: &init_plan::Step) -> bool {
-    matches!(step, init_plan::Step::Tmpfs { export: Some(_), .. })
+fn handed(step: &init_plan::MountStep) -> bool {
+    matches!(step, init_plan::MountStep::Tmpfs { export: Some(_), .. })
 }
 
 fn empty_or_new(dir: &std::path::Path) -> Result<(), Failure> {

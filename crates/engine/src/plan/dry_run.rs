@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use cofferdam_confine::init_plan::Step;
+use cofferdam_confine::init_plan::MountStep;
 use cofferdam_confine::wire::flag;
 
 use crate::outcome::Enforcement;
@@ -42,9 +42,9 @@ pub(crate) fn plan(plan: &NativePlan, backend: &str, reason: &str, enforcement: 
     })
 }
 
-fn step(step: &Step) -> String {
+fn step(step: &MountStep) -> String {
     match step {
-        Step::File { name, mode, .. } if name == "bootid" || name == "machineid" => {
+        MountStep::File { name, mode, .. } if name == "bootid" || name == "machineid" => {
             format!("File {{ name: {name:?}, text: new for each run, mode: {mode} }}")
         }
         other => format!("{other:?}"),

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cofferdam_confine::capture::{self, Capture, Version, Versions};
+use cofferdam_confine::capture::{self, Capture, IpVersion, Versions};
 use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, LayoutSocket, SOCKS_PORT, SocketLayout};
 use cofferdam_egress::rules::EgressRules;
 use cofferdam_egress::socket_owner::can_inspect;
@@ -62,13 +62,13 @@ impl EgressPlan {
                 capture.redirect(&self.layout.redirected, *to, self.versions);
             }
             capture.sockets.push(match *socket {
-                LayoutSocket::Resolver => capture::Socket::resolver(self.versions),
+                LayoutSocket::Resolver => capture::CaptureSocket::resolver(self.versions),
                 LayoutSocket::Listener(port) | LayoutSocket::Redirect(port) => {
-                    capture::Socket::listener(port, self.versions)
+                    capture::CaptureSocket::listener(port, self.versions)
                 }
-                LayoutSocket::Attempts { ipv6: false } => capture::Socket::attempts(Version::Four, &listeners),
-                LayoutSocket::Attempts { ipv6: true } => capture::Socket::attempts(Version::Six, &listeners),
-                LayoutSocket::Inspector => capture::Socket::inspector(),
+                LayoutSocket::Attempts { ipv6: false } => capture::CaptureSocket::attempts(IpVersion::Four, &listeners),
+                LayoutSocket::Attempts { ipv6: true } => capture::CaptureSocket::attempts(IpVersion::Six, &listeners),
+                LayoutSocket::Inspector => capture::CaptureSocket::inspector(),
             });
         }
         capture

@@ -80,9 +80,9 @@ impl Executables {
     }
 }
 
-fn layer(step: &init_plan::Step) -> Option<&str> {
+fn layer(step: &init_plan::MountStep) -> Option<&str> {
     match step {
-        init_plan::Step::Whiteout { target, .. } => Some(target),
+        init_plan::MountStep::Whiteout { target, .. } => Some(target),
         _ => None,
     }
 }

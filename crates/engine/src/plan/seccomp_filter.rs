@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::seccomp::{
-    Arch, ArgOp, Condition, Denials, ExecGate, Level, NoSpawn, Program, Request, Rule, RuleAction, compile,
+    Arch, ArgComparison, Condition, Denials, ExecGate, FilterProgram, FilterRule, NoSpawn, RuleAction, SeccompRequest,
+    SyscallLevel, compile,
 };
 use cofferdam_confine::wire::fd;
 use cofferdam_policy::{
@@ -48,8 +49,8 @@ pub(crate) struct Needs {
 }
 
 /// The policy's own rules, as the emitter takes them.
-pub(crate) fn rules(policy: &Policy) -> Vec<Rule> {
-    let rule = |r: &cofferdam_policy::SyscallRule| Rule {
+pub(crate) fn rules(policy: &Policy) -> Vec<FilterRule> {
+    let rule = |r: &cofferdam_policy::SyscallRule| FilterRule {
         syscalls: r.syscalls.clone(),
         action: match &r.action {
             SyscallAction::Kill => RuleAction::Kill,
@@ -62,12 +63,12 @@ pub(crate) fn rules(policy: &Policy) -> Vec<Rule> {
                 index: c.index,
                 mask: c.mask,
                 op: match c.op {
-                    PolicyOp::Eq => ArgOp::Eq,
-                    PolicyOp::Ne => ArgOp::Ne,
-                    PolicyOp::Lt => ArgOp::Lt,
-                    PolicyOp::Le => ArgOp::Le,
-                    PolicyOp::Gt => ArgOp::Gt,
-                    PolicyOp::Ge => ArgOp::Ge,
+                    PolicyOp::Eq => ArgComparison::Eq,
+                    PolicyOp::Ne => ArgComparison::Ne,
+                    PolicyOp::Lt => ArgComparison::Lt,
+                    PolicyOp::Le => ArgComparison::Le,
+                    PolicyOp::Gt => ArgComparison::Gt,
+                    PolicyOp::Ge => ArgComparison::Ge,
                 },
                 value: c.value,
             })
@@ -77,14 +78,19 @@ pub(crate) fn rules(policy: &Policy) -> Vec<Rule> {
 }
 
 /// What the filter of a policy has to hold.
-pub(crate) fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [Rule]) -> Request<'a> {
+pub(crate) fn request<'a>(
+    policy: &Policy,
+    needs: Needs,
+    denials: Denials,
+    rules: &'a [FilterRule],
+) -> SeccompRequest<'a> {
     let gate = if needs.no_listener { ExecGate::Open } else { ExecGate::Notify };
-    Request {
+    SeccompRequest {
         level: match policy.process.seccomp.level {
-            SeccompLevel::Disabled => Level::Disabled,
-            SeccompLevel::Basic => Level::Basic,
-            SeccompLevel::Standard => Level::Standard,
-            SeccompLevel::Strict => Level::Strict,
+            SeccompLevel::Disabled => SyscallLevel::Disabled,
+            SeccompLevel::Basic => SyscallLevel::Basic,
+            SeccompLevel::Standard => SyscallLevel::Standard,
+            SeccompLevel::Strict => SyscallLevel::Strict,
         },
         denials,
         notify_creates: needs.guards,
@@ -168,7 +174,10 @@ pub(crate) fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
     let program = compile(&request(policy, needs, denials, &rules), arch)
         .map_err(|e| Failure::new(Field::Seccomp, e.to_string()))?;
     let words = |insns: &[cofferdam_confine::seccomp::classify::Insn]| {
-        Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()
+        FilterProgram::bytes(insns)
+            .chunks_exact(8)
+            .map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default()))
+            .collect()
     };
     Ok(Filter { filter: words(&program.filter), classifier: words(&program.classifier) })
 }

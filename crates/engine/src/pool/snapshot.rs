@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use cofferdam_confine::init_plan::Step;
+use cofferdam_confine::init_plan::MountStep;
 use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -109,9 +109,11 @@ fn alike(staged: &NativePlan, wanted: &NativePlan) -> bool {
 }
 
 /// Ids that are new for each run are new for each staged sandbox as well.
-fn same(a: &Step, b: &Step) -> bool {
+fn same(a: &MountStep, b: &MountStep) -> bool {
     match (a, b) {
-        (Step::File { name: a, .. }, Step::File { name: b, .. }) if a == b && (a == "bootid" || a == "machineid") => {
+        (MountStep::File { name: a, .. }, MountStep::File { name: b, .. })
+            if a == b && (a == "bootid" || a == "machineid") =>
+        {
             true
         }
         _ => a == b,
@@ -123,13 +125,13 @@ fn same(a: &Step, b: &Step) -> bool {
 fn files(plan: &NativePlan) -> Option<Vec<Option<Identity>>> {
     let mut paths = BTreeSet::new();
     for (i, step) in plan.init_plan.mounts.iter().enumerate() {
-        let (Step::Bind { target, .. }
-        | Step::Scratch { target, .. }
-        | Step::Tmpfs { target, .. }
-        | Step::Overlay { target, .. }
-        | Step::Mask { target, .. }
-        | Step::SelfBind { target, .. }
-        | Step::Whiteout { target, .. }) = step
+        let (MountStep::Bind { target, .. }
+        | MountStep::Scratch { target, .. }
+        | MountStep::Tmpfs { target, .. }
+        | MountStep::Overlay { target, .. }
+        | MountStep::Mask { target, .. }
+        | MountStep::SelfBind { target, .. }
+        | MountStep::Whiteout { target, .. }) = step
         else {
             continue;
         };
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn ids_of_one_run_do_not_make_two_plans_differ_and_other_texts_do() {
-        let file = |name: &str, text: &str| Step::File { name: name.into(), text: text.into(), mode: 0o444 };
+        let file = |name: &str, text: &str| MountStep::File { name: name.into(), text: text.into(), mode: 0o444 };
         assert!(same(&file("bootid", "a"), &file("bootid", "b")));
         assert!(!same(&file("hostname", "a"), &file("hostname", "b")));
         assert!(!same(&file("bootid", "a"), &file("machineid", "a")));

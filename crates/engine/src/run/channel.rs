@@ -68,7 +68,7 @@ impl Channel {
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
     pub(crate) fn join(&mut self, init_plan: &mut init_plan::InitPlan, extra: &mut Vec<OwnedFd>) {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
-        let channel = init_plan::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
+        let channel = init_plan::SessionChannel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
         for pipe in &self.theirs[1..] {
             crate::run::streams::give_away(pipe, init_plan.ids_out);
         }

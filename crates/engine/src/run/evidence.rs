@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use cofferdam_confine::seccomp::classify::Verdict;
-use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
-use cofferdam_confine::status::Event;
+use cofferdam_confine::seccomp::{Arch, SeccompReason, syscall_name};
+use cofferdam_confine::status::NotifiedCall;
 use cofferdam_confine::wire::EVENT_PATH;
 use cofferdam_egress::address::Special;
 use cofferdam_egress::event as network;
@@ -175,7 +175,7 @@ impl Log {
     }
 
     /// Takes one event of init's.
-    pub fn event(&mut self, e: &Event, paths: &Paths<'_>) {
+    pub fn event(&mut self, e: &NotifiedCall, paths: &Paths<'_>) {
         if !self.refusals {
             return;
         }
@@ -219,7 +219,7 @@ impl Log {
                 }
             }
             _ => {
-                let reason = Reason::of(e.verdict);
+                let reason = SeccompReason::of(e.verdict);
                 if e.verdict.by_libc() && !self.probes {
                     return; // what libc tries by itself, such as nscd's socket; docs/evidence.md says which
                 }
@@ -240,12 +240,12 @@ fn is_sorting(captured: bool, to: std::net::SocketAddr) -> bool {
     captured && (to.port() == 0 || cofferdam_egress::names::synthetic(to.ip()))
 }
 
-fn field_of(reason: Option<Reason>, rule: u32) -> String {
+fn field_of(reason: Option<SeccompReason>, rule: u32) -> String {
     match reason {
-        Some(Reason::Rule) => format!("$.process.seccomp.rules[{rule}]"),
-        Some(Reason::UnixSocket) => "$.process.unix_sockets".into(),
-        Some(Reason::Network) => "$.network.mode".into(),
-        Some(Reason::Spawn) => "$.process.spawn".into(),
+        Some(SeccompReason::Rule) => format!("$.process.seccomp.rules[{rule}]"),
+        Some(SeccompReason::UnixSocket) => "$.process.unix_sockets".into(),
+        Some(SeccompReason::Network) => "$.network.mode".into(),
+        Some(SeccompReason::Spawn) => "$.process.spawn".into(),
         _ => "$.process.seccomp.level".into(),
     }
 }
@@ -318,7 +318,7 @@ fn within_any(path: &str, set: &std::collections::BTreeSet<String>) -> bool {
 
 /// The paths that a traced call is about, and whether it wants to change them. Of a call with one path init tells both
 /// the name itself and what it leads to.
-fn asked<'e>(operation: &str, e: &'e Event) -> Vec<(&'e [u8], bool)> {
+fn asked<'e>(operation: &str, e: &'e NotifiedCall) -> Vec<(&'e [u8], bool)> {
     let [one, two] = [e.paths[0].as_slice(), e.paths[1].as_slice()];
     let list = match operation {
         "symlink" | "symlinkat" => vec![(two, true)], // the first is the text of the link, and names nothing yet

@@ -5,8 +5,8 @@
 use std::time::Instant;
 
 use cofferdam_confine::InitPlan;
-use cofferdam_confine::cgroup::Usage;
-use cofferdam_confine::wire::step::Point;
+use cofferdam_confine::cgroup::CgroupUsage;
+use cofferdam_confine::wire::step::FailurePoint;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, OnViolation, Policy, SyscallAction};
 
 use crate::failure::{Failure, Step};
@@ -55,7 +55,7 @@ impl Finished {
     }
 
     /// What a cgroup counted, which knows better; so many of the processes in it are not the program's.
-    pub(crate) fn counted(&mut self, used: &Usage, ours: u64) {
+    pub(crate) fn counted(&mut self, used: &CgroupUsage, ours: u64) {
         let with_uncharged = Some(self.report.sampled_with_uncharged).filter(|&bytes| bytes > 0);
         self.memory = used.memory_peak_bytes.max(with_uncharged).or(self.memory);
         // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
@@ -225,7 +225,7 @@ fn ending(o: &mut Outcome, f: &mut Finished, of: &RunContext<'_>) {
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            let point = Point { step, index: index as u32 };
+            let point = FailurePoint { step, index: index as u32 };
             o.error = of.init_plan.map(|plan| start_failures::failure(plan, point, errno));
         }
         End::Lost if f.setup_failure.is_some() => {

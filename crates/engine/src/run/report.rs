@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use cofferdam_confine::cgroup::{Events, Usage};
+use cofferdam_confine::cgroup::{CgroupEvents, CgroupUsage};
 use cofferdam_confine::process;
 use cofferdam_policy::{Field, OnViolation};
 
@@ -43,7 +43,7 @@ pub(crate) struct Report {
     /// Events that got lost.
     pub lost: u32,
     /// What the process tree used.
-    pub usage: process::Usage,
+    pub usage: process::ProcessUsage,
     /// Most memory of any one process that ended, bytes; 0 when it is not known.
     pub largest: u64,
     /// Highest memory sample, bytes; 0 when none was taken.
@@ -61,7 +61,7 @@ pub(crate) struct Report {
     /// What went wrong beside the run.
     pub problems: Vec<String>,
     /// What a cgroup counted that goes with its init, read when the program had ended.
-    pub counted: Option<(Usage, Events)>,
+    pub counted: Option<(CgroupUsage, CgroupEvents)>,
 }
 
 impl Report {
@@ -74,7 +74,7 @@ impl Report {
             streams: [(Vec::new(), false), (Vec::new(), false)],
             log,
             lost: 0,
-            usage: process::Usage::default(),
+            usage: process::ProcessUsage::default(),
             largest: 0,
             sampled_memory: 0,
             sampled_with_uncharged: 0,

@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::Running;
+use cofferdam_confine::RunningInit;
 use cofferdam_confine::cgroup::{Cgroup, OomWatch};
 use cofferdam_policy::{Field, NetworkMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +29,7 @@ mod sampled_limits;
 /// What the supervisor holds of a run, by whatever backend the sandbox was set up.
 pub(crate) struct Run<'a> {
     /// The first process that is watched: init, or the external program.
-    pub running: Running,
+    pub running: RunningInit,
     /// Standard input.
     pub source: Source,
     /// Standard output and error.

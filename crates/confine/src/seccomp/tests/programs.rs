@@ -52,8 +52,15 @@ fn values() -> Vec<u64> {
     low.into_iter().chain(low.iter().map(|value| value | HIGH)).chain([u64::MAX, 1 << 32]).collect()
 }
 
-fn any_op() -> impl Strategy<Value = ArgOp> {
-    prop::sample::select(vec![ArgOp::Eq, ArgOp::Ne, ArgOp::Lt, ArgOp::Le, ArgOp::Gt, ArgOp::Ge])
+fn any_op() -> impl Strategy<Value = ArgComparison> {
+    prop::sample::select(vec![
+        ArgComparison::Eq,
+        ArgComparison::Ne,
+        ArgComparison::Lt,
+        ArgComparison::Le,
+        ArgComparison::Gt,
+        ArgComparison::Ge,
+    ])
 }
 
 fn any_value() -> impl Strategy<Value = u64> {
@@ -65,18 +72,18 @@ fn any_condition() -> impl Strategy<Value = Condition> {
     (0..6u8, mask, any_op(), any_value()).prop_map(|(index, mask, op, value)| Condition { index, mask, op, value })
 }
 
-fn any_rule() -> impl Strategy<Value = Rule> {
+fn any_rule() -> impl Strategy<Value = FilterRule> {
     let names: Vec<&str> = CALLS.iter().map(|call| call.name).collect();
     let action = prop_oneof![Just(RuleAction::Kill), (1..4096u16).prop_map(RuleAction::Errno)];
     (prop::collection::vec(prop::sample::select(names), 1..8), action, prop::collection::vec(any_condition(), 1..4))
-        .prop_map(|(names, action, when)| Rule {
+        .prop_map(|(names, action, when)| FilterRule {
             syscalls: names.into_iter().map(String::from).collect(),
             action,
             when,
         })
 }
 
-fn any_request() -> impl Strategy<Value = Request<'static>> {
+fn any_request() -> impl Strategy<Value = SeccompRequest<'static>> {
     let denials = prop::sample::select(vec![Denials::Errno, Denials::Notify, Denials::Kill]);
     let gate = prop::sample::select(vec![
         None,
@@ -85,7 +92,7 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Open }),
     ]);
     (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 8]>()).prop_map(
-        |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec, nested])| Request {
+        |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec, nested])| SeccompRequest {
             level,
             denials,
             notify_creates: creates,
@@ -109,8 +116,8 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
 
 /// The programs say what the decisions say, for one call.
 fn agrees(
-    request: &Request<'_>,
-    program: &Program,
+    request: &SeccompRequest<'_>,
+    program: &FilterProgram,
     arch: Arch,
     decisions: &[Option<Decision>],
     nr: u32,
@@ -124,7 +131,7 @@ fn agrees(
     }
 }
 
-fn by_number(request: &Request<'_>, arch: Arch) -> Vec<Option<Decision>> {
+fn by_number(request: &SeccompRequest<'_>, arch: Arch) -> Vec<Option<Decision>> {
     let mut by_number = vec![None; END as usize];
     for (nr, _, decision) in decisions(request, arch).unwrap() {
         by_number[nr as usize] = Some(decision);
@@ -142,7 +149,7 @@ proptest! {
         arch in prop::sample::select(ARCHS.to_vec()),
         calls in prop::collection::vec(prop::array::uniform6(any_value()), 12),
     ) {
-        let request = Request { rules: &rules, ..request };
+        let request = SeccompRequest { rules: &rules, ..request };
         let program = compile(&request, arch).unwrap();
         let decisions = by_number(&request, arch);
         for nr in 0..END {
@@ -169,10 +176,10 @@ proptest! {
         // brk reads 64 bits, exit 32.
         let (name, index) = if wide { ("brk", 0) } else { ("exit", 0) };
         let condition = Condition { index, ..condition };
-        let rules = [Rule { syscalls: vec![name.into()], action: RuleAction::Errno(77), when: vec![condition] }];
+        let rules = [FilterRule { syscalls: vec![name.into()], action: RuleAction::Errno(77), when: vec![condition] }];
         let width = if wide { u64::MAX } else { u64::from(u32::MAX) };
         let met = condition.op.holds(arg & condition.mask & width, condition.value & width);
-        let got = result(&Request { rules: &rules, ..Request::of(Level::Standard) }, name, &[arg]);
+        let got = result(&SeccompRequest { rules: &rules, ..SeccompRequest::of(SyscallLevel::Standard) }, name, &[arg]);
         prop_assert_eq!(got, if met { errno(77) } else { RET_ALLOW });
     }
 
@@ -196,7 +203,7 @@ proptest! {
 fn every_call_agrees_at_every_level_for_each_relevant_value() {
     for level in LEVELS {
         for arch in ARCHS {
-            let request = Request { denials: Denials::Notify, ..Request::of(level) };
+            let request = SeccompRequest { denials: Denials::Notify, ..SeccompRequest::of(level) };
             let program = compile(&request, arch).unwrap();
             let decisions = by_number(&request, arch);
             for nr in 0..END {
@@ -215,18 +222,23 @@ fn every_call_agrees_at_every_level_for_each_relevant_value() {
 #[test]
 fn long_blocks_are_reached_over_more_than_a_jump() {
     let when = |call: u64| {
-        (0..90).map(move |value| Condition { index: 1, mask: u64::MAX, op: ArgOp::Ne, value: call * 1000 + value })
+        (0..90).map(move |value| Condition {
+            index: 1,
+            mask: u64::MAX,
+            op: ArgComparison::Ne,
+            value: call * 1000 + value,
+        })
     };
-    let rules: Vec<Rule> = ["mmap", "munmap", "brk", "read", "write", "futex"]
+    let rules: Vec<FilterRule> = ["mmap", "munmap", "brk", "read", "write", "futex"]
         .iter()
         .enumerate()
-        .map(|(at, name)| Rule {
+        .map(|(at, name)| FilterRule {
             syscalls: vec![(*name).into()],
             action: RuleAction::Errno(50 + at as u16),
             when: when(at as u64).collect(),
         })
         .collect();
-    let request = Request { rules: &rules, ..Request::of(Level::Basic) };
+    let request = SeccompRequest { rules: &rules, ..SeccompRequest::of(SyscallLevel::Basic) };
     let program = compile(&request, Arch::X86_64).unwrap();
     assert!(program.filter.len() > 1500);
     let decisions = by_number(&request, Arch::X86_64);
@@ -272,7 +284,8 @@ fn cached(program: &[Insn], nr: u32, arch: u32) -> bool {
 fn ordinary_calls_stay_in_the_kernels_cache() {
     for level in LEVELS {
         for arch in ARCHS {
-            let request = Request { denials: Denials::Notify, notify_creates: true, ..Request::of(level) };
+            let request =
+                SeccompRequest { denials: Denials::Notify, notify_creates: true, ..SeccompRequest::of(level) };
             let program = compile(&request, arch).unwrap().filter;
             for name in [
                 "read",
@@ -315,13 +328,19 @@ fn ordinary_calls_stay_in_the_kernels_cache() {
 fn programs_are_short_and_the_way_through_them_is_shorter() {
     for level in LEVELS {
         for arch in ARCHS {
-            let program = compile(&Request { denials: Denials::Notify, ..Request::of(level) }, arch).unwrap();
+            let program =
+                compile(&SeccompRequest { denials: Denials::Notify, ..SeccompRequest::of(level) }, arch).unwrap();
             eprintln!("{level:?} {arch:?}: filter {}, classifier {}", program.filter.len(), program.classifier.len());
             assert!(program.filter.len() < 700, "{level:?} {arch:?}: {}", program.filter.len());
             assert!(program.classifier.len() < 900);
         }
     }
-    let trace = Request { denials: Denials::Notify, trace: true, notify_creates: true, ..Request::of(Level::Standard) };
+    let trace = SeccompRequest {
+        denials: Denials::Notify,
+        trace: true,
+        notify_creates: true,
+        ..SeccompRequest::of(SyscallLevel::Standard)
+    };
     let program = compile(&trace, Arch::X86_64).unwrap();
     eprintln!("traced: filter {}, classifier {}", program.filter.len(), program.classifier.len());
 }

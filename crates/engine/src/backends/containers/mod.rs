@@ -29,7 +29,7 @@ mod usage;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use cofferdam_confine::Running;
+use cofferdam_confine::RunningInit;
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::init_plan::PathRule;
 use cofferdam_policy::BackendName;
@@ -139,7 +139,7 @@ pub struct ImageCommand {
 /// A container that has been started.
 pub(crate) trait StartedContainer: Send {
     /// The runtime's process, where it is a child of this one.
-    fn running(&self) -> Option<&Running>;
+    fn running(&self) -> Option<&RunningInit>;
 
     /// That it has ended, and why, asked while init has not come yet. Does not wait.
     fn gave_up(&self) -> Option<Failure>;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::wire::fd::INITIAL_COUNT;
-use cofferdam_confine::{Running, control, process};
+use cofferdam_confine::{RunningInit, control, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with, socketpair,
@@ -151,7 +151,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// It does not come, and why.
-    pub(super) fn admit(self, theirs: &Theirs, made: &dyn StartedContainer) -> Result<Running, Failure> {
+    pub(super) fn admit(self, theirs: &Theirs, made: &dyn StartedContainer) -> Result<RunningInit, Failure> {
         let connection = self.knock(made)?;
         let gone = |e: io::Error| {
             let hint = "somebody has ended it: look into the engine's log, or use --backend jail";
@@ -174,7 +174,7 @@ impl Rendezvous {
         let all: Vec<BorrowedFd<'_>> = stdio.into_iter().chain(theirs.init()).collect();
         debug_assert_eq!(all.len(), INITIAL_COUNT);
         control::descriptors(connection.as_fd(), &all).map_err(gone)?;
-        Ok(Running { pid: number, pidfd })
+        Ok(RunningInit { pid: number, pidfd })
     }
 
     fn knock(&self, made: &dyn StartedContainer) -> Result<OwnedFd, Failure> {

@@ -7,8 +7,8 @@ mod request;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use cofferdam_confine::cgroup::Location;
-use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::cgroup::CgroupLocation;
+use cofferdam_confine::host::{self, CallerIdentity};
 use cofferdam_confine::wire::fd;
 use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub struct Contained {
     filter: Filter,
     user: (u32, u32),
     /// Where cgroups can be made, for runtimes that hold no limits themselves.
-    pub location: Option<Arc<Location>>,
+    pub location: Option<Arc<CgroupLocation>>,
     on_progress: Option<ProgressCallback>,
     root: Mutex<Option<ReadyRoot>>,
     swept: Once,
@@ -104,7 +104,7 @@ impl Contained {
         request: &Request<'_>,
         backend: &'static str,
         runtime: Arc<dyn ContainerRuntime>,
-        me: Identity,
+        me: CallerIdentity,
         on_progress: Option<ProgressCallback>,
     ) -> Result<Contained, Failure> {
         let policy = request.policy;

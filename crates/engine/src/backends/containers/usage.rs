@@ -1,6 +1,6 @@
 //! What a container may use and has used: a cgroup of ours where the runtime holds no limits, else a look at the runtime's.
 
-use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_confine::cgroup::{Cgroup, CgroupLimits, CgroupLocation, LimitLevel};
 use cofferdam_policy::{Field, Policy};
 
 use crate::outcome::{Applied, Enforcement, Strength};
@@ -9,9 +9,9 @@ use crate::run::report::Report;
 
 /// Makes a cgroup of the run's own, with room for `besides` processes that are not the program's. What could not be had of
 /// it stands in the enforcement.
-pub(super) fn own(location: &Location, policy: &Policy, besides: u64, e: &mut Enforcement) -> Option<Cgroup> {
+pub(super) fn own(location: &CgroupLocation, policy: &Policy, besides: u64, e: &mut Enforcement) -> Option<Cgroup> {
     let l = &policy.limits;
-    let limits = Limits {
+    let limits = CgroupLimits {
         memory_bytes: Some(l.memory_mb << 20),
         pids: Some(l.processes + besides),
         cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
@@ -26,8 +26,8 @@ pub(super) fn own(location: &Location, policy: &Policy, besides: u64, e: &mut En
             for (field, reached) in
                 [(Field::Memory, applied.memory), (Field::CpuShare, applied.cpu), (Field::CpuTime, applied.cpu_time)]
             {
-                let Some(r) = reached.filter(|r| r.level != Level::Full) else { continue };
-                let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                let Some(r) = reached.filter(|r| r.level != LimitLevel::Full) else { continue };
+                let strength = if r.level == LimitLevel::None { Strength::None } else { Strength::Partial };
                 weaker(field, strength, r.reason.unwrap_or_default());
             }
             Some(cgroup)

@@ -1,7 +1,9 @@
 //! The system call filter without a notification listener: the same levels and rules, refusing by errno or by death,
 //! with what the tools cannot do themselves added as rules.
 
-use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Denials, Program, Rule, RuleAction, compile, kafel};
+use cofferdam_confine::seccomp::{
+    Arch, ArgComparison, Condition, Denials, FilterProgram, FilterRule, RuleAction, compile, kafel,
+};
 use cofferdam_policy::{Field, NetworkMode, OnViolation, Policy};
 
 use crate::failure::Failure;
@@ -23,21 +25,21 @@ pub(super) struct Left {
 }
 
 fn when(index: u8, mask: u64, value: u64) -> Condition {
-    Condition { index, mask, op: ArgOp::Eq, value }
+    Condition { index, mask, op: ArgComparison::Eq, value }
 }
 
-fn refuse(calls: &[&str], when: Vec<Condition>) -> Rule {
-    Rule { syscalls: calls.iter().map(|c| (*c).to_owned()).collect(), action: RuleAction::Errno(EPERM), when }
+fn refuse(calls: &[&str], when: Vec<Condition>) -> FilterRule {
+    FilterRule { syscalls: calls.iter().map(|c| (*c).to_owned()).collect(), action: RuleAction::Errno(EPERM), when }
 }
 
 /// The policy's rules and those that the tool needs.
-fn all_rules(policy: &Policy, left: Left) -> Vec<Rule> {
+fn all_rules(policy: &Policy, left: Left) -> Vec<FilterRule> {
     let mut all = rules(policy);
     // The jail switches nested user namespaces off by the kernel; here the filter does, at the level `disabled` as well.
     all.push(refuse(&["clone", "unshare"], vec![when(0, CLONE_NEWUSER, CLONE_NEWUSER)]));
     // What it is asked for lies behind a pointer; every program falls back to clone.
     let absent = RuleAction::Errno(ENOSYS);
-    all.push(Rule { syscalls: vec!["clone3".into()], action: absent, when: Vec::new() });
+    all.push(FilterRule { syscalls: vec!["clone3".into()], action: absent, when: Vec::new() });
     if left.death_signal {
         all.push(refuse(&["prctl"], vec![when(0, u64::MAX, PR_SET_PDEATHSIG)]));
     }
@@ -51,7 +53,10 @@ fn all_rules(policy: &Policy, left: Left) -> Vec<Rule> {
 fn compiled<T>(
     policy: &Policy,
     left: Left,
-    make: impl Fn(&cofferdam_confine::seccomp::Request<'_>, Arch) -> Result<T, cofferdam_confine::seccomp::Error>,
+    make: impl Fn(
+        &cofferdam_confine::seccomp::SeccompRequest<'_>,
+        Arch,
+    ) -> Result<T, cofferdam_confine::seccomp::SeccompError>,
 ) -> Result<T, Failure> {
     let Some(arch) = Arch::native() else {
         return Err(Failure::new(Field::Seccomp, "no filter exists for this architecture"));
@@ -85,7 +90,7 @@ fn compiled<T>(
 /// # Errors
 /// A rule that names no known call, or a filter that is too long.
 pub(super) fn program(policy: &Policy, left: Left) -> Result<Vec<u8>, Failure> {
-    compiled(policy, left, compile).map(|program| Program::bytes(&program.filter))
+    compiled(policy, left, compile).map(|program| FilterProgram::bytes(&program.filter))
 }
 
 /// The filter as Kafel text.

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_confine::cgroup::{Cgroup, CgroupLimits, CgroupLocation, LimitLevel};
 use cofferdam_confine::external::{ExternalProgram, spawn};
-use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::host::{self, CallerIdentity};
 use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::Field;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -40,11 +40,11 @@ pub struct Ready {
     /// What was planned; the engine completes its enforcement with what cgroups give.
     pub planned: Planned,
     tool: Installed,
-    identity: Identity,
+    identity: CallerIdentity,
     /// The tool is started as the first process of a pid namespace.
     own_pids: bool,
     /// Where cgroups can be made.
-    pub location: Option<Arc<Location>>,
+    pub location: Option<Arc<CgroupLocation>>,
 }
 
 impl Plan for Ready {
@@ -120,7 +120,7 @@ impl Ready {
     /// # Errors
     /// The tool cannot be used here, or the policy asks for what it has not at all. What it holds less than fully stands in
     /// its enforcement: see [`Plan::sufficient`].
-    pub fn plan(request: &Request<'_>, tool: Installed, identity: Identity) -> Result<Ready, Failure> {
+    pub fn plan(request: &Request<'_>, tool: Installed, identity: CallerIdentity) -> Result<Ready, Failure> {
         // bubblewrap may be let have them where others are not: installed setuid, or named in AppArmor's rules.
         if tool.tool == Tool::Nsjail
             && let Some((why, command)) = host::user_namespaces_refused(false)
@@ -278,7 +278,7 @@ impl Ready {
     }
 
     /// Runs have a cgroup there: what the tool itself could lose sight of stays in it and is ended with it.
-    pub fn in_cgroups(&mut self, location: Arc<Location>) {
+    pub fn in_cgroups(&mut self, location: Arc<CgroupLocation>) {
         self.location = Some(location);
         if self.tool.tool != Tool::Seatbelt && !self.own_pids {
             let reason = "the pid namespace ends with its first process, and the cgroup with the run".to_owned();
@@ -289,7 +289,7 @@ impl Ready {
     fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
         let Some(location) = &self.location else { return Ok(None) };
         let l = &self.planned.policy.limits;
-        let limits = Limits {
+        let limits = CgroupLimits {
             memory_bytes: Some(l.memory_mb << 20),
             pids: Some(l.processes + u64::from(self.ours())),
             cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
@@ -306,8 +306,8 @@ impl Ready {
                     (Field::CpuShare, applied.cpu),
                     (Field::CpuTime, applied.cpu_time),
                 ] {
-                    let Some(r) = reached.filter(|r| r.level != Level::Full) else { continue };
-                    let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                    let Some(r) = reached.filter(|r| r.level != LimitLevel::Full) else { continue };
+                    let strength = if r.level == LimitLevel::None { Strength::None } else { Strength::Partial };
                     weaker(e, field, strength, r.reason.unwrap_or_default());
                 }
                 Some(cgroup)

@@ -2,7 +2,7 @@
 //!
 //! Links are followed where the host can be asked, because Seatbelt compares canonical paths.
 
-use cofferdam_confine::seatbelt::{self, Granted, Network, Profile, Reading, Request};
+use cofferdam_confine::seatbelt::{self, Profile, Reading, SeatbeltGrant, SeatbeltNetwork, SeatbeltRequest};
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::failure::{Failure, Step};
@@ -34,16 +34,16 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
         }
         let write = *access == Access::ReadWrite;
         let file = matches!(resolve(facts, source).0, Resolved::There(_, Kind::File { .. }));
-        granted.push(Granted { path: real(source, facts), file, write, exec: !write || *exec });
+        granted.push(SeatbeltGrant { path: real(source, facts), file, write, exec: !write || *exec });
     }
     if let Some(cwd) = &policy.command.cwd
         && matches!(policy.filesystem.root, Root::Minimal | Root::Interpreter)
         && !granted.iter().any(|g| cofferdam_policy::paths::is_within(cwd, &g.path))
     {
-        granted.push(Granted { path: real(cwd, facts), file: true, write: false, exec: false });
+        granted.push(SeatbeltGrant { path: real(cwd, facts), file: true, write: false, exec: false });
     }
     let program = policy.command.argv.first().filter(|p| p.starts_with('/')).map(|p| real(p, facts));
-    Ok(seatbelt::profile(&Request {
+    Ok(seatbelt::profile(&SeatbeltRequest {
         tag: policy.id.clone().unwrap_or_else(|| "cofferdam".into()),
         reading: if policy.filesystem.root == Root::Host { Reading::Everything } else { Reading::System },
         granted,
@@ -56,9 +56,9 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
             .collect(),
         network: match policy.network.mode {
             // An allowlist cannot be held: nothing is the part of it that can.
-            NetworkMode::None | NetworkMode::Allowlist => Network::None,
-            NetworkMode::Loopback => Network::Loopback,
-            NetworkMode::Host => Network::Host,
+            NetworkMode::None | NetworkMode::Allowlist => SeatbeltNetwork::None,
+            NetworkMode::Loopback => SeatbeltNetwork::Loopback,
+            NetworkMode::Host => SeatbeltNetwork::Host,
         },
         unix_sockets: policy.process.unix_sockets,
         spawn: policy.process.spawn,

@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::cgroup::Cgroup;
-use cofferdam_confine::host::{self, Identity};
-use cofferdam_confine::init_plan::{self, InitPlan, Source};
+use cofferdam_confine::host::{self, CallerIdentity};
+use cofferdam_confine::init_plan::{self, InitPlan, MountSource};
 use cofferdam_confine::netns::Lease;
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
@@ -72,7 +72,7 @@ impl Backend for Jail {
 ///
 /// # Errors
 /// Why not, and what would help.
-pub(crate) fn available(me: Identity) -> Result<(), Failure> {
+pub(crate) fn available(me: CallerIdentity) -> Result<(), Failure> {
     let refused = |why: String, hint: &str| {
         Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
     };
@@ -101,7 +101,7 @@ pub(crate) fn available(me: Identity) -> Result<(), Failure> {
 #[derive(Debug)]
 pub(crate) struct Started {
     /// Init.
-    pub running: cofferdam_confine::Running,
+    pub running: cofferdam_confine::RunningInit,
     /// Status records.
     pub status: OwnedFd,
     /// Event records.
@@ -312,7 +312,7 @@ pub(crate) fn prepare(plan: &NativePlan, outside: (u32, u32), maps: &OwnerMaps) 
 }
 
 /// The host's ids that a jail's user stands for.
-pub(crate) fn outside(me: Identity) -> Option<(u32, u32)> {
+pub(crate) fn outside(me: CallerIdentity) -> Option<(u32, u32)> {
     if me.privileged { cofferdam_confine::host::unprivileged_id().map(|id| (id, id)) } else { Some((me.uid, me.gid)) }
 }
 
@@ -327,7 +327,7 @@ pub(crate) fn namespaces(plan: &NativePlan, jail: bool) -> Namespaces {
 /// As `plan`, and when a layer cannot be made.
 pub(crate) fn complete(
     policy: &Policy,
-    me: Identity,
+    me: CallerIdentity,
     filters: &Filters,
     ids: &Ids,
     own: &OwnPlaces,
@@ -336,8 +336,8 @@ pub(crate) fn complete(
     let mut plan = plan(policy, me, filters, ids, own)?;
     for (op, names) in &plan.whiteouts {
         let dir = crate::plan::whiteout::layer(names)?;
-        if let Some(init_plan::Step::Whiteout { layer, .. }) = plan.init_plan.mounts.get_mut(*op) {
-            *layer = Source::System(dir);
+        if let Some(init_plan::MountStep::Whiteout { layer, .. }) = plan.init_plan.mounts.get_mut(*op) {
+            *layer = MountSource::System(dir);
         }
     }
     Ok(plan)

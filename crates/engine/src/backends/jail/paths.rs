@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cofferdam_confine::init_plan::{GuardDir, Step, attr};
+use cofferdam_confine::init_plan::{GuardDir, MountStep, attr};
 use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
 
@@ -23,7 +23,7 @@ use crate::repository::protected_names;
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Ancestors bound onto themselves, masks, read-only self-binds; in this order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MountStep>,
     /// Names that must not come into being.
     pub guards: Vec<GuardDir>,
     /// Denied paths as seen inside, for evidence.
@@ -582,10 +582,10 @@ impl Work<'_> {
         self.held.whiteouts = whiteouts;
         // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
         for pin in &self.pins {
-            self.held.steps.push(Step::SelfBind { target: pin.clone(), attrs: 0, optional: false });
+            self.held.steps.push(MountStep::SelfBind { target: pin.clone(), attrs: 0, optional: false });
         }
         for seal in self.seals.iter().filter(|s| !under_any(s, &self.masks)) {
-            self.held.steps.push(Step::SelfBind {
+            self.held.steps.push(MountStep::SelfBind {
                 target: seal.clone(),
                 attrs: attr::RDONLY,
                 optional: self.unsure.contains(seal),
@@ -593,7 +593,7 @@ impl Work<'_> {
         }
         for mask in &self.masks {
             if !mask.rfind('/').is_some_and(|i| under_any(&mask[..i], &self.masks)) {
-                self.held.steps.push(Step::Mask { target: mask.clone(), optional: self.unsure.contains(mask) });
+                self.held.steps.push(MountStep::Mask { target: mask.clone(), optional: self.unsure.contains(mask) });
             }
         }
         for (parent, names) in std::mem::take(&mut self.guards) {

@@ -5,8 +5,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cofferdam_confine::host::Identity;
-use cofferdam_confine::init_plan::{self, InitPlan, PathRule, Source, Step, attr};
+use cofferdam_confine::host::CallerIdentity;
+use cofferdam_confine::init_plan::{self, InitPlan, MountSource, MountStep, PathRule, attr};
 use cofferdam_confine::landlock::{self, access};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
@@ -79,7 +79,7 @@ fn open_to_all(path: &str, read: bool) -> bool {
 
 struct Planner<'a> {
     policy: &'a Policy,
-    me: Identity,
+    me: CallerIdentity,
     build: Build,
     prepared: Vec<PreparedSource>,
     layers: Vec<(usize, String, String)>,
@@ -91,7 +91,7 @@ struct Planner<'a> {
     left_out: Vec<String>,
 }
 
-fn start(me: Identity, nested: bool) -> u32 {
+fn start(me: CallerIdentity, nested: bool) -> u32 {
     // Without a user of its own the run's cgroup may belong to the very user that programs inside run as.
     let room = flag::NESTED | if me.privileged { 0 } else { flag::NO_CGROUP_NAMESPACES };
     let namespaces = if nested { room } else { flag::NO_USERNS };
@@ -104,7 +104,7 @@ fn start(me: Identity, nested: bool) -> u32 {
 /// A mount source that cannot be used, or something that no jail can hold.
 pub(crate) fn plan(
     policy: &Policy,
-    me: Identity,
+    me: CallerIdentity,
     filters: &Filters,
     ids: &Ids,
     own: &OwnPlaces,
@@ -161,7 +161,7 @@ pub(crate) fn plan(
 }
 
 impl Planner<'_> {
-    fn source(&mut self, looked: &Looked, field: &failure::Step, writable: bool) -> Source {
+    fn source(&mut self, looked: &Looked, field: &failure::Step, writable: bool) -> MountSource {
         if self.me.privileged {
             self.prepared.push(PreparedSource {
                 path: looked.path.clone(),
@@ -170,9 +170,9 @@ impl Planner<'_> {
                 required: writable,
                 step: field.clone(),
             });
-            return Source::Prepared(self.prepared.len() - 1);
+            return MountSource::Prepared(self.prepared.len() - 1);
         }
-        Source::Path { path: looked.path.clone(), identity: Some(looked.identity) }
+        MountSource::Path { path: looked.path.clone(), identity: Some(looked.identity) }
     }
 
     fn root_source(&mut self) -> Result<(), Failure> {
@@ -189,14 +189,14 @@ impl Planner<'_> {
         if !looked.is_dir {
             return Err(Failure::new(Field::Root, format!("{dir} is not a directory")));
         }
-        let is_planned = matches!(&self.build.mounts[0], Step::RootDirectory { source: Source::Path { path, .. }, .. } if *path == looked.path);
+        let is_planned = matches!(&self.build.mounts[0], MountStep::RootDirectory { source: MountSource::Path { path, .. }, .. } if *path == looked.path);
         let pinned = crate::plan::source_identity::expected(self.policy, dir);
         if !is_planned || pinned.is_some_and(|pinned| pinned != looked.identity) {
             return Err(Failure::new(Field::Root, format!("{dir} was replaced while the run was planned"))
                 .hint("run it again, and do not let untrusted code write the directory that it is in"));
         }
         let source = self.source(&looked, &Field::Root.into(), false);
-        self.build.mounts[0] = Step::RootDirectory { source, attrs: HOST };
+        self.build.mounts[0] = MountStep::RootDirectory { source, attrs: HOST };
         Ok(())
     }
 
@@ -207,7 +207,7 @@ impl Planner<'_> {
             Mount::Tmpfs { size_mb, exec, .. } => {
                 let noexec = if *exec { 0 } else { attr::NOEXEC };
                 self.make_target(&target, true, &field)?;
-                self.build.mounts.push(Step::Tmpfs {
+                self.build.mounts.push(MountStep::Tmpfs {
                     target: target.clone(),
                     bytes: size_mb << 20,
                     mode: 0o1777,
@@ -258,9 +258,9 @@ impl Planner<'_> {
             let inodes = changes.saturating_add(LAYER_OWN);
             let bytes = self.policy.limits.layer_mb << 20;
             self.layers.push((self.build.mounts.len(), target.to_owned(), looked.path.clone()));
-            self.build.mounts.push(Step::Overlay { source: src, target: target.into(), attrs, bytes, inodes });
+            self.build.mounts.push(MountStep::Overlay { source: src, target: target.into(), attrs, bytes, inodes });
         } else {
-            self.build.mounts.push(Step::Bind { source: src, target: target.into(), attrs, optional: false });
+            self.build.mounts.push(MountStep::Bind { source: src, target: target.into(), attrs, optional: false });
         }
         self.build.view.push(Place {
             target: target.into(),
@@ -300,7 +300,7 @@ impl Planner<'_> {
         };
         let steps = self.build.mounts.iter().chain(&held.steps);
         let held_by_mount =
-            steps.filter_map(Step::target).chain(held.whiteouts.keys().map(String::as_str)).find_map(below);
+            steps.filter_map(MountStep::target).chain(held.whiteouts.keys().map(String::as_str)).find_map(below);
         // What is guarded in the sandbox's own memory hides nothing of the host's.
         let guarded = held.guards.iter().find_map(|guard| {
             let name = guard.names.first().map_or("", String::as_str);
@@ -343,7 +343,7 @@ impl Planner<'_> {
         let name = format!("hide{}", self.hides.len());
         self.build.mkdir(&name, 0o755);
         self.hides.push((directory.clone(), name.clone()));
-        self.build.mounts.push(Step::Scratch { name, target: directory.clone(), attrs: HOST, optional: false });
+        self.build.mounts.push(MountStep::Scratch { name, target: directory.clone(), attrs: HOST, optional: false });
         self.build.view.push(Place { target: directory, shows: Shows::Own, writable: false, persistent: false });
     }
 
@@ -413,7 +413,7 @@ impl Planner<'_> {
         let mut whiteouts = Vec::new();
         for (dir, names) in held.whiteouts {
             whiteouts.push((mounts.len(), names));
-            mounts.push(Step::Whiteout { layer: Source::System(String::new()), target: dir, attrs: HOST });
+            mounts.push(MountStep::Whiteout { layer: MountSource::System(String::new()), target: dir, attrs: HOST });
         }
         mounts.extend(held.steps);
         let own_net = policy.network.mode != NetworkMode::Host;
@@ -448,7 +448,7 @@ impl Planner<'_> {
         };
         // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
         if abi > 0 && (!nested || abi >= 4) {
-            init_plan.landlock = Some(init_plan::Landlock {
+            init_plan.landlock = Some(init_plan::LandlockHandled {
                 handled_fs: if nested { 0 } else { landlock::handled_fs(abi) },
                 handled_net: if policy.network.mode == NetworkMode::None { landlock::handled_net(abi) } else { 0 },
                 scoped: landlock::scoped(abi),

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use cofferdam_confine::init_plan::{Source, Step, attr};
+use cofferdam_confine::init_plan::{MountSource, MountStep, attr};
 use cofferdam_policy::{Policy, Root};
 
 use crate::plan::facts::Here;
@@ -21,9 +21,9 @@ const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 const PROC_MASKS: &[&str] = &["/proc/cmdline", "/proc/keys", "/proc/key-users"];
 
 /// `/dev/tty` for a run with a terminal: whoever opens it gets the terminal of its own session, which is the sandbox's.
-pub(crate) fn terminal_device() -> Step {
-    Step::Bind {
-        source: Source::System("/dev/tty".into()),
+pub(crate) fn terminal_device() -> MountStep {
+    MountStep::Bind {
+        source: MountSource::System("/dev/tty".into()),
         target: "/dev/tty".into(),
         attrs: attr::NOSUID | attr::NOEXEC,
         optional: true,
@@ -47,9 +47,9 @@ impl Ids {
 /// Mount steps under way.
 pub(super) struct Build {
     /// Steps on the scratch, before the root.
-    pub skeleton: Vec<Step>,
+    pub skeleton: Vec<MountStep>,
     /// The root and what is mounted over it.
-    pub mounts: Vec<Step>,
+    pub mounts: Vec<MountStep>,
     /// What shows where.
     pub view: View,
     /// Whether the root is the skeleton, so that mount points can be made in it.
@@ -118,7 +118,7 @@ impl Build {
         // A directory given as the root can hold links of anybody's making.
         let given = matches!(policy.filesystem.root, Root::Directory(_));
         b.system = if given { 0 } else { b.mounts.len() };
-        b.skeleton.push(Step::File { name: "bootid".into(), text: format!("{}\n", ids.boot), mode: 0o444 });
+        b.skeleton.push(MountStep::File { name: "bootid".into(), text: format!("{}\n", ids.boot), mode: 0o444 });
         b.view_steps = (b.skeleton.len(), b.mounts.len());
         b
     }
@@ -133,14 +133,14 @@ impl Build {
             // A link leads to the other one, or to where the sandbox has nothing of the host's.
             let files = paths.iter().filter(|p| fs::symlink_metadata(p).is_ok_and(|m| m.is_file()));
             let before = self.mounts.len();
-            self.mounts.extend(files.map(|&path| Step::Scratch {
+            self.mounts.extend(files.map(|&path| MountStep::Scratch {
                 name: name.into(),
                 target: path.into(),
                 attrs: HOST,
                 optional: true,
             }));
             if self.mounts.len() > before {
-                self.skeleton.push(Step::File { name: name.into(), text, mode: 0o444 });
+                self.skeleton.push(MountStep::File { name: name.into(), text, mode: 0o444 });
             }
         }
     }
@@ -156,7 +156,7 @@ impl Build {
             if let Some((_, scratch, mode)) = SCRATCH.into_iter().find(|(dir, ..)| *dir == covering) {
                 let rest = crate::plan::mount_table::below(&place, &covering).unwrap_or_default().to_owned();
                 if let Some(file) = self.tree(scratch, &rest, false, mode) {
-                    self.skeleton.push(Step::File { name: file, text, mode: 0o444 });
+                    self.skeleton.push(MountStep::File { name: file, text, mode: 0o444 });
                 }
                 continue;
             }
@@ -165,14 +165,14 @@ impl Build {
                 None => is_own && self.made.contains(&format!("{ROOTFS}{place}")),
             };
             if there {
-                self.skeleton.push(Step::File { name: name.into(), text, mode: 0o444 });
-                self.mounts.push(Step::Scratch { name: name.into(), target: place, attrs: HOST, optional: true });
+                self.skeleton.push(MountStep::File { name: name.into(), text, mode: 0o444 });
+                self.mounts.push(MountStep::Scratch { name: name.into(), target: place, attrs: HOST, optional: true });
             }
         }
     }
 
     /// All steps in order, the root view's before what the policy adds, and how many of them are on the system's own paths.
-    pub(super) fn steps(&mut self) -> (Vec<Step>, usize) {
+    pub(super) fn steps(&mut self) -> (Vec<MountStep>, usize) {
         let (mut skeleton, mut mounts) = (std::mem::take(&mut self.skeleton), std::mem::take(&mut self.mounts));
         let (added, covering) = (skeleton.split_off(self.view_steps.0), mounts.split_off(self.view_steps.1));
         let system = if self.system == 0 { 0 } else { skeleton.len() + self.system };
@@ -192,21 +192,21 @@ impl Build {
     /// Makes a directory of the scratch once.
     pub(super) fn mkdir(&mut self, name: &str, mode: u32) {
         if self.made.insert(name.to_owned()) {
-            self.skeleton.push(Step::Mkdir { name: name.into(), mode });
+            self.skeleton.push(MountStep::Mkdir { name: name.into(), mode });
         }
     }
 
     /// A file of the scratch, with this text.
     fn file(&mut self, name: &str, text: String, mode: u32) {
         if self.made.insert(name.to_owned()) {
-            self.skeleton.push(Step::File { name: name.into(), text, mode });
+            self.skeleton.push(MountStep::File { name: name.into(), text, mode });
         }
     }
 
     /// A link in the skeleton of the root, at a path inside.
     fn link(&mut self, path: &str, says: &str) {
         self.links.insert(path.to_owned(), says.to_owned());
-        self.skeleton.push(Step::Symlink { name: format!("{ROOTFS}{path}"), says: says.into() });
+        self.skeleton.push(MountStep::Symlink { name: format!("{ROOTFS}{path}"), says: says.into() });
     }
 
     /// Where a path inside is: links on the way to it are followed, as init does. What is held is held by that name. Of the
@@ -252,7 +252,7 @@ impl Build {
             if self.links.remove(target).is_some() {
                 // The mount takes the link's place.
                 let name = format!("{ROOTFS}{target}");
-                let is_it = |step: &Step| matches!(step, Step::Symlink { name: link, .. } if *link == name);
+                let is_it = |step: &MountStep| matches!(step, MountStep::Symlink { name: link, .. } if *link == name);
                 if let Some(at) = self.skeleton.iter().position(is_it) {
                     self.skeleton.remove(at);
                     self.view_steps.0 -= usize::from(at < self.view_steps.0);
@@ -265,7 +265,7 @@ impl Build {
     /// Makes a mount point in a directory of the scratch, with the directories that lead to it.
     pub(super) fn mount_point_in(&mut self, base: &str, rest: &str, is_dir: bool, mode: u32) {
         if let Some(file) = self.tree(base, rest, is_dir, mode) {
-            self.skeleton.push(Step::File { name: file, text: String::new(), mode: 0o444 });
+            self.skeleton.push(MountStep::File { name: file, text: String::new(), mode: 0o444 });
         }
     }
 
@@ -299,15 +299,15 @@ impl Build {
             ("dev/stderr", "/proc/self/fd/2"),
             ("dev/ptmx", "pts/ptmx"),
         ] {
-            self.skeleton.push(Step::Symlink { name: name.into(), says: says.into() });
+            self.skeleton.push(MountStep::Symlink { name: name.into(), says: says.into() });
         }
         for device in DEVICES.iter().copied().chain(["tty"]) {
-            self.skeleton.push(Step::File { name: format!("dev/{device}"), text: String::new(), mode: 0o444 });
+            self.skeleton.push(MountStep::File { name: format!("dev/{device}"), text: String::new(), mode: 0o444 });
         }
     }
 
     fn host_root(&mut self, policy: &Policy) {
-        self.mounts.push(Step::RootHost { attrs: HOST });
+        self.mounts.push(MountStep::RootHost { attrs: HOST });
         self.view.push(host("/", "/"));
         // A mount point at the top that the host does not have: the root becomes a skeleton that shows the host's
         // top level entry by entry.
@@ -325,7 +325,7 @@ impl Build {
         self.view = View::default();
         self.own_root = true;
         self.mkdir(ROOTFS, 0o755);
-        self.mounts.push(Step::RootScratch);
+        self.mounts.push(MountStep::RootScratch);
         self.view.push(own("/", false));
         for special in ["proc", "sys", "dev", "run", "tmp", "var"] {
             self.mkdir(&format!("{ROOTFS}/{special}"), 0o755);
@@ -361,8 +361,8 @@ impl Build {
     }
 
     fn bind_system(&mut self, source: &str, target: &str, optional: bool) {
-        self.mounts.push(Step::Bind {
-            source: Source::System(source.into()),
+        self.mounts.push(MountStep::Bind {
+            source: MountSource::System(source.into()),
             target: target.into(),
             attrs: HOST,
             optional,
@@ -377,7 +377,7 @@ impl Build {
         for dir in ["proc", "sys", "dev", "run", "tmp", "var", "var/tmp", "etc", "usr"] {
             self.mkdir(&format!("{ROOTFS}/{dir}"), 0o755);
         }
-        self.mounts.push(Step::RootScratch);
+        self.mounts.push(MountStep::RootScratch);
         self.view.push(own("/", false));
         self.own_etc(policy);
     }
@@ -460,7 +460,8 @@ impl Build {
         let real = fs::canonicalize(dir).ok().and_then(|real| real.into_os_string().into_string().ok());
         let dir = real.unwrap_or_else(|| dir.to_owned());
         self.view.push(host("/", &dir));
-        self.mounts.push(Step::RootDirectory { source: Source::Path { path: dir, identity: None }, attrs: HOST });
+        self.mounts
+            .push(MountStep::RootDirectory { source: MountSource::Path { path: dir, identity: None }, attrs: HOST });
     }
 
     /// What every view has of its own: devices, proc, the parts of sys that programs ask for, scratch directories.
@@ -469,23 +470,23 @@ impl Build {
         self.scratch("dev", "/dev", attr::RDONLY | attr::NOSUID | attr::NOEXEC, false);
         for device in DEVICES {
             let attrs = attr::NOSUID | attr::NOEXEC;
-            self.mounts.push(Step::Device { name: (*device).into(), attrs });
+            self.mounts.push(MountStep::Device { name: (*device).into(), attrs });
         }
-        self.mounts.push(Step::Devpts { target: "/dev/pts".into() });
+        self.mounts.push(MountStep::Devpts { target: "/dev/pts".into() });
         self.scratch("shm", "/dev/shm", OWN | attr::NOEXEC, true);
-        self.mounts.push(Step::Proc { target: "/proc".into(), writable: nested });
+        self.mounts.push(MountStep::Proc { target: "/proc".into(), writable: nested });
         self.view.push(own("/proc", false));
         // The kernel lets a sandbox inside mount a proc of its own only where one is seen whole and can be written
         // (mount_namespaces(7)), and it writes its id maps there.
         if !nested {
             for path in PROC_MASKS {
-                self.mounts.push(Step::Mask { target: (*path).into(), optional: true });
+                self.mounts.push(MountStep::Mask { target: (*path).into(), optional: true });
             }
             self.scratch("bootid", "/proc/sys/kernel/random/boot_id", HOST, false);
         }
         self.scratch("sys", "/sys", HOST, false);
-        self.mounts.push(Step::Bind {
-            source: Source::System("/sys/devices/system/cpu".into()),
+        self.mounts.push(MountStep::Bind {
+            source: MountSource::System("/sys/devices/system/cpu".into()),
             target: "/sys/devices/system/cpu".into(),
             attrs: HOST | attr::NOEXEC,
             optional: true,
@@ -500,7 +501,7 @@ impl Build {
         if writable && self.view.host_path(target).is_some_and(|host| !Path::new(&host).is_dir()) {
             return;
         }
-        self.mounts.push(Step::Scratch { name: name.into(), target: target.into(), attrs, optional: true });
+        self.mounts.push(MountStep::Scratch { name: name.into(), target: target.into(), attrs, optional: true });
         if name != "bootid" {
             self.view.push(own(target, writable));
         }

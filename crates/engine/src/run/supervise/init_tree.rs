@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::status::{self, Status, decode_event};
+use cofferdam_confine::status::{self, InitStatus, decode_event};
 use cofferdam_confine::{process, wire};
 use rustix::event::PollFlags;
 
@@ -152,7 +152,7 @@ impl InitTree<'_> {
         }
     }
 
-    fn take_status(&mut self, supervisor: &mut Supervisor<'_, '_>, s: Status) {
+    fn take_status(&mut self, supervisor: &mut Supervisor<'_, '_>, s: InitStatus) {
         let own_clock = self.container.is_some_and(Outer::own_clock);
         let here = |at_ns| if own_clock { now_ns() } else { at_ns };
         let end = |report: &mut Report, end, at_ns, events: (u64, u32)| {
@@ -162,34 +162,34 @@ impl InitTree<'_> {
         };
         let report = &mut supervisor.report;
         match s {
-            Status::Started { at_ns } => report.started_ns = here(at_ns),
+            InitStatus::Started { at_ns } => report.started_ns = here(at_ns),
             // Without spawning init cannot wait for exec, and reports its failure only afterwards: nothing ran then, either.
-            Status::Failed { step, index, errno } if report.started_ns == 0 || step == wire::step::EXEC => {
+            InitStatus::Failed { step, index, errno } if report.started_ns == 0 || step == wire::step::EXEC => {
                 report.started_ns = 0;
                 end(report, End::Failed(step, index, errno), now_ns(), (0, 0))
             }
             // The program ran, whatever init says of itself later.
-            Status::Failed { step, index, errno } => {
+            InitStatus::Failed { step, index, errno } => {
                 end(report, End::Lost, now_ns(), (0, 0));
                 let text = format!("init failed while the program ran (step {step}, part {index}, errno {errno})");
                 report.problem(text);
             }
-            Status::Ended { wait_status, at_ns, events, memory } => {
+            InitStatus::Ended { wait_status, at_ns, events, memory } => {
                 report.largest = memory;
                 end(report, End::Wait(wait_status), at_ns, events);
                 self.let_init_go(supervisor);
             }
-            Status::Violation { at_ns, events, memory } => {
+            InitStatus::Violation { at_ns, events, memory } => {
                 report.largest = memory;
                 end(report, End::Violation, at_ns, events);
                 self.let_init_go(supervisor);
             }
-            Status::TimedOut { at_ns, events, memory } => {
+            InitStatus::TimedOut { at_ns, events, memory } => {
                 report.largest = memory;
                 end(report, End::TimedOut, at_ns, events);
                 self.let_init_go(supervisor);
             }
-            Status::Layer { op, fd } => {
+            InitStatus::Layer { op, fd } => {
                 if let Some(session) = self.session.filter(|_| self.workspace == Some(op)) {
                     session.take_workspace(&fd);
                 }
@@ -198,9 +198,9 @@ impl InitTree<'_> {
                 }
                 report.layers.push((op, fd));
             }
-            Status::Sockets(diag) => supervisor.sockets.ask(diag),
-            Status::Weakened { step, errno } => report.weakened.push((step, errno)),
-            Status::Terminal(master) => attach_terminal(supervisor, master),
+            InitStatus::Sockets(diag) => supervisor.sockets.ask(diag),
+            InitStatus::Weakened { step, errno } => report.weakened.push((step, errno)),
+            InitStatus::Terminal(master) => attach_terminal(supervisor, master),
         }
     }
 

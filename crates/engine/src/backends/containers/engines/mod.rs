@@ -386,7 +386,7 @@ fn ending(told: &Value) -> Ending {
 }
 
 impl StartedContainer for Container {
-    fn running(&self) -> Option<&cofferdam_confine::Running> {
+    fn running(&self) -> Option<&cofferdam_confine::RunningInit> {
         None
     }
 

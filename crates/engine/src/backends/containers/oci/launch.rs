@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::external::{ExternalProgram, FIRST_FD, SpawnOptions, spawn_with};
 use cofferdam_confine::init_plan::PathRule;
-use cofferdam_confine::{Running, process};
+use cofferdam_confine::{RunningInit, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cgroups;
@@ -75,7 +75,7 @@ impl Calls {
             .collect()
     }
 
-    fn spawn(&self, argv: &[CString], start: &Start<'_>) -> Result<Running, Failure> {
+    fn spawn(&self, argv: &[CString], start: &Start<'_>) -> Result<RunningInit, Failure> {
         let argv: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
         let cgroup = start.cgroup.and_then(|cgroup| cgroup.dir_fd());
         let tasks = match start.cgroup.map(|cgroup| cgroup.tasks_files()).transpose() {
@@ -186,7 +186,7 @@ struct Start<'a> {
     finishes: bool,
 }
 
-fn ended_within(running: &Running, patience: Duration) -> bool {
+fn ended_within(running: &RunningInit, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -223,7 +223,7 @@ fn complaint(text: &[u8]) -> Option<String> {
 /// A container that runs, or has ended.
 pub(super) struct Container {
     calls: Calls,
-    running: Running,
+    running: RunningInit,
     /// What is `/` stays as long as it.
     _root: Root,
     /// It is this directory of the host, with whatever is mounted below that.
@@ -405,7 +405,7 @@ impl Container {
 }
 
 impl StartedContainer for Container {
-    fn running(&self) -> Option<&Running> {
+    fn running(&self) -> Option<&RunningInit> {
         Some(&self.running)
     }
 

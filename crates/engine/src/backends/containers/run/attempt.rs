@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::{resource, rlimit};
-use cofferdam_confine::{InitPlan, Running, control, memfd};
+use cofferdam_confine::{InitPlan, RunningInit, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::rendezvous::{Ours, Rendezvous, ends};
@@ -237,7 +237,7 @@ impl Contained {
 
     fn watch(
         &self,
-        running: Running,
+        running: RunningInit,
         ours: Ours,
         cgroup: Option<&Cgroup>,
         made: &dyn StartedContainer,
@@ -360,10 +360,10 @@ impl Outer for Around<'_> {
 }
 
 /// The same process, to be watched besides.
-fn copy(running: &Running) -> Result<Running, Failure> {
+fn copy(running: &RunningInit) -> Result<RunningInit, Failure> {
     let pidfd = running.pidfd.try_clone();
     let pidfd = pidfd.map_err(|e| Failure::new(Step::Container, format!("cannot watch the container: {e}")))?;
-    Ok(Running { pid: running.pid, pidfd })
+    Ok(RunningInit { pid: running.pid, pidfd })
 }
 
 #[cfg(test)]
@@ -376,7 +376,7 @@ mod tests {
     struct Stubborn(Arc<AtomicU32>);
 
     impl StartedContainer for Stubborn {
-        fn running(&self) -> Option<&Running> {
+        fn running(&self) -> Option<&RunningInit> {
             None
         }
 

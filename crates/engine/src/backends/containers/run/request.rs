@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_confine::InitPlan;
 use cofferdam_confine::host::{resource, rlimit};
-use cofferdam_confine::init_plan::{PathRule, Step};
+use cofferdam_confine::init_plan::{MountStep, PathRule};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{ArgCondition, ArgOp, Mount, NetworkMode, Policy, SeccompLevel, SyscallAction, SyscallRule};
 
@@ -92,7 +92,7 @@ impl Contained {
         } else if counted {
             crate::plan::rlimits::leave_processes_to_the_cgroup(&mut rlimits);
         }
-        let mounts = parts.made.iter().map(|(path, mode)| Step::Mkdir { name: path.clone(), mode: *mode });
+        let mounts = parts.made.iter().map(|(path, mode)| MountStep::Mkdir { name: path.clone(), mode: *mode });
         let mut init_plan = InitPlan {
             ids_in: spec.apart.unwrap_or(runs_as),
             ids_out: runs_as,
