@@ -9,7 +9,7 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_command::{Confined, Network};
+use cofferdam_command::{CommandNetwork, Confined};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -54,7 +54,7 @@ async fn run() -> Result<(), Failure> {
 
 /// What every client's program is held by: no network, and nothing written but below the data directory.
 fn confined(program: &str, data: &Path) -> Confined {
-    Confined::new(program).data_dir(data).network(Network::None)
+    Confined::new(program).data_dir(data).network(CommandNetwork::None)
 }
 
 async fn serve(client: TcpStream, confined: &Confined) -> Result<(), Failure> {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
 use crate::blocked_paths;
-use crate::confinement_spec::{Area, Fallback, Network, Spec};
-use crate::enforcement::{Enforcement, Rule, Strength};
-use crate::error::{ConfineError, Reason};
+use crate::confinement_spec::{Area, CommandNetwork, ConfinementSpec, Fallback};
+use crate::enforcement::{CommandEnforcement, ConfinementRule, RuleStrength};
+use crate::error::{ConfineError, ConfineReason};
 use crate::mode::SandboxMode;
 use crate::path_resolution;
 
@@ -34,33 +34,33 @@ pub struct Confined {
     read: Vec<PathBuf>,
     deny_read: Vec<PathBuf>,
     enforce_reads: bool,
-    network: Network,
+    network: CommandNetwork,
     unix_sockets: bool,
     shared_ipc: bool,
     inherit_descriptors: bool,
     fallback: Fallback,
     landlock_at_most: Option<u32>,
-    mechanism: Mechanism,
+    mechanism: RuleMechanism,
     /// Grants everything except what is always refused.
     protects: bool,
 }
 
 /// The mechanism that enforces the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mechanism {
+pub(crate) enum RuleMechanism {
     Landlock,
     Seatbelt(PathBuf),
     None,
 }
 
-impl Mechanism {
-    fn of_this_system() -> Mechanism {
+impl RuleMechanism {
+    fn of_this_system() -> RuleMechanism {
         if cfg!(target_os = "linux") {
-            Mechanism::Landlock
+            RuleMechanism::Landlock
         } else if cfg!(target_os = "macos") {
-            Mechanism::Seatbelt(crate::seatbelt::SANDBOX_EXEC.into())
+            RuleMechanism::Seatbelt(crate::seatbelt::SANDBOX_EXEC.into())
         } else {
-            Mechanism::None
+            RuleMechanism::None
         }
     }
 }
@@ -103,13 +103,13 @@ impl Confined {
             read: Vec::new(),
             deny_read: Vec::new(),
             enforce_reads: false,
-            network: Network::default(),
+            network: CommandNetwork::default(),
             unix_sockets: false,
             shared_ipc: false,
             inherit_descriptors: false,
             fallback: Fallback::default(),
             landlock_at_most: None,
-            mechanism: Mechanism::of_this_system(),
+            mechanism: RuleMechanism::of_this_system(),
             protects: false,
         }
     }
@@ -155,7 +155,7 @@ impl Confined {
     }
 
     /// Sets the network.
-    pub fn network(mut self, network: Network) -> Confined {
+    pub fn network(mut self, network: CommandNetwork) -> Confined {
         self.network = network;
         self
     }
@@ -196,13 +196,13 @@ impl Confined {
 
     /// Uses Seatbelt, with this program in place of `sandbox-exec`: for tests on other systems than macOS.
     pub fn seatbelt_by(mut self, sandbox_exec: impl AsRef<Path>) -> Confined {
-        self.mechanism = Mechanism::Seatbelt(sandbox_exec.as_ref().to_owned());
+        self.mechanism = RuleMechanism::Seatbelt(sandbox_exec.as_ref().to_owned());
         self
     }
 
     /// Uses no mechanism, as on an unsupported system: for tests.
     pub fn without_mechanism(mut self) -> Confined {
-        self.mechanism = Mechanism::None;
+        self.mechanism = RuleMechanism::None;
         self
     }
 
@@ -221,7 +221,7 @@ impl Confined {
     /// # Errors
     /// A path cannot be granted, something cannot be prepared, or, without [`Fallback::Warn`], this system cannot
     /// enforce something.
-    pub fn command(self) -> Result<(Command, Enforcement), ConfineError> {
+    pub fn command(self) -> Result<(Command, CommandEnforcement), ConfineError> {
         let program = self.program.clone();
         let prepared = self.prepare().map_err(|reason| ConfineError::new(&program, reason))?;
         let enforcement = prepared.enforcement.clone();
@@ -249,7 +249,7 @@ impl Confined {
     pub fn spawn(
         self,
         set_up: impl FnOnce(&mut Command),
-    ) -> Result<(tokio::process::Child, Enforcement), ConfineError> {
+    ) -> Result<(tokio::process::Child, CommandEnforcement), ConfineError> {
         let program = self.program.clone();
         let prepared = self.prepare().map_err(|reason| ConfineError::new(&program, reason))?;
         let enforcement = prepared.enforcement.clone();
@@ -257,32 +257,36 @@ impl Confined {
         Ok((child, enforcement))
     }
 
-    fn prepare(self) -> Result<Prepared, Reason> {
+    fn prepare(self) -> Result<PreparedCommand, ConfineReason> {
         path_resolution::program(Path::new(&self.program))?;
         if self.mode == SandboxMode::Rwx && !self.protects {
-            let restrictions = Around::Nothing(Command::new(&self.program));
-            return Ok(Prepared { program: self.program, around: restrictions, enforcement: Enforcement::default() });
+            let restrictions = CommandWrapper::Nothing(Command::new(&self.program));
+            return Ok(PreparedCommand {
+                program: self.program,
+                around: restrictions,
+                enforcement: CommandEnforcement::default(),
+            });
         }
         let mut notes = Vec::new();
         let spec = self.spec(&mut notes)?;
         let (around, mut enforcement) = match &self.mechanism {
-            Mechanism::Landlock => self.landlock(&spec)?,
-            Mechanism::Seatbelt(sandbox_exec) if sandbox_exec.is_file() => {
+            RuleMechanism::Landlock => self.landlock(&spec)?,
+            RuleMechanism::Seatbelt(sandbox_exec) if sandbox_exec.is_file() => {
                 let (command, enforcement) = crate::seatbelt::command(&self.program, &spec, sandbox_exec)?;
-                (Around::Nothing(command), enforcement)
+                (CommandWrapper::Nothing(command), enforcement)
             }
-            Mechanism::Seatbelt(sandbox_exec) if self.fallback == Fallback::Refuse => {
-                return Err(Reason::NoSandboxExec(sandbox_exec.clone()));
+            RuleMechanism::Seatbelt(sandbox_exec) if self.fallback == Fallback::Refuse => {
+                return Err(ConfineReason::NoSandboxExec(sandbox_exec.clone()));
             }
-            Mechanism::Seatbelt(sandbox_exec) => {
+            RuleMechanism::Seatbelt(sandbox_exec) => {
                 let why = format!("{} is not there", sandbox_exec.display());
-                (Around::Nothing(Command::new(&self.program)), nothing_held(&why))
+                (CommandWrapper::Nothing(Command::new(&self.program)), nothing_held(&why))
             }
-            Mechanism::None if self.fallback == Fallback::Warn => {
+            RuleMechanism::None if self.fallback == Fallback::Warn => {
                 let why = "no sandbox of this system's is known here";
-                (Around::Nothing(Command::new(&self.program)), nothing_held(why))
+                (CommandWrapper::Nothing(Command::new(&self.program)), nothing_held(why))
             }
-            Mechanism::None => return Err(Reason::Unsupported),
+            RuleMechanism::None => return Err(ConfineReason::Unsupported),
         };
         for note in &notes {
             tracing::info!(program = ?self.program, note, "a command is confined");
@@ -290,7 +294,7 @@ impl Confined {
         enforcement.notes.extend(notes);
         let missing: Vec<_> = enforcement.missing().cloned().collect();
         if !missing.is_empty() && self.fallback == Fallback::Refuse {
-            return Err(Reason::NotHeld(missing));
+            return Err(ConfineReason::NotHeld(missing));
         }
         for applied in &missing {
             tracing::warn!(program = ?self.program, rule = %applied.rule, strength = %applied.strength,
@@ -298,29 +302,30 @@ impl Confined {
         }
         tracing::debug!(program = ?self.program, mode = %self.mode, strength = %enforcement.strength(),
             landlock_abi = enforcement.landlock_abi, "a command is confined");
-        Ok(Prepared { program: self.program, around, enforcement })
+        Ok(PreparedCommand { program: self.program, around, enforcement })
     }
 
     #[cfg(target_os = "linux")]
-    fn landlock(&self, spec: &Spec) -> Result<(Around, Enforcement), Reason> {
+    fn landlock(&self, spec: &ConfinementSpec) -> Result<(CommandWrapper, CommandEnforcement), ConfineReason> {
         let (restrictions, enforcement) = crate::linux::prepare(spec)?;
         // If the kernel cannot, that was accepted or refused before.
-        let inherits = spec.inherit_descriptors || enforcement.of(Rule::Descriptors) != Some(Strength::Full);
-        Ok((Around::Restrictions { restrictions, inherits }, enforcement))
+        let inherits =
+            spec.inherit_descriptors || enforcement.of(ConfinementRule::Descriptors) != Some(RuleStrength::Full);
+        Ok((CommandWrapper::Restrictions { restrictions, inherits }, enforcement))
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn landlock(&self, _: &Spec) -> Result<(Around, Enforcement), Reason> {
-        Err(Reason::Unsupported)
+    fn landlock(&self, _: &ConfinementSpec) -> Result<(CommandWrapper, CommandEnforcement), ConfineReason> {
+        Err(ConfineReason::Unsupported)
     }
 
     /// Resolves every path.
-    fn spec(&self, notes: &mut Vec<String>) -> Result<Spec, Reason> {
-        let data = self.data_dir.as_deref().ok_or(Reason::NoDataDirectory)?;
+    fn spec(&self, notes: &mut Vec<String>) -> Result<ConfinementSpec, ConfineReason> {
+        let data = self.data_dir.as_deref().ok_or(ConfineReason::NoDataDirectory)?;
         let mut write = Area::default();
         // Every agent writes temporary files, and the state of the model's own command.
         let mut common = vec![PathBuf::from("/tmp")];
-        if self.mechanism != Mechanism::Landlock {
+        if self.mechanism != RuleMechanism::Landlock {
             common.extend(["/private/tmp", "/private/var/folders"].map(PathBuf::from));
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
@@ -357,10 +362,10 @@ impl Confined {
             .deny_read
             .iter()
             .map(|path| path_resolution::there("deny_read", path))
-            .collect::<Result<Vec<_>, Reason>>()?;
+            .collect::<Result<Vec<_>, ConfineReason>>()?;
         for path in &denied {
             if let Some(root) = write.roots.iter().find(|root| root.starts_with(path)) {
-                return Err(Reason::Path {
+                return Err(ConfineReason::Path {
                     rule: "deny_read",
                     path: path.clone(),
                     fault: format!("{} lies in it, which is granted", root.display()),
@@ -384,7 +389,7 @@ impl Confined {
         } else if !denied.is_empty() {
             read = Some(Area { roots: vec![PathBuf::from("/")], holes: denied });
         }
-        let mut spec = Spec {
+        let mut spec = ConfinementSpec {
             write,
             read,
             network: self.network,
@@ -431,24 +436,24 @@ impl Confined {
 }
 
 /// The enforcement of a command without a mechanism.
-fn nothing_held(why: &str) -> Enforcement {
-    use crate::enforcement::Rule::*;
-    let mut enforcement = Enforcement::default();
+fn nothing_held(why: &str) -> CommandEnforcement {
+    use crate::enforcement::ConfinementRule::*;
+    let mut enforcement = CommandEnforcement::default();
     for rule in [Writes, Truncation, Links, Devices, Metadata, Signals] {
-        enforcement.add(rule, Strength::None, why);
+        enforcement.add(rule, RuleStrength::None, why);
     }
     enforcement
 }
 
 /// A confined command before it becomes one of tokio's.
-struct Prepared {
+struct PreparedCommand {
     program: OsString,
-    around: Around,
-    enforcement: Enforcement,
+    around: CommandWrapper,
+    enforcement: CommandEnforcement,
 }
 
 /// How it is confined.
-enum Around {
+enum CommandWrapper {
     /// Seatbelt's command line confines it, or nothing does.
     Nothing(Command),
     #[cfg(target_os = "linux")]
@@ -459,30 +464,30 @@ enum Around {
     },
 }
 
-impl Prepared {
-    fn command(self) -> Result<Command, Reason> {
+impl PreparedCommand {
+    fn command(self) -> Result<Command, ConfineReason> {
         match self.around {
-            Around::Nothing(command) => Ok(command),
+            CommandWrapper::Nothing(command) => Ok(command),
             #[cfg(target_os = "linux")]
-            Around::Restrictions { restrictions, inherits } => attached(&self.program, &restrictions, inherits),
+            CommandWrapper::Restrictions { restrictions, inherits } => attached(&self.program, &restrictions, inherits),
         }
     }
 
-    fn spawn(self, set_up: impl FnOnce(&mut Command)) -> Result<tokio::process::Child, Reason> {
-        let spawned = |result: std::io::Result<_>| result.map_err(|error| Reason::Spawn(error.into()));
+    fn spawn(self, set_up: impl FnOnce(&mut Command)) -> Result<tokio::process::Child, ConfineReason> {
+        let spawned = |result: std::io::Result<_>| result.map_err(|error| ConfineReason::Spawn(error.into()));
         match self.around {
-            Around::Nothing(mut command) => {
+            CommandWrapper::Nothing(mut command) => {
                 set_up(&mut command);
                 spawned(command.spawn())
             }
             #[cfg(target_os = "linux")]
-            Around::Restrictions { restrictions, inherits } => {
+            CommandWrapper::Restrictions { restrictions, inherits } => {
                 if !inherits && cofferdam_confine::command::has_inheritable() {
                     let mut command = attached(&self.program, &restrictions, inherits)?;
                     set_up(&mut command);
                     return command.spawn().map_err(|error| match ConfineError::of_spawn(&command, &error) {
                         Some(known) => known.reason,
-                        None => Reason::Spawn(error.into()),
+                        None => ConfineReason::Spawn(error.into()),
                     });
                 }
                 let mut command = Command::new(&self.program);
@@ -492,7 +497,7 @@ impl Prepared {
                     let _inside = runtime.enter();
                     command.spawn()
                 };
-                let behind = restrictions.run_restricted(spawn).map_err(|failed| Reason::Child {
+                let behind = restrictions.run_restricted(spawn).map_err(|failed| ConfineReason::Child {
                     step: failed.step.call(),
                     source: std::io::Error::from_raw_os_error(failed.errno).into(),
                 })?;
@@ -508,9 +513,9 @@ fn attached(
     program: &OsStr,
     restrictions: &cofferdam_confine::command::Restrictions,
     inherits: bool,
-) -> Result<Command, Reason> {
+) -> Result<Command, ConfineReason> {
     let mut command = std::process::Command::new(program);
     let prepared = restrictions.attach(&mut command, inherits);
-    prepared.map_err(|source| Reason::Prepare { step: "the keeper".into(), source: source.into() })?;
+    prepared.map_err(|source| ConfineReason::Prepare { step: "the keeper".into(), source: source.into() })?;
     Ok(Command::from(command))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The network of a command.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Network {
+pub enum CommandNetwork {
     /// The host's network, without restrictions.
     #[default]
     Host,
@@ -32,12 +32,12 @@ pub(crate) struct Area {
 
 /// Everything that is to be enforced. Paths are canonical.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Spec {
+pub(crate) struct ConfinementSpec {
     /// Writable trees.
     pub(crate) write: Area,
     /// Readable trees; none: everything is readable.
     pub(crate) read: Option<Area>,
-    pub(crate) network: Network,
+    pub(crate) network: CommandNetwork,
     /// Whether Unix sockets can be created and connected to.
     pub(crate) unix_sockets: bool,
     /// Whether System V IPC and POSIX message queues can be used.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// How far a rule is enforced, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Strength {
+pub enum RuleStrength {
     /// Not at all.
     None,
     /// Partially; the reason says what is missing.
@@ -13,12 +13,12 @@ pub enum Strength {
     Full,
 }
 
-impl fmt::Display for Strength {
+impl fmt::Display for RuleStrength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Strength::None => "none",
-            Strength::Partial => "partial",
-            Strength::Full => "full",
+            RuleStrength::None => "none",
+            RuleStrength::Partial => "partial",
+            RuleStrength::Full => "full",
         })
     }
 }
@@ -26,7 +26,7 @@ impl fmt::Display for Strength {
 /// What a command is prevented from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Rule {
+pub enum ConfinementRule {
     /// Writing, creating and removing outside the writable paths.
     Writes,
     /// Truncating files outside of them.
@@ -57,23 +57,23 @@ pub enum Rule {
     Network,
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for ConfinementRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rule::Writes => "writes",
-            Rule::Truncation => "truncation",
-            Rule::Links => "renames and hard links",
-            Rule::Devices => "devices",
-            Rule::Metadata => "metadata",
-            Rule::AbstractSockets => "abstract sockets",
-            Rule::PathSockets => "path sockets",
-            Rule::Signals => "signals",
-            Rule::Ipc => "shared memory and queues",
-            Rule::Keys => "keys",
-            Rule::Scheduling => "scheduling",
-            Rule::Descriptors => "descriptors",
-            Rule::Reads => "reads",
-            Rule::Network => "network",
+            ConfinementRule::Writes => "writes",
+            ConfinementRule::Truncation => "truncation",
+            ConfinementRule::Links => "renames and hard links",
+            ConfinementRule::Devices => "devices",
+            ConfinementRule::Metadata => "metadata",
+            ConfinementRule::AbstractSockets => "abstract sockets",
+            ConfinementRule::PathSockets => "path sockets",
+            ConfinementRule::Signals => "signals",
+            ConfinementRule::Ipc => "shared memory and queues",
+            ConfinementRule::Keys => "keys",
+            ConfinementRule::Scheduling => "scheduling",
+            ConfinementRule::Descriptors => "descriptors",
+            ConfinementRule::Reads => "reads",
+            ConfinementRule::Network => "network",
         })
     }
 }
@@ -81,11 +81,11 @@ impl fmt::Display for Rule {
 /// The enforcement of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Applied {
+pub struct AppliedRule {
     /// The rule.
-    pub rule: Rule,
+    pub rule: ConfinementRule,
     /// How far it is enforced.
-    pub strength: Strength,
+    pub strength: RuleStrength,
     /// By which mechanism, or why not.
     pub reason: String,
 }
@@ -93,44 +93,44 @@ pub struct Applied {
 /// What is enforced on a command. A rule that was not requested is not listed: in the mode `rwx` the list is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Enforcement {
+pub struct CommandEnforcement {
     /// Rule by rule.
-    pub rules: Vec<Applied>,
+    pub rules: Vec<AppliedRule>,
     /// Version of the kernel's Landlock that is used; 0 without.
     pub landlock_abi: u32,
     /// Notes for the user, for instance a grant for a path that does not exist.
     pub notes: Vec<String>,
 }
 
-impl Enforcement {
+impl CommandEnforcement {
     /// The weakest strength of all rules: `Full` if nothing was requested.
-    pub fn strength(&self) -> Strength {
-        self.rules.iter().map(|applied| applied.strength).min().unwrap_or(Strength::Full)
+    pub fn strength(&self) -> RuleStrength {
+        self.rules.iter().map(|applied| applied.strength).min().unwrap_or(RuleStrength::Full)
     }
 
     /// How far one rule is enforced; none if it was not requested.
-    pub fn of(&self, rule: Rule) -> Option<Strength> {
+    pub fn of(&self, rule: ConfinementRule) -> Option<RuleStrength> {
         self.rules.iter().find(|applied| applied.rule == rule).map(|applied| applied.strength)
     }
 
     /// The rules that are not enforced in full.
-    pub fn missing(&self) -> impl Iterator<Item = &Applied> {
-        self.rules.iter().filter(|applied| applied.strength != Strength::Full)
+    pub fn missing(&self) -> impl Iterator<Item = &AppliedRule> {
+        self.rules.iter().filter(|applied| applied.strength != RuleStrength::Full)
     }
 
-    pub(crate) fn add(&mut self, rule: Rule, strength: Strength, reason: impl Into<String>) {
-        self.rules.push(Applied { rule, strength, reason: reason.into() });
+    pub(crate) fn add(&mut self, rule: ConfinementRule, strength: RuleStrength, reason: impl Into<String>) {
+        self.rules.push(AppliedRule { rule, strength, reason: reason.into() });
     }
 }
 
-impl fmt::Display for Applied {
+impl fmt::Display for AppliedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Applied { rule, strength, reason } = self;
+        let AppliedRule { rule, strength, reason } = self;
         write!(f, "{rule}: {strength} ({reason})")
     }
 }
 
-impl fmt::Display for Enforcement {
+impl fmt::Display for CommandEnforcement {
     /// One line for each rule, with a newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules.iter().try_for_each(|applied| writeln!(f, "{applied}"))?;
@@ -144,16 +144,16 @@ mod tests {
 
     #[test]
     fn overall_strength_is_that_of_the_weakest_rule() {
-        let mut enforcement = Enforcement::default();
-        assert_eq!(enforcement.strength(), Strength::Full, "nothing was asked for");
-        enforcement.add(Rule::Writes, Strength::Full, "Landlock");
-        enforcement.add(Rule::Signals, Strength::None, "too old");
-        enforcement.add(Rule::Metadata, Strength::Partial, "some");
-        assert_eq!(enforcement.strength(), Strength::None);
-        assert_eq!(enforcement.of(Rule::Metadata), Some(Strength::Partial));
-        assert_eq!(enforcement.of(Rule::Network), None);
-        let missing: Vec<Rule> = enforcement.missing().map(|applied| applied.rule).collect();
-        assert_eq!(missing, [Rule::Signals, Rule::Metadata]);
+        let mut enforcement = CommandEnforcement::default();
+        assert_eq!(enforcement.strength(), RuleStrength::Full, "nothing was asked for");
+        enforcement.add(ConfinementRule::Writes, RuleStrength::Full, "Landlock");
+        enforcement.add(ConfinementRule::Signals, RuleStrength::None, "too old");
+        enforcement.add(ConfinementRule::Metadata, RuleStrength::Partial, "some");
+        assert_eq!(enforcement.strength(), RuleStrength::None);
+        assert_eq!(enforcement.of(ConfinementRule::Metadata), Some(RuleStrength::Partial));
+        assert_eq!(enforcement.of(ConfinementRule::Network), None);
+        let missing: Vec<ConfinementRule> = enforcement.missing().map(|applied| applied.rule).collect();
+        assert_eq!(missing, [ConfinementRule::Signals, ConfinementRule::Metadata]);
         assert_eq!(enforcement.missing().next().unwrap().to_string(), "signals: none (too old)");
         assert!(enforcement.to_string().starts_with("writes: full (Landlock)\nsignals: none (too old)\n"));
     }

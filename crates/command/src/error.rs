@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::enforcement::{Applied, Strength};
+use crate::enforcement::{AppliedRule, RuleStrength};
 
 /// A command that was not confined, and so did not start.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -15,13 +15,13 @@ pub struct ConfineError {
     pub program: String,
     /// Why.
     #[source]
-    pub reason: Reason,
+    pub reason: ConfineReason,
 }
 
 /// Why a command cannot be confined.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum ConfineReason {
     /// No data directory was named.
     #[error("writes: no data directory was named\nhint: name one with data_dir(), or ask for SandboxMode::Rwx")]
     NoDataDirectory,
@@ -46,7 +46,7 @@ pub enum Reason {
     /// This system cannot enforce some rules, and the caller did not accept that.
     #[error("{}\nhint: accept what cannot be held with fallback(Fallback::Warn), or use Linux 6.12 or later with Landlock \
              among its security modules (lsm=landlock,... on the kernel's command line)", list(.0))]
-    NotHeld(Vec<Applied>),
+    NotHeld(Vec<AppliedRule>),
     /// `sandbox-exec` is missing.
     #[error(
         "writes held not at all: {} is not there\nhint: it is part of macOS: restore it, or accept that nothing is confined with \
@@ -81,25 +81,25 @@ pub enum Reason {
     Spawn(#[source] Arc<io::Error>),
 }
 
-impl Reason {
+impl ConfineReason {
     /// The closest errno, which is all that a child can return before exec.
     pub(crate) fn errno(&self) -> i32 {
         const EIO: i32 = 5;
         const EINVAL: i32 = 22;
         const EOPNOTSUPP: i32 = 95;
         match self {
-            Reason::NoDataDirectory | Reason::Path { .. } | Reason::Program { .. } => EINVAL,
-            Reason::NotHeld(_) | Reason::NoSandboxExec(_) | Reason::Unsupported => EOPNOTSUPP,
-            Reason::Prepare { source, .. } | Reason::Child { source, .. } | Reason::Spawn(source) => {
-                source.raw_os_error().unwrap_or(EIO)
-            }
+            ConfineReason::NoDataDirectory | ConfineReason::Path { .. } | ConfineReason::Program { .. } => EINVAL,
+            ConfineReason::NotHeld(_) | ConfineReason::NoSandboxExec(_) | ConfineReason::Unsupported => EOPNOTSUPP,
+            ConfineReason::Prepare { source, .. }
+            | ConfineReason::Child { source, .. }
+            | ConfineReason::Spawn(source) => source.raw_os_error().unwrap_or(EIO),
         }
     }
 }
 
 /// Lists each reason once, with the rules to which it applies.
-fn list(missing: &[Applied]) -> String {
-    let alike = |a: &Applied, b: &Applied| a.strength == b.strength && a.reason == b.reason;
+fn list(missing: &[AppliedRule]) -> String {
+    let alike = |a: &AppliedRule, b: &AppliedRule| a.strength == b.strength && a.reason == b.reason;
     let mut said: Vec<String> = Vec::new();
     for (nth, first) in missing.iter().enumerate() {
         if missing[..nth].iter().any(|before| alike(before, first)) {
@@ -113,12 +113,12 @@ fn list(missing: &[Applied]) -> String {
     said.join("; ")
 }
 
-fn adverb(applied: &Applied) -> &'static str {
-    if applied.strength == Strength::None { "not at all" } else { "only in part" }
+fn adverb(applied: &AppliedRule) -> &'static str {
+    if applied.strength == RuleStrength::None { "not at all" } else { "only in part" }
 }
 
 impl ConfineError {
-    pub(crate) fn new(program: &std::ffi::OsStr, reason: Reason) -> ConfineError {
+    pub(crate) fn new(program: &std::ffi::OsStr, reason: ConfineReason) -> ConfineError {
         ConfineError { program: program.to_string_lossy().into_owned(), reason }
     }
 }
@@ -140,18 +140,18 @@ impl From<ConfineError> for SandboxError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::enforcement::Rule;
+    use crate::enforcement::ConfinementRule;
 
     #[test]
     fn a_reason_is_listed_once_with_every_rule() {
-        let applied = |rule, strength, reason: &str| Applied { rule, strength, reason: reason.to_owned() };
+        let applied = |rule, strength, reason: &str| AppliedRule { rule, strength, reason: reason.to_owned() };
         let missing = vec![
-            applied(Rule::Writes, Strength::None, "no Landlock"),
-            applied(Rule::Metadata, Strength::Partial, "no Landlock"),
-            applied(Rule::Truncation, Strength::None, "no Landlock"),
-            applied(Rule::Signals, Strength::None, "too old"),
+            applied(ConfinementRule::Writes, RuleStrength::None, "no Landlock"),
+            applied(ConfinementRule::Metadata, RuleStrength::Partial, "no Landlock"),
+            applied(ConfinementRule::Truncation, RuleStrength::None, "no Landlock"),
+            applied(ConfinementRule::Signals, RuleStrength::None, "too old"),
         ];
-        let said = Reason::NotHeld(missing).to_string();
+        let said = ConfineReason::NotHeld(missing).to_string();
         assert!(
             said.starts_with(
                 "writes held not at all: no Landlock (the same for truncation); metadata held only in part: no Landlock; \

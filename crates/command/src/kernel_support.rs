@@ -5,7 +5,7 @@ use cofferdam_confine::command::{can_disinherit, has_capabilities, listener_avai
 use cofferdam_confine::landlock;
 use cofferdam_confine::seccomp::Arch;
 
-use crate::confinement_spec::{Network, Spec};
+use crate::confinement_spec::{CommandNetwork, ConfinementSpec};
 
 /// What this kernel supports, and what is requested of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub(crate) struct KernelSupport {
     pub(crate) keeper: bool,
     /// Whether capabilities are in effect: privileged system calls are refused as well.
     pub(crate) privileged: bool,
-    pub(crate) network: Network,
+    pub(crate) network: CommandNetwork,
     pub(crate) unix_sockets: bool,
     pub(crate) shared_ipc: bool,
     /// Whether descriptors can be closed by exec.
@@ -26,7 +26,7 @@ pub(crate) struct KernelSupport {
 }
 
 impl KernelSupport {
-    pub(crate) fn of(spec: &Spec) -> KernelSupport {
+    pub(crate) fn of(spec: &ConfinementSpec) -> KernelSupport {
         let abi = landlock::abi();
         let filter = Arch::native().is_some();
         KernelSupport {

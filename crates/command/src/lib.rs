@@ -10,7 +10,7 @@
 //! In the modes `sandbox` and `rx` a command and all that it starts write to the data directory, `/tmp`, `~/.claude`
 //! and harmless devices, and nowhere else: not by truncating, renaming, linking, changing modes or owners, making
 //! devices, or through another process by a Unix socket or a signal. What a kernel cannot enforce is listed in the
-//! [`Enforcement`], and refused unless the caller accepts it.
+//! [`CommandEnforcement`], and refused unless the caller accepts it.
 //!
 //! This is not a jail. The command sees the host's files, processes and network, shares its limits, and other programs
 //! may trust what it writes to the data directory. To isolate more than writes, use `cofferdam run` or the engine.
@@ -48,9 +48,9 @@ use tokio::process::Command;
 
 pub use blocked_paths::{is_read_blocked, is_write_blocked};
 pub use confined::Confined;
-pub use confinement_spec::{Fallback, Network};
-pub use enforcement::{Applied, Enforcement, Rule, Strength};
-pub use error::{ConfineError, Reason, SandboxError};
+pub use confinement_spec::{CommandNetwork, Fallback};
+pub use enforcement::{AppliedRule, CommandEnforcement, ConfinementRule, RuleStrength};
+pub use error::{ConfineError, ConfineReason, SandboxError};
 pub use mode::{SandboxConfig, SandboxMode};
 
 /// A command that can write only to `data_dir` (its whole tree), `/tmp`, `~/.claude` and harmless devices, unless the

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use cofferdam_confine::command::{NAME_ONLY, Restrictions, Trees};
 use cofferdam_confine::landlock::{self, Ruleset, access};
 
-use crate::confinement_spec::{Area, Network, Spec};
-use crate::enforcement::{Enforcement, Rule, Strength};
-use crate::error::Reason;
+use crate::confinement_spec::{Area, CommandNetwork, ConfinementSpec};
+use crate::enforcement::{CommandEnforcement, ConfinementRule, RuleStrength};
+use crate::error::ConfineReason;
 use crate::kernel_support::KernelSupport;
 use crate::path_resolution::around;
 use crate::ruleset_cache::{self, GrantedPath};
@@ -45,13 +45,13 @@ pub(crate) fn full_access() -> u64 {
 }
 
 /// Prepares the restrictions, and reports what they enforce.
-pub(crate) fn prepare(spec: &Spec) -> Result<(Restrictions, Enforcement), Reason> {
+pub(crate) fn prepare(spec: &ConfinementSpec) -> Result<(Restrictions, CommandEnforcement), ConfineReason> {
     let support = KernelSupport::of(spec);
     let enforcement = enforcement(spec, support);
     if let Some(restrictions) = ruleset_cache::find(spec, support) {
         return Ok((restrictions, enforcement));
     }
-    let mut granted = Granted::default();
+    let mut granted = RulesetGrants::default();
     let ruleset = if support.abi > 0 { Some(ruleset(spec, support, &mut granted)?) } else { None };
     let keeps = support.keeper.then(|| Trees { roots: granted.roots, holes: spec.write.holes.clone() });
     let restrictions = Restrictions::new(ruleset, filter(support)?, keeps).map_err(failed("descriptors"))?;
@@ -63,7 +63,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<(Restrictions, Enforcement), Reason
 
 /// What a ruleset grants.
 #[derive(Default)]
-struct Granted {
+struct RulesetGrants {
     /// The writable trees, for the notification supervisor.
     roots: Vec<OwnedFd>,
     /// Every granted path, with its inode.
@@ -72,17 +72,17 @@ struct Granted {
     enumerated: bool,
 }
 
-impl Granted {
-    fn see(&mut self, path: PathBuf, file: File) -> Result<(), Reason> {
+impl RulesetGrants {
+    fn see(&mut self, path: PathBuf, file: File) -> Result<(), ConfineReason> {
         let step = format!("cannot look at {}", path.display());
         self.seen.push(GrantedPath::new(path, file).map_err(failed(step))?);
         Ok(())
     }
 }
 
-fn failed(step: impl Into<String>) -> impl FnOnce(io::Error) -> Reason {
+fn failed(step: impl Into<String>) -> impl FnOnce(io::Error) -> ConfineReason {
     let step = step.into();
-    move |source| Reason::Prepare { step, source: source.into() }
+    move |source| ConfineReason::Prepare { step, source: source.into() }
 }
 
 /// Opens a path with `O_PATH`: no link at its end, and no other path than the one that was resolved.
@@ -98,7 +98,11 @@ fn name(path: &Path) -> io::Result<File> {
 }
 
 /// Creates the ruleset, and records what it grants.
-fn ruleset(spec: &Spec, support: KernelSupport, granted: &mut Granted) -> Result<Ruleset, Reason> {
+fn ruleset(
+    spec: &ConfinementSpec,
+    support: KernelSupport,
+    granted: &mut RulesetGrants,
+) -> Result<Ruleset, ConfineReason> {
     let known = landlock::handled_fs(support.abi);
     let mut handled = (access::WRITE | access::IOCTL_DEV) & known;
     if spec.read.is_some() {
@@ -106,7 +110,7 @@ fn ruleset(spec: &Spec, support: KernelSupport, granted: &mut Granted) -> Result
     } else if support.closes_devices() {
         handled |= access::READ_FILE;
     }
-    let net = if spec.network == Network::None { landlock::handled_net(support.abi) } else { 0 };
+    let net = if spec.network == CommandNetwork::None { landlock::handled_net(support.abi) } else { 0 };
     let ruleset =
         Ruleset::new(handled, net, landlock::scoped(support.abi)).map_err(failed("landlock_create_ruleset"))?;
     let allow = |path: &Path, file: &File, wanted: u64| {
@@ -177,7 +181,7 @@ fn ruleset(spec: &Spec, support: KernelSupport, granted: &mut Granted) -> Result
     Ok(ruleset)
 }
 
-fn pieces(area: &Area) -> Result<Vec<PathBuf>, Reason> {
+fn pieces(area: &Area) -> Result<Vec<PathBuf>, ConfineReason> {
     let mut all = Vec::new();
     for root in &area.roots {
         all.extend(around(root, &area.holes)?);
@@ -186,21 +190,21 @@ fn pieces(area: &Area) -> Result<Vec<PathBuf>, Reason> {
 }
 
 /// The report to the caller. Every enforced rule names its mechanism.
-fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
-    let mut e = Enforcement { landlock_abi: support.abi, ..Enforcement::default() };
+fn enforcement(spec: &ConfinementSpec, support: KernelSupport) -> CommandEnforcement {
+    let mut e = CommandEnforcement { landlock_abi: support.abi, ..CommandEnforcement::default() };
     let abi = support.abi;
     const NO_LANDLOCK: &str = "this kernel has no Landlock, or it is not among its security modules";
     const NO_FILTER: &str = "no system call filter is known for this architecture";
     let landlock = |since: u32| (abi >= since).then(|| format!("Landlock, ABI {abi}"));
     let filter = |text: &str| if support.filter { Ok(text.to_owned()) } else { Err(NO_FILTER.to_owned()) };
     let mut add = |rule, held: Result<String, String>| match held {
-        Ok(by) => e.add(rule, Strength::Full, by),
-        Err(why) => e.add(rule, Strength::None, why),
+        Ok(by) => e.add(rule, RuleStrength::Full, by),
+        Err(why) => e.add(rule, RuleStrength::None, why),
     };
     let restrictions = landlock(1).ok_or_else(|| NO_LANDLOCK.to_owned());
-    add(Rule::Writes, restrictions.clone());
+    add(ConfinementRule::Writes, restrictions.clone());
     add(
-        Rule::Truncation,
+        ConfinementRule::Truncation,
         match (landlock(3), abi) {
             (Some(by), _) => Ok(by),
             (None, 0) => Err(NO_LANDLOCK.into()),
@@ -208,7 +212,7 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         },
     );
     add(
-        Rule::Links,
+        ConfinementRule::Links,
         match (landlock(2), abi) {
             (Some(by), _) => Ok(by),
             (None, 0) => Err(NO_LANDLOCK.into()),
@@ -216,7 +220,7 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         },
     );
     add(
-        Rule::Devices,
+        ConfinementRule::Devices,
         match (landlock(5), abi) {
             (Some(by), _) => Ok(by),
             (None, 0) => Err(NO_LANDLOCK.into()),
@@ -224,7 +228,7 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         },
     );
     add(
-        Rule::Metadata,
+        ConfinementRule::Metadata,
         if abi == 0 {
             // Without Landlock the files can be replaced, so protecting their metadata has no use.
             Err(NO_LANDLOCK.into())
@@ -236,16 +240,19 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
     );
     match (support.unix_sockets, landlock(6)) {
         (false, _) => {
-            add(Rule::AbstractSockets, filter("seccomp refuses socket(AF_UNIX)"));
-            add(Rule::PathSockets, filter("seccomp refuses socket(AF_UNIX)"));
+            add(ConfinementRule::AbstractSockets, filter("seccomp refuses socket(AF_UNIX)"));
+            add(ConfinementRule::PathSockets, filter("seccomp refuses socket(AF_UNIX)"));
         }
-        (true, Some(by)) => add(Rule::AbstractSockets, Ok(by)),
+        (true, Some(by)) => add(ConfinementRule::AbstractSockets, Ok(by)),
         (true, None) => {
-            add(Rule::AbstractSockets, Err("Unix sockets were granted, and Landlock scopes them from ABI 6 on".into()));
+            add(
+                ConfinementRule::AbstractSockets,
+                Err("Unix sockets were granted, and Landlock scopes them from ABI 6 on".into()),
+            );
         }
     }
     add(
-        Rule::Signals,
+        ConfinementRule::Signals,
         match landlock(6) {
             Some(by) => Ok(by),
             None if support.keeps_signals() => {
@@ -257,11 +264,11 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         },
     );
     if !support.shared_ipc {
-        add(Rule::Ipc, filter("seccomp refuses System V IPC and POSIX message queues"));
+        add(ConfinementRule::Ipc, filter("seccomp refuses System V IPC and POSIX message queues"));
     }
-    add(Rule::Keys, filter("seccomp refuses add_key(2), keyctl(2) and request_key(2)"));
+    add(ConfinementRule::Keys, filter("seccomp refuses add_key(2), keyctl(2) and request_key(2)"));
     add(
-        Rule::Scheduling,
+        ConfinementRule::Scheduling,
         filter(if support.keeper {
             "seccomp refuses every number but 0, and hands over a thread's own"
         } else {
@@ -274,13 +281,13 @@ fn enforcement(spec: &Spec, support: KernelSupport) -> Enforcement {
         } else {
             Err("close_range(2) can do it from Linux 5.11 on".into())
         };
-        add(Rule::Descriptors, held);
+        add(ConfinementRule::Descriptors, held);
     }
     if spec.read.is_some() {
-        add(Rule::Reads, restrictions);
+        add(ConfinementRule::Reads, restrictions);
     }
-    if spec.network == Network::None {
-        add(Rule::Network, filter("seccomp refuses every network socket"));
+    if spec.network == CommandNetwork::None {
+        add(ConfinementRule::Network, filter("seccomp refuses every network socket"));
     }
     e
 }
@@ -295,7 +302,7 @@ mod tests {
             filter: true,
             keeper: true,
             privileged: false,
-            network: Network::Host,
+            network: CommandNetwork::Host,
             unix_sockets: false,
             shared_ipc: false,
             disinherits: true,
@@ -325,34 +332,45 @@ mod tests {
 
     #[test]
     fn all_rules_are_enforced_from_abi_1_and_none_without() {
-        let spec = Spec { read: Some(Area::default()), network: Network::None, ..Spec::default() };
+        let spec = ConfinementSpec {
+            read: Some(Area::default()),
+            network: CommandNetwork::None,
+            ..ConfinementSpec::default()
+        };
         for abi in 1..=9 {
             let told = enforcement(&spec, support(abi));
-            assert_eq!(told.strength(), Strength::Full, "{abi}: {told}");
+            assert_eq!(told.strength(), RuleStrength::Full, "{abi}: {told}");
             assert_eq!(told.rules.len(), 14, "{abi}: every rule is listed");
         }
         let told = enforcement(&spec, support(0));
-        for rule in [Rule::Writes, Rule::Truncation, Rule::Links, Rule::Devices, Rule::Metadata, Rule::Reads] {
-            assert_eq!(told.of(rule), Some(Strength::None), "{rule}");
+        for rule in [
+            ConfinementRule::Writes,
+            ConfinementRule::Truncation,
+            ConfinementRule::Links,
+            ConfinementRule::Devices,
+            ConfinementRule::Metadata,
+            ConfinementRule::Reads,
+        ] {
+            assert_eq!(told.of(rule), Some(RuleStrength::None), "{rule}");
         }
     }
 
     #[test]
     fn rules_that_need_a_listener_are_not_enforced_without_one() {
-        let spec = Spec::default();
+        let spec = ConfinementSpec::default();
         let nested = |abi| enforcement(&spec, KernelSupport { keeper: false, ..support(abi) });
-        assert_eq!(nested(6).strength(), Strength::Full);
-        let old: Vec<Rule> = nested(5).missing().map(|a| a.rule).collect();
-        assert_eq!(old, [Rule::Signals]);
+        assert_eq!(nested(6).strength(), RuleStrength::Full);
+        let old: Vec<ConfinementRule> = nested(5).missing().map(|a| a.rule).collect();
+        assert_eq!(old, [ConfinementRule::Signals]);
     }
 
     #[test]
     fn granted_unix_sockets_leave_abstract_ones_to_landlock() {
-        let spec = Spec { unix_sockets: true, ..Spec::default() };
+        let spec = ConfinementSpec { unix_sockets: true, ..ConfinementSpec::default() };
         let told = |abi| enforcement(&spec, KernelSupport { unix_sockets: true, ..support(abi) });
-        assert_eq!(told(6).strength(), Strength::Full);
-        assert_eq!(told(5).of(Rule::AbstractSockets), Some(Strength::None));
-        assert_eq!(told(5).of(Rule::PathSockets), None, "was not asked for");
+        assert_eq!(told(6).strength(), RuleStrength::Full);
+        assert_eq!(told(5).of(ConfinementRule::AbstractSockets), Some(RuleStrength::None));
+        assert_eq!(told(5).of(ConfinementRule::PathSockets), None, "was not asked for");
     }
 
     #[test]
@@ -360,7 +378,7 @@ mod tests {
         for abi in 0..=9 {
             for keeper in [false, true] {
                 let support =
-                    KernelSupport { keeper, network: Network::None, privileged: abi % 2 == 0, ..support(abi) };
+                    KernelSupport { keeper, network: CommandNetwork::None, privileged: abi % 2 == 0, ..support(abi) };
                 assert!(!filter(support).unwrap().is_empty());
             }
         }

@@ -5,17 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::blocked_paths;
-use crate::error::Reason;
+use crate::error::ConfineReason;
 
 /// Entries beside a denied path that are granted one by one, at most.
 const SIBLINGS: usize = 65_536;
 
-fn fault(rule: &'static str, path: &Path, fault: impl Into<String>, hint: &'static str) -> Reason {
-    Reason::Path { rule, path: path.to_owned(), fault: fault.into(), hint }
+fn fault(rule: &'static str, path: &Path, fault: impl Into<String>, hint: &'static str) -> ConfineReason {
+    ConfineReason::Path { rule, path: path.to_owned(), fault: fault.into(), hint }
 }
 
 /// Resolves a path, which must exist. `rule` names it in errors.
-pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> {
+pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, ConfineReason> {
     if path.as_os_str().is_empty() {
         return Err(fault(rule, path, "it is empty", "name it from the root on"));
     }
@@ -42,7 +42,7 @@ pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> 
 
 /// Resolves a path that may be granted for writing: it neither is, nor is in, nor contains one of the system's
 /// directories. Once all writable paths are known, [`astray`] checks the links on the way.
-pub(crate) fn writable(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> {
+pub(crate) fn writable(rule: &'static str, path: &Path) -> Result<PathBuf, ConfineReason> {
     const HINT: &str = "name a directory of your own, such as one in your home";
     let lies_below = |found: &Path| {
         let dir = blocked_paths::system().iter().find(|dir| blocked_paths::below(found, dir))?;
@@ -67,7 +67,7 @@ pub(crate) fn writable(rule: &'static str, path: &Path) -> Result<PathBuf, Reaso
 
 /// Refuses a path that leads out of one of these writable trees by a link in it, which a confined command may have
 /// created. Every link on the way counts. `found` is what the path resolved to.
-pub(crate) fn astray(rule: &'static str, path: &Path, found: &Path, trees: &[PathBuf]) -> Result<(), Reason> {
+pub(crate) fn astray(rule: &'static str, path: &Path, found: &Path, trees: &[PathBuf]) -> Result<(), ConfineReason> {
     // A path that leads to itself has no link in it.
     if path.as_os_str() == found.as_os_str() || trees.iter().all(|tree| blocked_paths::below(found, tree)) {
         return Ok(());
@@ -126,7 +126,7 @@ fn follow(path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
 }
 
 /// Resolves the data directory, which must be a directory that may be granted for writing.
-pub(crate) fn data_dir(path: &Path) -> Result<PathBuf, Reason> {
+pub(crate) fn data_dir(path: &Path) -> Result<PathBuf, ConfineReason> {
     let found = writable("data directory", path)?;
     if !found.is_dir() {
         return Err(fault("data directory", path, "it is not a directory", "name a directory"));
@@ -135,8 +135,8 @@ pub(crate) fn data_dir(path: &Path) -> Result<PathBuf, Reason> {
 }
 
 /// Checks a program: an empty name or a directory is refused. A missing program is reported by spawn.
-pub(crate) fn program(program: &Path) -> Result<(), Reason> {
-    let fault = |fault: &str| Err(Reason::Program { fault: fault.to_owned() });
+pub(crate) fn program(program: &Path) -> Result<(), ConfineReason> {
+    let fault = |fault: &str| Err(ConfineReason::Program { fault: fault.to_owned() });
     if program.as_os_str().is_empty() {
         return fault("it has no name");
     }
@@ -153,13 +153,13 @@ pub(crate) fn program(program: &Path) -> Result<(), Reason> {
 /// Splits `root` into paths that exclude `holes`: a rule grants everything below its path, so the entries beside a hole
 /// are granted one by one. Entries created later are in none of them. Links are excluded: their targets are in another
 /// one.
-pub(crate) fn around(root: &Path, holes: &[PathBuf]) -> Result<Vec<PathBuf>, Reason> {
+pub(crate) fn around(root: &Path, holes: &[PathBuf]) -> Result<Vec<PathBuf>, ConfineReason> {
     let mut pieces = Vec::new();
     split(root, holes, &mut pieces)?;
     Ok(pieces)
 }
 
-fn split(root: &Path, holes: &[PathBuf], pieces: &mut Vec<PathBuf>) -> Result<(), Reason> {
+fn split(root: &Path, holes: &[PathBuf], pieces: &mut Vec<PathBuf>) -> Result<(), ConfineReason> {
     let plain = |path: &Path, base: &Path| path.starts_with(base);
     if holes.iter().any(|hole| plain(root, hole)) {
         return Ok(());
@@ -168,7 +168,7 @@ fn split(root: &Path, holes: &[PathBuf], pieces: &mut Vec<PathBuf>) -> Result<()
         pieces.push(root.to_owned());
         return Ok(());
     }
-    let prepare = |source: io::Error| Reason::Prepare {
+    let prepare = |source: io::Error| ConfineReason::Prepare {
         step: format!("cannot list {}, where what lies beside a denied path is granted one by one", root.display()),
         source: source.into(),
     };
@@ -189,7 +189,7 @@ fn split(root: &Path, holes: &[PathBuf], pieces: &mut Vec<PathBuf>) -> Result<()
 mod tests {
     use super::*;
 
-    fn text(error: Reason) -> String {
+    fn text(error: ConfineReason) -> String {
         error.to_string()
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::process::Command;
 
-use crate::error::{ConfineError, Reason, SandboxError};
+use crate::error::{ConfineError, ConfineReason, SandboxError};
 
 /// Most reasons that are retained.
 const KEPT: usize = 256;
@@ -76,7 +76,7 @@ impl ConfineError {
         #[cfg(target_os = "linux")]
         if let Some(failed) = cofferdam_confine::command::RestrictionFailure::of_spawn(error) {
             let source = Arc::new(io::Error::from_raw_os_error(failed.errno));
-            return Some(ConfineError::new(program, Reason::Child { step: failed.step.call(), source }));
+            return Some(ConfineError::new(program, ConfineReason::Child { step: failed.step.call(), source }));
         }
         find(command, error)
     }
@@ -87,6 +87,6 @@ impl SandboxError {
     pub fn of_spawn(command: &Command, error: io::Error) -> SandboxError {
         let known = ConfineError::of_spawn(command, &error);
         let program = command.as_std().get_program();
-        known.unwrap_or_else(|| ConfineError::new(program, Reason::Spawn(Arc::new(error)))).into()
+        known.unwrap_or_else(|| ConfineError::new(program, ConfineReason::Spawn(Arc::new(error)))).into()
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::command::Restrictions;
 
-use crate::confinement_spec::Spec;
+use crate::confinement_spec::ConfinementSpec;
 use crate::kernel_support::KernelSupport;
 
 /// Most entries.
@@ -44,8 +44,8 @@ impl GrantedPath {
 /// Device nodes are checked again after this time: if one was recreated, the old rule grants nothing.
 const DEVICES: Duration = Duration::from_secs(1);
 
-struct Entry {
-    spec: Spec,
+struct CachedRuleset {
+    spec: ConfinementSpec,
     support: KernelSupport,
     paths: Vec<GrantedPath>,
     /// When the devices were checked.
@@ -53,9 +53,9 @@ struct Entry {
     restrictions: Restrictions,
 }
 
-static CACHE: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<CachedRuleset>> = Mutex::new(Vec::new());
 
-pub(crate) fn find(spec: &Spec, support: KernelSupport) -> Option<Restrictions> {
+pub(crate) fn find(spec: &ConfinementSpec, support: KernelSupport) -> Option<Restrictions> {
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = cache.iter().position(|entry| entry.spec == *spec && entry.support == support)?;
     let mut entry = cache.remove(at);
@@ -71,12 +71,17 @@ pub(crate) fn find(spec: &Spec, support: KernelSupport) -> Option<Restrictions> 
     Some(restrictions)
 }
 
-pub(crate) fn insert(spec: &Spec, support: KernelSupport, paths: Vec<GrantedPath>, restrictions: &Restrictions) {
+pub(crate) fn insert(
+    spec: &ConfinementSpec,
+    support: KernelSupport,
+    paths: Vec<GrantedPath>,
+    restrictions: &Restrictions,
+) {
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if cache.len() == MOST {
         cache.remove(0);
     }
-    cache.push(Entry {
+    cache.push(CachedRuleset {
         spec: spec.clone(),
         support,
         paths,

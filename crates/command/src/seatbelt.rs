@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use cofferdam_confine::seatbelt::{Profile, canonical};
 use tokio::process::Command;
 
-use crate::confinement_spec::{Area, Network, Spec};
-use crate::enforcement::{Enforcement, Rule, Strength};
-use crate::error::Reason;
+use crate::confinement_spec::{Area, CommandNetwork, ConfinementSpec};
+use crate::enforcement::{CommandEnforcement, ConfinementRule, RuleStrength};
+use crate::error::ConfineReason;
 
 /// Its path on macOS. Never searched elsewhere.
 pub(crate) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
@@ -24,8 +24,8 @@ const TAG: &str = "cofferdam";
 const DEVICES: [&str; 8] = ["null", "zero", "tty", "ptmx", "random", "urandom", "stdout", "stderr"];
 
 /// The profile.
-pub(crate) fn profile(spec: &Spec) -> Profile {
-    let mut w = Writer::default();
+pub(crate) fn profile(spec: &ConfinementSpec) -> Profile {
+    let mut w = ProfileWriter::default();
     w.line("(version 1)");
     w.line("(allow default)");
     w.line("; writes, metadata among them: nowhere but");
@@ -54,7 +54,7 @@ pub(crate) fn profile(spec: &Spec) -> Profile {
         w.deny("network-outbound", &["(remote unix-socket (subpath \"/\"))".into()]);
         w.line("(allow network-outbound (remote unix-socket (literal \"/private/var/run/mDNSResponder\")))");
     }
-    if spec.network == Network::None {
+    if spec.network == CommandNetwork::None {
         w.line("; the network");
         w.deny("network*", &[]);
     }
@@ -89,12 +89,12 @@ fn above(paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 #[derive(Default)]
-struct Writer {
+struct ProfileWriter {
     text: String,
     parameters: Vec<(String, String)>,
 }
 
-impl Writer {
+impl ProfileWriter {
     fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
@@ -131,12 +131,16 @@ impl Writer {
 }
 
 /// The command line of `sandbox-exec`, and what it enforces.
-pub(crate) fn command(program: &OsStr, spec: &Spec, sandbox_exec: &Path) -> Result<(Command, Enforcement), Reason> {
+pub(crate) fn command(
+    program: &OsStr,
+    spec: &ConfinementSpec,
+    sandbox_exec: &Path,
+) -> Result<(Command, CommandEnforcement), ConfineReason> {
     let paths = [&spec.write].into_iter().chain(&spec.read).flat_map(|area| area.roots.iter().chain(&area.holes));
     for path in paths {
         if path.to_str().is_none() {
             let fault = "it is no UTF-8, which Seatbelt's parameters must be".to_owned();
-            return Err(Reason::Path { rule: "path", path: path.clone(), fault, hint: "rename it" });
+            return Err(ConfineReason::Path { rule: "path", path: path.clone(), fault, hint: "rename it" });
         }
     }
     let mut command = Command::new(sandbox_exec);
@@ -144,20 +148,27 @@ pub(crate) fn command(program: &OsStr, spec: &Spec, sandbox_exec: &Path) -> Resu
     Ok((command, enforcement(spec)))
 }
 
-fn enforcement(spec: &Spec) -> Enforcement {
-    let mut e = Enforcement::default();
-    let mut add = |rule| e.add(rule, Strength::Full, "Seatbelt");
-    for rule in [Rule::Writes, Rule::Truncation, Rule::Links, Rule::Devices, Rule::Metadata, Rule::Signals] {
+fn enforcement(spec: &ConfinementSpec) -> CommandEnforcement {
+    let mut e = CommandEnforcement::default();
+    let mut add = |rule| e.add(rule, RuleStrength::Full, "Seatbelt");
+    for rule in [
+        ConfinementRule::Writes,
+        ConfinementRule::Truncation,
+        ConfinementRule::Links,
+        ConfinementRule::Devices,
+        ConfinementRule::Metadata,
+        ConfinementRule::Signals,
+    ] {
         add(rule);
     }
     if !spec.unix_sockets {
-        add(Rule::PathSockets);
+        add(ConfinementRule::PathSockets);
     }
     if spec.read.is_some() {
-        add(Rule::Reads);
+        add(ConfinementRule::Reads);
     }
-    if spec.network == Network::None {
-        add(Rule::Network);
+    if spec.network == CommandNetwork::None {
+        add(ConfinementRule::Network);
     }
     e
 }
@@ -168,12 +179,12 @@ mod tests {
     use crate::language::{self, Attempt, on};
 
     /// What `sandboxed_command("claude", mode, "/Users/u/.omega")` is on a Mac.
-    fn spec() -> Spec {
+    fn spec() -> ConfinementSpec {
         let roots = ["/tmp", "/private/var/folders", "/Users/u/.claude", "/Users/u/.omega"].map(PathBuf::from).into();
-        Spec { write: Area { roots, holes: Vec::new() }, ..Spec::default() }
+        ConfinementSpec { write: Area { roots, holes: Vec::new() }, ..ConfinementSpec::default() }
     }
 
-    fn allows(spec: &Spec, attempt: &Attempt<'_>) -> bool {
+    fn allows(spec: &ConfinementSpec, attempt: &Attempt<'_>) -> bool {
         language::Profile::new(&profile(spec)).allows(attempt)
     }
 
@@ -237,28 +248,30 @@ mod tests {
         assert_eq!(arguments[0], "-p");
         assert_eq!(arguments[arguments.len() - 2..], ["--", "claude"]);
         assert_eq!(arguments.iter().filter(|word| **word == "-D").count(), 4);
-        assert_eq!(enforcement.strength(), Strength::Full);
+        assert_eq!(enforcement.strength(), RuleStrength::Full);
     }
 
     #[test]
     fn rules_of_the_builder_are_in_the_profile() {
-        let quiet = Spec { network: Network::None, ..spec() };
+        let quiet = ConfinementSpec { network: CommandNetwork::None, ..spec() };
         let far = |remote| Attempt { operation: "network-outbound", remote: Some(remote), ..Attempt::default() };
         assert!(allows(&spec(), &far("example.org:443")) && !allows(&quiet, &far("example.org:443")));
         let socket = on("network-outbound", "/private/var/run/docker.sock");
         assert!(!allows(&spec(), &socket));
         assert!(allows(&spec(), &on("network-outbound", "/private/var/run/mDNSResponder")));
-        assert!(allows(&Spec { unix_sockets: true, ..spec() }, &socket));
+        assert!(allows(&ConfinementSpec { unix_sockets: true, ..spec() }, &socket));
         let other = Attempt { operation: "signal", other_sandbox: true, ..Attempt::default() };
         assert!(!allows(&spec(), &other) && allows(&spec(), &Attempt { operation: "signal", ..Attempt::default() }));
 
         let denied = Area { roots: vec!["/".into()], holes: vec!["/Users/u/.ssh".into()] };
-        let denying = Spec { read: Some(denied), ..spec() };
+        let denying = ConfinementSpec { read: Some(denied), ..spec() };
         for (path, allowed) in [("/Users/u/.ssh/id", false), ("/Users/u/.ssh", false), ("/Users/u/.sshx", true)] {
             assert_eq!(allows(&denying, &on("file-read-data", path)), allowed, "{path}");
         }
-        let narrow =
-            Spec { read: Some(Area { roots: vec!["/usr".into(), "/Users/u/.omega".into()], holes: vec![] }), ..spec() };
+        let narrow = ConfinementSpec {
+            read: Some(Area { roots: vec!["/usr".into(), "/Users/u/.omega".into()], holes: vec![] }),
+            ..spec()
+        };
         for (path, allowed) in [("/usr/bin/git", true), ("/Users/u/.omega/x", true), ("/Users/u/x", false)] {
             assert_eq!(allows(&narrow, &on("file-read-data", path)), allowed, "{path}");
         }
@@ -269,7 +282,7 @@ mod tests {
         let holes = || vec![PathBuf::from("/etc"), PathBuf::from("/Users/u/.omega/data")];
         let write = Area { roots: vec!["/".into()], holes: holes() };
         let read = Area { roots: vec!["/".into()], holes: vec!["/Users/u/.omega/data".into()] };
-        let spec = Spec { write, read: Some(read), ..Spec::default() };
+        let spec = ConfinementSpec { write, read: Some(read), ..ConfinementSpec::default() };
         for (operation, path, allowed) in [
             ("file-write-data", "/Users/u/.omega/data/memory.db", false),
             ("file-read-data", "/Users/u/.omega/data/memory.db", false),

@@ -11,8 +11,8 @@ use cofferdam_confine::seccomp::{
     TREE_IOCTLS, classify::Insn,
 };
 
-use crate::confinement_spec::Network;
-use crate::error::Reason;
+use crate::confinement_spec::CommandNetwork;
+use crate::error::ConfineReason;
 use crate::kernel_support::KernelSupport;
 
 /// Commands of `fcntl` and `ioctl` that make the kernel send signals later: `F_SETOWN` and the like.
@@ -34,7 +34,7 @@ const F_SETLEASE: u64 = 1024;
 const ENCRYPTION_KEYS: [u64; 3] = [0xc050_6617, 0xc040_6618, 0xc040_6619];
 
 /// Compiles the filter, once for equal arguments.
-pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, Reason> {
+pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, ConfineReason> {
     static COMPILED: Mutex<Option<HashMap<KernelSupport, Arc<[Insn]>>>> = Mutex::new(None);
     let Some(arch) = Arch::native() else { return Ok(Arc::new([])) };
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, Reason> {
         unix_sockets: support.unix_sockets,
         huge_pages: false,
         no_netlink: false,
-        no_network_sockets: support.network == Network::None,
+        no_network_sockets: support.network == CommandNetwork::None,
         private_ipc: support.shared_ipc,
         metadata_refused: !support.keeper,
         core_limit: true,
@@ -63,8 +63,10 @@ pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, Reason> {
         limited_exec: false,
         rules: &rules,
     };
-    let program = seccomp::compile(&request, arch)
-        .map_err(|error| Reason::Prepare { step: "seccomp filter".into(), source: io::Error::other(error).into() })?;
+    let program = seccomp::compile(&request, arch).map_err(|error| ConfineReason::Prepare {
+        step: "seccomp filter".into(),
+        source: io::Error::other(error).into(),
+    })?;
     let filter: Arc<[Insn]> = program.filter.into();
     compiled.insert(support, filter.clone());
     Ok(filter)

@@ -5,7 +5,7 @@
 
 mod probe;
 
-use cofferdam_command::{Confined, Rule, Strength};
+use cofferdam_command::{Confined, ConfinementRule, RuleStrength};
 use probe::{Scratch, versions};
 use tokio::process::Command;
 
@@ -54,8 +54,8 @@ async fn memory_queues_and_keys_of_the_same_user_are_out_of_reach() {
         let data = scratch.directory("data");
         let confined = || Confined::new("python3").data_dir(&data).landlock_at_most(abi);
         let (command, enforcement) = confined().command().unwrap();
-        for rule in [Rule::Ipc, Rule::Keys, Rule::Scheduling] {
-            assert_eq!(enforcement.of(rule), Some(Strength::Full), "{rule}");
+        for rule in [ConfinementRule::Ipc, ConfinementRule::Keys, ConfinementRule::Scheduling] {
+            assert_eq!(enforcement.of(rule), Some(RuleStrength::Full), "{rule}");
         }
         let told = probe::python(command, use_it, &made).await.unwrap();
         assert_eq!(told, names.map(|name| format!("{name} EPERM")).join("\n"), "{abi}");
@@ -64,7 +64,7 @@ async fn memory_queues_and_keys_of_the_same_user_are_out_of_reach() {
     let scratch = Scratch::new();
     let (command, enforcement) =
         Confined::new("python3").data_dir(scratch.directory("data")).shared_ipc(true).command().unwrap();
-    assert_eq!(enforcement.of(Rule::Ipc), None);
+    assert_eq!(enforcement.of(ConfinementRule::Ipc), None);
     let own = "id = call('new', 29, 0, 4096, 0o1600)\ncall('attach', 30, id, 0, 0)\ncall('memory', 31, id, 0, 0)\n\
         call('key', 248, b'user', b'cofferdam', b'x', 1, -2)\n";
     assert_eq!(probe::python(command, own, &[]).await.unwrap(), "new done\nattach done\nmemory done\nkey EPERM");
@@ -150,11 +150,11 @@ async fn descriptors_of_the_caller_are_not_inherited() {
     for abi in versions() {
         let confined = || Confined::new("python3").data_dir(&data).landlock_at_most(abi);
         let (command, enforcement) = confined().command().unwrap();
-        assert_eq!(enforcement.of(Rule::Descriptors), Some(Strength::Full));
+        assert_eq!(enforcement.of(ConfinementRule::Descriptors), Some(RuleStrength::Full));
         assert_eq!(probe::python(command, text, &[&number]).await.unwrap(), "write EBADF", "{abi}");
         assert_eq!(size(), 0, "{abi}");
         let (command, enforcement) = confined().inherit_descriptors(true).command().unwrap();
-        assert_eq!(enforcement.of(Rule::Descriptors), None);
+        assert_eq!(enforcement.of(ConfinementRule::Descriptors), None);
         assert_eq!(probe::python(command, text, &[&number]).await.unwrap(), "write done", "{abi}");
         assert_eq!(size(), 1, "{abi}");
         // The same however it is spawned.

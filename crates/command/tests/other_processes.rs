@@ -5,7 +5,7 @@
 
 mod probe;
 
-use cofferdam_command::{Rule, Strength};
+use cofferdam_command::{ConfinementRule, RuleStrength};
 use probe::{Scratch, confined, plain, restricted, run, versions};
 use tokio::process::Command;
 
@@ -97,10 +97,11 @@ async fn the_network_is_available_unless_refused() {
     let words = format!("tcp {}", listener.local_addr().unwrap());
     for abi in versions() {
         assert_eq!(run(restricted(abi, &data), &words).await, "done", "{abi}");
-        let (command, enforcement) = confined(abi, &data).network(cofferdam_command::Network::None).command().unwrap();
-        assert_eq!(enforcement.of(Rule::Network), Some(Strength::Full));
+        let (command, enforcement) =
+            confined(abi, &data).network(cofferdam_command::CommandNetwork::None).command().unwrap();
+        assert_eq!(enforcement.of(ConfinementRule::Network), Some(RuleStrength::Full));
         assert_eq!(run(command, &words).await, "EAFNOSUPPORT", "{abi}");
-        let (command, _) = confined(abi, &data).network(cofferdam_command::Network::None).command().unwrap();
+        let (command, _) = confined(abi, &data).network(cofferdam_command::CommandNetwork::None).command().unwrap();
         assert_eq!(run(command, "udp 127.0.0.1:9").await, "EAFNOSUPPORT", "{abi}");
     }
 }

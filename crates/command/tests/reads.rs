@@ -6,7 +6,7 @@ mod probe;
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_command::{Rule, SandboxMode, Strength};
+use cofferdam_command::{ConfinementRule, RuleStrength, SandboxMode};
 use probe::{Scratch, confined, furnish, restricted, run, versions};
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_denied_path_is_neither_read_nor_listed_nor_executed() {
         };
         for what in ["read", "list", "execute"] {
             let (command, enforcement) = confined(abi, &data).deny_read(&secret).command().unwrap();
-            assert_eq!(enforcement.of(Rule::Reads), Some(Strength::Full));
+            assert_eq!(enforcement.of(ConfinementRule::Reads), Some(RuleStrength::Full));
             assert_eq!(run(command, &at(what, &secret)).await, "EACCES", "{abi}: {what}");
             let (command, _) = confined(abi, &data).deny_read(&secret).command().unwrap();
             assert_eq!(run(command, &at(what, &beside)).await, "done", "{abi}: {what}: beside it");
@@ -50,7 +50,7 @@ async fn reads_are_limited_on_request_in_mode_sandbox() {
         let reads = |mode| confined(abi, &data).mode(mode).enforce_reads(true).read(own.parent().unwrap());
         let read = |dir: &Path| format!("read {}/victim", dir.display());
         let (command, enforcement) = reads(SandboxMode::Sandbox).command().unwrap();
-        assert_eq!(enforcement.of(Rule::Reads), Some(Strength::Full));
+        assert_eq!(enforcement.of(ConfinementRule::Reads), Some(RuleStrength::Full));
         assert_eq!(run(command, &read(&outside)).await, "EACCES", "{abi}");
         for words in [read(&data), "read /etc/passwd".into(), "list /usr/bin".into(), "execute /bin/true".into()] {
             let (command, _) = reads(SandboxMode::Sandbox).command().unwrap();
@@ -60,7 +60,7 @@ async fn reads_are_limited_on_request_in_mode_sandbox() {
         assert_eq!(run(command, &read(&outside)).await, "done", "{abi}: granted");
         // The mode rx means reading anywhere.
         let (command, enforcement) = reads(SandboxMode::Rx).command().unwrap();
-        assert_eq!(enforcement.of(Rule::Reads), None);
+        assert_eq!(enforcement.of(ConfinementRule::Reads), None);
         assert_eq!(run(command, &read(&outside)).await, "done", "{abi}: rx");
     }
 }

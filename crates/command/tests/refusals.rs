@@ -8,8 +8,8 @@ mod probe;
 use std::path::{Path, PathBuf};
 
 use cofferdam_command::{
-    ConfineError, Confined, Fallback, Reason, Rule, SandboxError, SandboxMode, Strength, protected_command,
-    sandboxed_command,
+    ConfineError, ConfineReason, Confined, ConfinementRule, Fallback, RuleStrength, SandboxError, SandboxMode,
+    protected_command, sandboxed_command,
 };
 use probe::Scratch;
 use tokio::process::Command;
@@ -66,14 +66,14 @@ async fn a_missing_sandbox_exec_is_reported_with_a_hint() {
     let data = scratch.directory("data");
     let seatbelt = || Confined::new("true").data_dir(&data).seatbelt_by("/no/sandbox-exec");
     let error = seatbelt().command().map(drop).unwrap_err();
-    assert!(matches!(error.reason, Reason::NoSandboxExec(_)), "{error}");
+    assert!(matches!(error.reason, ConfineReason::NoSandboxExec(_)), "{error}");
     let text = error.to_string();
     assert!(
         text.contains("/no/sandbox-exec is not there") && text.contains("hint: ") && !text.contains("Linux"),
         "{text}"
     );
     let (mut command, enforcement) = seatbelt().fallback(Fallback::Warn).command().unwrap();
-    assert_eq!(enforcement.of(Rule::Writes), Some(Strength::None));
+    assert_eq!(enforcement.of(ConfinementRule::Writes), Some(RuleStrength::None));
     assert!(command.status().await.unwrap().success());
 }
 
@@ -96,7 +96,7 @@ async fn an_invalid_data_directory_is_refused() {
         (PathBuf::from("/usr"), "it holds /usr/"),
     ] {
         let built = Confined::new("true").data_dir(&path).command().map(drop).unwrap_err();
-        assert!(matches!(built.reason, Reason::Path { rule: "data directory", .. }), "{built}");
+        assert!(matches!(built.reason, ConfineReason::Path { rule: "data directory", .. }), "{built}");
         for mode in [SandboxMode::Sandbox, SandboxMode::Rx] {
             let text = refused(sandboxed_command("true", mode, &path));
             assert!(text.contains("`true`") && text.contains("data directory") && text.contains(said), "{text}");
@@ -108,7 +108,7 @@ async fn an_invalid_data_directory_is_refused() {
     assert!(sandboxed_command("true", SandboxMode::Sandbox, &fine).status().await.unwrap().success());
     assert!(protected_command("true", &fine).status().await.unwrap().success());
     let none = Confined::new("true").command().map(drop).unwrap_err();
-    assert!(matches!(none.reason, Reason::NoDataDirectory));
+    assert!(matches!(none.reason, ConfineReason::NoDataDirectory));
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn invalid_programs_are_refused_and_missing_ones_fail_on_spawn() {
         let text = SandboxError::of_spawn(&command, error).to_string();
         assert!(text.starts_with(&format!("sandbox error: cannot confine `{absent}`: spawn: {plain}")), "{text}");
         let spawned = Confined::new(absent).data_dir(&data).spawn(|_| {}).map(drop).unwrap_err();
-        assert!(matches!(&spawned.reason, Reason::Spawn(error) if error.kind() == plain.kind()));
+        assert!(matches!(&spawned.reason, ConfineReason::Spawn(error) if error.kind() == plain.kind()));
     }
 }
 
@@ -152,8 +152,10 @@ async fn unenforceable_rules_are_refused_unless_accepted() {
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
     let without = || Confined::new(probe::own()).data_dir(&data).landlock_at_most(0);
     let error = without().command().map(drop).unwrap_err();
-    let Reason::NotHeld(missing) = &error.reason else { panic!("{error}") };
-    assert!(missing.iter().any(|applied| applied.rule == Rule::Writes && applied.strength == Strength::None));
+    let ConfineReason::NotHeld(missing) = &error.reason else { panic!("{error}") };
+    assert!(
+        missing.iter().any(|applied| applied.rule == ConfinementRule::Writes && applied.strength == RuleStrength::None)
+    );
     let text = SandboxError::from(error).to_string();
     for said in [
         "sandbox error: cannot confine",
@@ -165,9 +167,9 @@ async fn unenforceable_rules_are_refused_unless_accepted() {
     }
     // Accepted, it runs, and it is said what does not hold.
     let (command, enforcement) = without().fallback(Fallback::Warn).command().unwrap();
-    assert_eq!(enforcement.strength(), Strength::None);
-    assert_eq!(enforcement.of(Rule::Writes), Some(Strength::None));
-    assert_eq!(enforcement.of(Rule::PathSockets), Some(Strength::Full), "what can be held still is");
+    assert_eq!(enforcement.strength(), RuleStrength::None);
+    assert_eq!(enforcement.of(ConfinementRule::Writes), Some(RuleStrength::None));
+    assert_eq!(enforcement.of(ConfinementRule::PathSockets), Some(RuleStrength::Full), "what can be held still is");
     assert_eq!(probe::run(command, &format!("write {}/new", outside.display())).await, "done");
 }
 
@@ -177,9 +179,9 @@ async fn a_system_without_a_mechanism_is_an_error_or_a_warning() {
     let data = scratch.directory("data");
     let none = || Confined::new("true").data_dir(&data).without_mechanism();
     let error = none().command().map(drop).unwrap_err();
-    assert!(matches!(error.reason, Reason::Unsupported) && error.to_string().contains("hint: "), "{error}");
+    assert!(matches!(error.reason, ConfineReason::Unsupported) && error.to_string().contains("hint: "), "{error}");
     let (mut command, enforcement) = none().fallback(Fallback::Warn).command().unwrap();
-    assert_eq!(enforcement.strength(), Strength::None);
+    assert_eq!(enforcement.strength(), RuleStrength::None);
     assert!(command.status().await.unwrap().success());
 }
 
@@ -197,7 +199,7 @@ async fn seatbelt_runs_the_command_behind_sandbox_exec_or_not_at_all() {
     let confined = |by: &Path| Confined::new("sh").data_dir(&data).seatbelt_by(by);
     let (mut command, enforcement) = confined(&stand_in).command().unwrap();
     assert_eq!(command.as_std().get_program(), stand_in.as_os_str());
-    assert_eq!(enforcement.strength(), Strength::Full);
+    assert_eq!(enforcement.strength(), RuleStrength::Full);
     let output = command.args(["-c", "echo \"$0 $1\"; exit 5", "a b", "c"]).output().await.unwrap();
     assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"a b c\n"[..], Some(5)));
     // Without it nothing starts, unless that was accepted.
@@ -205,7 +207,7 @@ async fn seatbelt_runs_the_command_behind_sandbox_exec_or_not_at_all() {
     let error = confined(&absent).command().map(drop).unwrap_err().to_string();
     assert!(error.contains("writes held not at all") && error.contains("none is not there"), "{error}");
     let (command, enforcement) = confined(&absent).fallback(Fallback::Warn).command().unwrap();
-    assert_eq!((command.as_std().get_program().to_str(), enforcement.strength()), (Some("sh"), Strength::None));
+    assert_eq!((command.as_std().get_program().to_str(), enforcement.strength()), (Some("sh"), RuleStrength::None));
 }
 
 #[tokio::test]

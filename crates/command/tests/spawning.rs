@@ -7,7 +7,7 @@ mod probe;
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_command::{Confined, SandboxMode, Strength, sandboxed_command};
+use cofferdam_command::{Confined, RuleStrength, SandboxMode, sandboxed_command};
 use probe::{Scratch, attempt, confined, furnish, run, versions};
 use tokio::process::Command;
 
@@ -129,7 +129,7 @@ async fn spawn_confines_alike_and_affects_no_other_thread() {
             for (words, wanted) in wanted {
                 let spawned = confined(abi, &data).spawn(|command| attempt(command, &words));
                 let (child, enforcement) = spawned.unwrap();
-                assert_eq!(enforcement.strength(), Strength::Full);
+                assert_eq!(enforcement.strength(), RuleStrength::Full);
                 assert_eq!(probe::answer(child.wait_with_output().await.unwrap()), wanted, "{abi}: {words}");
             }
         }

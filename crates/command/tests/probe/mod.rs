@@ -8,7 +8,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use cofferdam_command::{Confined, Strength};
+use cofferdam_command::{Confined, RuleStrength};
 use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
@@ -38,7 +38,7 @@ pub(crate) fn confined(abi: u32, data: &Path) -> Confined {
 
 pub(crate) fn restricted(abi: u32, data: &Path) -> Command {
     let (command, enforcement) = confined(abi, data).command().unwrap();
-    assert_eq!(enforcement.strength(), Strength::Full, "{enforcement}");
+    assert_eq!(enforcement.strength(), RuleStrength::Full, "{enforcement}");
     assert_eq!(enforcement.landlock_abi, abi);
     command
 }
