@@ -14,11 +14,11 @@ use super::argument_patterns::CheckedRule;
 use super::blocked_paths::Blocked;
 use super::config::{GuardConfig, Mode};
 use super::decide::BoundRule;
-use super::decision_cache::Cache;
+use super::decision_cache::DecisionCache;
 use super::error::GuardError;
 use super::executable_lookup::ExecutableSearch;
-use super::execute::{Guard, Inner};
-use super::helper_programs::{self, Tree};
+use super::execute::{Guard, GuardInner};
+use super::helper_programs::{self, HelperPrograms};
 use super::recorder::Recorder;
 use super::sandbox_policy::{self, PolicyBase};
 use cofferdam_engine::engine::Engine;
@@ -137,7 +137,7 @@ impl GuardBuilder {
         for (i, rule) in bound.iter().enumerate() {
             by_path.entry(rule.canonical.clone()).or_default().push(i);
         }
-        let inner = Inner {
+        let inner = GuardInner {
             config,
             engine: Engine::probe(),
             frame,
@@ -148,8 +148,8 @@ impl GuardBuilder {
             blocked,
             identities: Mutex::new(None),
             recorder,
-            commands: Cache::default(),
-            paths: Cache::default(),
+            commands: DecisionCache::default(),
+            paths: DecisionCache::default(),
         };
         inner.try_out()?;
         for command in &inner.inert {
@@ -196,7 +196,7 @@ impl BoundRule {
             return Err(refuse(reason));
         }
         let workspace_programs = config.workspace_programs.contains(&name);
-        let alone = many && tree == Tree::default() && found.chain.len() <= 1;
+        let alone = many && tree == HelperPrograms::default() && found.chain.len() <= 1;
         if many && (!alone || workspace_programs) {
             return Err(refuse(format!(
                 "it is {0}, many programs in one: with helpers it could start all of them\n\

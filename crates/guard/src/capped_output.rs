@@ -6,7 +6,7 @@ use cofferdam_engine::{Output, Stream};
 
 /// What is kept.
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptOutput {
     streams: [Vec<u8>; 2],
     left: usize,
     truncated: bool,
@@ -14,13 +14,13 @@ struct Kept {
 
 /// Keeps the output of one run.
 #[derive(Debug, Clone)]
-pub(super) struct SharedOutput(Arc<Mutex<Kept>>);
+pub(super) struct SharedOutput(Arc<Mutex<KeptOutput>>);
 
 impl SharedOutput {
     /// So many bytes of both streams together.
     pub(crate) fn new(bytes: u64) -> SharedOutput {
         let left = usize::try_from(bytes).unwrap_or(usize::MAX);
-        SharedOutput(Arc::new(Mutex::new(Kept { left, ..Kept::default() })))
+        SharedOutput(Arc::new(Mutex::new(KeptOutput { left, ..KeptOutput::default() })))
     }
 
     /// For the run.

@@ -49,13 +49,13 @@ struct Table {
     enabled: Option<bool>,
     mode: Mode,
     enforce_reads: bool,
-    allowed_commands: Vec<Command>,
+    allowed_commands: Vec<CommandEntry>,
     blocked_paths: Vec<String>,
     max_execution_time_secs: Option<u64>,
     max_output_bytes: Option<u64>,
     workspace_programs: Vec<String>,
     writable: Vec<String>,
-    network: Network,
+    network: GuardNetwork,
     keep_variables: Vec<String>,
     strip_variables: Vec<String>,
     run_as_root: bool,
@@ -66,7 +66,7 @@ struct Table {
 /// The networks that a guard has.
 #[derive(Serialize, Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-enum Network {
+enum GuardNetwork {
     #[default]
     None,
     Loopback,
@@ -75,7 +75,7 @@ enum Network {
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a command's name, or { command, args, match, not_match }")]
-enum Command {
+enum CommandEntry {
     Name(String),
     Rule(Keyed<RuleTable>),
 }
@@ -159,9 +159,9 @@ impl<'de> Deserialize<'de> for GuardConfig {
             workspace_programs: table.workspace_programs,
             writable: table.writable,
             network: match table.network {
-                Network::None => NetworkMode::None,
-                Network::Loopback => NetworkMode::Loopback,
-                Network::Host => NetworkMode::Host,
+                GuardNetwork::None => NetworkMode::None,
+                GuardNetwork::Loopback => NetworkMode::Loopback,
+                GuardNetwork::Host => NetworkMode::Host,
             },
             keep_variables: table.keep_variables,
             strip_variables: table.strip_variables,
@@ -174,16 +174,16 @@ impl<'de> Deserialize<'de> for GuardConfig {
 impl Serialize for GuardConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let network = match self.network {
-            NetworkMode::None => Network::None,
-            NetworkMode::Loopback => Network::Loopback,
-            NetworkMode::Host => Network::Host,
+            NetworkMode::None => GuardNetwork::None,
+            NetworkMode::Loopback => GuardNetwork::Loopback,
+            NetworkMode::Host => GuardNetwork::Host,
             other => return Err(S::Error::custom(format!("network: a guard has no {other:?}"))),
         };
         Table {
             enabled: Some(self.enabled),
             mode: self.mode,
             enforce_reads: self.enforce_reads,
-            allowed_commands: self.allowed_commands.iter().map(Command::of).collect(),
+            allowed_commands: self.allowed_commands.iter().map(CommandEntry::of).collect(),
             blocked_paths: self.blocked_paths.clone(),
             max_execution_time_secs: Some(self.max_execution_time_secs),
             max_output_bytes: Some(self.max_output_bytes),
@@ -202,21 +202,21 @@ impl Serialize for GuardConfig {
 
 impl<'de> Deserialize<'de> for Rule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Rule, D::Error> {
-        Command::deserialize(deserializer)?.rule().map_err(D::Error::custom)
+        CommandEntry::deserialize(deserializer)?.rule().map_err(D::Error::custom)
     }
 }
 
 impl Serialize for Rule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Command::of(self).serialize(serializer)
+        CommandEntry::of(self).serialize(serializer)
     }
 }
 
-impl Command {
+impl CommandEntry {
     fn rule(self) -> Result<Rule, String> {
         match self {
-            Command::Name(command) => Ok(Rule::any(&command)),
-            Command::Rule(Keyed(RuleTable { command, args, matches, not_match })) => Ok(Rule {
+            CommandEntry::Name(command) => Ok(Rule::any(&command)),
+            CommandEntry::Rule(Keyed(RuleTable { command, args, matches, not_match })) => Ok(Rule {
                 command,
                 args,
                 matches: arguments(matches, "match")?,
@@ -225,12 +225,12 @@ impl Command {
         }
     }
 
-    fn of(rule: &Rule) -> Command {
+    fn of(rule: &Rule) -> CommandEntry {
         if *rule == Rule::any(&rule.command) {
-            return Command::Name(rule.command.clone());
+            return CommandEntry::Name(rule.command.clone());
         }
         let lists = |examples: &[Vec<String>]| examples.iter().cloned().map(Example::List).collect();
-        Command::Rule(Keyed(RuleTable {
+        CommandEntry::Rule(Keyed(RuleTable {
             command: rule.command.clone(),
             args: rule.args.clone(),
             matches: lists(&rule.matches),

@@ -8,7 +8,7 @@ use super::blocked_paths::Blocked;
 use super::config::GuardConfig;
 use super::error::{Refusal, plain};
 use super::executable_lookup::{ExecutableSearch, ResolvedCommand};
-use super::helper_programs::{self, Tree};
+use super::helper_programs::{self, HelperPrograms};
 
 /// A rule, and the file that its command resolved to when the guard was built.
 pub(super) struct BoundRule {
@@ -20,7 +20,7 @@ pub(super) struct BoundRule {
     pub(super) by_name: bool,
     /// Whether nothing may be started, since all that could be is this executable under another name.
     pub(super) alone: bool,
-    pub(super) tree: Tree,
+    pub(super) tree: HelperPrograms,
     pub(super) workspace_programs: bool,
 }
 

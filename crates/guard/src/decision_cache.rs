@@ -17,20 +17,20 @@ const LONGEST: usize = 4096;
 
 /// Answers by question.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<HashMap<String, Kept>>);
+pub(super) struct DecisionCache(Mutex<HashMap<String, CachedDecision>>);
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedDecision {
     made: Instant,
     known: bool,
-    files: Arc<[(CString, Look)]>,
+    files: Arc<[(CString, FileStats)]>,
 }
 
 /// What a file looked like, by its name and behind a link: device, inode, mode, length, and when it was last
 /// changed. `None` where there was none.
-type Look = [Option<(u64, u64, u32, i64, i64, u64)>; 2];
+type FileStats = [Option<(u64, u64, u32, i64, i64, u64)>; 2];
 
-fn look(path: &CStr) -> Look {
+fn look(path: &CStr) -> FileStats {
     use rustix::fs::{FileType, Stat, lstat, stat};
     let of = |s: Stat| (s.st_dev, s.st_ino, s.st_mode, s.st_size, s.st_ctime, s.st_ctime_nsec);
     let named = lstat(path).ok();
@@ -39,7 +39,7 @@ fn look(path: &CStr) -> Look {
     [named.map(of), behind.map(of)]
 }
 
-impl Cache {
+impl DecisionCache {
     /// The answer to a question that some files decide, worked out where none is kept that may be given. A permission
     /// comes with the other files that it was read from.
     pub(crate) fn allows(
@@ -62,7 +62,7 @@ impl Cache {
         let made = Instant::now();
         // No file has a name with a NUL in it.
         let looks = |path: PathBuf| CString::new(path.into_os_string().into_vec()).ok().map(|path| (look(&path), path));
-        let mut looked: Vec<(Look, CString)> = files().into_iter().filter_map(looks).collect();
+        let mut looked: Vec<(FileStats, CString)> = files().into_iter().filter_map(looks).collect();
         let answer = answer();
         let known = answer.is_some();
         looked.extend(answer.into_iter().flatten().filter_map(looks));
@@ -71,7 +71,7 @@ impl Cache {
             kept.clear();
         }
         let files = looked.into_iter().map(|(look, path)| (path, look)).collect();
-        kept.insert(question.to_owned(), Kept { made, known, files });
+        kept.insert(question.to_owned(), CachedDecision { made, known, files });
         known
     }
 }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_kept_for_a_moment_and_the_number_is_bounded() {
-        let cache = Cache::default();
+        let cache = DecisionCache::default();
         assert!(cache.allows("a", Vec::new, allowed) && !cache.allows("b", Vec::new, || None));
         assert!(cache.allows("a", Vec::new, || None) && !cache.allows("b", Vec::new, allowed), "kept");
         std::thread::sleep(AGE + Duration::from_millis(20));
@@ -102,7 +102,7 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let cache = Cache::default();
+        let cache = DecisionCache::default();
         // Within its age, and after `change`: whether the answer was still the kept one.
         let asked = std::cell::Cell::new(0);
         let kept_after = |change: &dyn Fn()| {

@@ -12,14 +12,14 @@ use super::blocked_paths::{Blocked, Identities};
 use super::capped_output::SharedOutput;
 use super::config::GuardConfig;
 use super::decide::{BoundRule, Decider, Permit};
-use super::decision_cache::Cache;
+use super::decision_cache::DecisionCache;
 use super::error::{GuardError, Refusal, plain};
 use super::executable_lookup::{ExecutableSearch, ResolvedCommand};
 use super::helper_programs;
-use super::recorder::{Event, Recorder};
+use super::recorder::{GuardEvent, Recorder};
 use super::result::ExecutionResult;
 use super::sandbox::Sandbox;
-use super::sandbox_policy::{Call, PolicyBase};
+use super::sandbox_policy::{CommandCall, PolicyBase};
 use cofferdam_engine::engine::Engine;
 use cofferdam_engine::executables::{Executable, Executables};
 use cofferdam_engine::monitor::Monitor;
@@ -29,9 +29,9 @@ use cofferdam_engine::{Cancel, Io};
 
 /// Executes allowed commands in one workspace. Cheap to clone; clones are the same guard.
 #[derive(Clone)]
-pub struct Guard(Arc<Inner>);
+pub struct Guard(Arc<GuardInner>);
 
-pub(super) struct Inner {
+pub(super) struct GuardInner {
     pub(super) config: GuardConfig,
     pub(super) engine: Engine,
     pub(super) frame: PolicyBase,
@@ -44,20 +44,20 @@ pub(super) struct Inner {
     pub(super) blocked: Blocked,
     pub(super) identities: Mutex<Option<(Instant, Arc<Identities>)>>,
     pub(super) recorder: Option<Arc<dyn Recorder>>,
-    pub(super) commands: Cache,
-    pub(super) paths: Cache,
+    pub(super) commands: DecisionCache,
+    pub(super) paths: DecisionCache,
 }
 
 /// How old the identities of blocked files may be in an answer about a path.
 const AGE: Duration = Duration::from_millis(100);
 
-impl Inner {
+impl GuardInner {
     /// Probes whether this host can enforce what every command needs.
     pub(super) fn try_out(&self) -> Result<(), GuardError> {
         let executables = Executables::from(self.search.loaders());
         let denied = self.denied().map_err(|(path, reason)| GuardError::Blocked { path, reason })?;
         let none = BTreeSet::new();
-        let call = Call {
+        let call = CommandCall {
             argv: vec!["/usr/bin/true".into()],
             workspace_programs: false,
             spawn: true,
@@ -79,7 +79,7 @@ impl Inner {
     }
 
     fn decider(&self) -> Decider<'_> {
-        let Inner { config, search, rules, by_path, blocked, .. } = self;
+        let GuardInner { config, search, rules, by_path, blocked, .. } = self;
         Decider { config, search, rules, by_path, blocked }
     }
 
@@ -94,7 +94,7 @@ impl Inner {
             Ok(_) => tracing::info!(command, ?args, ?rule, ?executable, "allowed"),
             Err(refusal) => tracing::warn!(command, ?args, %refusal, "refused"),
         }
-        let event = Event::Decided {
+        let event = GuardEvent::Decided {
             command: command.to_owned(),
             args: args.to_vec(),
             executable: executable.cloned(),
@@ -125,7 +125,7 @@ impl Inner {
         let mut readable = rule.tree.readable.clone();
         readable.extend(shown.map(str::to_owned));
         let argv = std::iter::once(program.to_owned()).chain(args.iter().cloned()).collect();
-        let call = Call {
+        let call = CommandCall {
             argv,
             workspace_programs: rule.workspace_programs,
             spawn: !rule.alone,
@@ -223,7 +223,7 @@ impl Inner {
             tracing::warn!(command, reason = failure.message, "not everything of the run could be taken apart");
         }
         let event =
-            Event::Ended { command: command.to_owned(), run_id: outcome.run_id.clone(), exit_code, duration_ms };
+            GuardEvent::Ended { command: command.to_owned(), run_id: outcome.run_id.clone(), exit_code, duration_ms };
         if let Some(Err(reason)) = self.recorder.as_ref().map(|recorder| recorder.record(&event)) {
             tracing::error!(command, reason, "the end of a command could not be recorded");
         }
@@ -244,7 +244,7 @@ impl Inner {
 }
 
 impl Guard {
-    pub(super) fn of(inner: Inner) -> Guard {
+    pub(super) fn of(inner: GuardInner) -> Guard {
         Guard(Arc::new(inner))
     }
 

@@ -35,7 +35,7 @@ const SAME_AS: &[(&str, &str)] = &[("npx", "npm"), ("python3", "python"), ("rust
 
 /// The programs that a command may execute besides itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Tree {
+pub(super) struct HelperPrograms {
     /// Programs, by canonical path.
     pub programs: BTreeSet<String>,
     /// Directories, canonical, of which every program may be executed.
@@ -77,7 +77,7 @@ fn built_in(name: &str) -> &'static [&'static str] {
 }
 
 /// Directories of programs that belong to an executable, wherever it is installed, and what it reads.
-fn beside(name: &str, canonical: &str, rustup: bool, search: &ExecutableSearch, tree: &mut Tree) {
+fn beside(name: &str, canonical: &str, rustup: bool, search: &ExecutableSearch, tree: &mut HelperPrograms) {
     let name = SAME_AS.iter().find(|(other, _)| *other == name).map_or(name, |(_, first)| first);
     let prefix = Path::new(canonical).parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let mut add = |dir: PathBuf, reads: bool| {
@@ -120,8 +120,8 @@ pub(super) fn tree(
     rustup: bool,
     tables: &BTreeMap<String, Vec<String>>,
     search: &ExecutableSearch,
-) -> Result<Tree, GuardError> {
-    let mut tree = Tree::default();
+) -> Result<HelperPrograms, GuardError> {
+    let mut tree = HelperPrograms::default();
     beside(name, canonical, rustup, search, &mut tree);
     let mut queue = vec![name.to_owned()];
     let mut seen = BTreeSet::new();
@@ -167,7 +167,7 @@ pub(super) fn tree(
 fn add(
     entry: &str,
     named: &[&str],
-    tree: &mut Tree,
+    tree: &mut HelperPrograms,
     search: &ExecutableSearch,
 ) -> Result<Option<(String, Identity)>, String> {
     if entry.ends_with('/') {
@@ -207,7 +207,7 @@ fn add(
 ///
 /// # Errors
 /// One that is not what it was, as words.
-pub(super) fn opened(tree: &Tree, search: &ExecutableSearch) -> Result<Vec<Executable>, String> {
+pub(super) fn opened(tree: &HelperPrograms, search: &ExecutableSearch) -> Result<Vec<Executable>, String> {
     let mut all = search.loaders();
     for path in &tree.programs {
         let Ok(found) = search.find(path) else { continue }; // gone meanwhile: nothing to execute
@@ -235,11 +235,11 @@ mod tests {
         }
     }
 
-    fn names(tree: &Tree) -> Vec<&str> {
+    fn names(tree: &HelperPrograms) -> Vec<&str> {
         tree.programs.iter().map(|path| path.rsplit('/').next().unwrap()).collect()
     }
 
-    fn of(name: &str, tables: &[(&str, &[&str])]) -> Result<Tree, GuardError> {
+    fn of(name: &str, tables: &[(&str, &[&str])]) -> Result<HelperPrograms, GuardError> {
         let table = |list: &[&str]| list.iter().map(|entry| (*entry).to_owned()).collect();
         let tables = tables.iter().map(|(name, list)| ((*name).to_owned(), table(list))).collect();
         tree(name, "/usr/bin/x", false, &tables, &search())
@@ -247,13 +247,13 @@ mod tests {
 
     #[test]
     fn nothing_is_built_in_for_what_is_not_listed() {
-        assert_eq!(of("cat", &[]).unwrap(), Tree::default());
+        assert_eq!(of("cat", &[]).unwrap(), HelperPrograms::default());
     }
 
     #[test]
     fn configured_helpers_replace_built_in_ones_and_bring_theirs() {
         let real = |name: &str| std::fs::canonicalize(format!("/usr/bin/{name}")).unwrap();
-        let has = |tree: &Tree, name: &str| tree.programs.contains(real(name).to_str().unwrap());
+        let has = |tree: &HelperPrograms, name: &str| tree.programs.contains(real(name).to_str().unwrap());
         let python = of("python", &[("python", &["cat"])]).unwrap();
         assert!(has(&python, "cat") && !has(&python, "uname"), "{:?}", names(&python));
         let python = of("python", &[("python", &["cat", BUILT_IN])]).unwrap();

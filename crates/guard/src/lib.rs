@@ -54,6 +54,6 @@ pub use config::{GuardConfig, Mode, Rule};
 pub use error::{GuardError, Refusal, SandboxError};
 pub use execute::Guard;
 pub use helper_programs::BUILT_IN;
-pub use recorder::{Event, Recorder};
+pub use recorder::{GuardEvent, Recorder};
 pub use result::ExecutionResult;
 pub use sandbox::Sandbox;

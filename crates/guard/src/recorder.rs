@@ -3,7 +3,7 @@
 /// One thing to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum GuardEvent {
     /// A command was asked for and decided on.
     Decided {
         /// The command as it was asked for.
@@ -36,5 +36,5 @@ pub trait Recorder: Send + Sync {
     ///
     /// # Errors
     /// It could not be recorded. A command whose decision cannot be recorded is refused.
-    fn record(&self, event: &Event) -> Result<(), String>;
+    fn record(&self, event: &GuardEvent) -> Result<(), String>;
 }

@@ -33,7 +33,7 @@ pub(super) struct PolicyBase {
 }
 
 /// One command.
-pub(super) struct Call<'a> {
+pub(super) struct CommandCall<'a> {
     /// Program and arguments.
     pub argv: Vec<String>,
     /// Whether it executes what lies in the workspace.
@@ -68,7 +68,7 @@ impl PolicyBase {
     }
 
     /// The policy of one command.
-    pub(crate) fn policy(&self, config: &GuardConfig, call: Call<'_>) -> Policy {
+    pub(crate) fn policy(&self, config: &GuardConfig, call: CommandCall<'_>) -> Policy {
         let mut policy = Policy::base();
         policy.command.argv = call.argv;
         policy.command.variables = self.variables.clone();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::{Arc, Mutex};
 
-use cofferdam_guard::{Event, GuardConfig, Recorder, Refusal, Rule, SandboxError};
+use cofferdam_guard::{GuardConfig, GuardEvent, Recorder, Refusal, Rule, SandboxError};
 
 use crate::fixture::{Fixture, allowing, builder, ok, run};
 
@@ -63,12 +63,12 @@ fn decisions_are_traced() {
 
 #[derive(Default)]
 struct Kept {
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Vec<GuardEvent>>,
     full: std::sync::atomic::AtomicBool,
 }
 
 impl Recorder for Kept {
-    fn record(&self, event: &Event) -> Result<(), String> {
+    fn record(&self, event: &GuardEvent) -> Result<(), String> {
         if self.full.load(std::sync::atomic::Ordering::SeqCst) {
             return Err("the disk is full".into());
         }
@@ -88,10 +88,10 @@ fn decisions_are_recorded_before_anything_runs() {
         let events = kept.events.lock().unwrap();
         assert_eq!(events.len(), 3, "{events:?}");
         assert!(
-            matches!(&events[0], Event::Decided { rule: Some(rule), refused: None, executable: Some(_), .. } if rule == "touch")
+            matches!(&events[0], GuardEvent::Decided { rule: Some(rule), refused: None, executable: Some(_), .. } if rule == "touch")
         );
-        assert!(matches!(&events[1], Event::Ended { exit_code: Some(0), .. }));
-        assert!(matches!(&events[2], Event::Decided { refused: Some(why), .. } if why.contains("id")));
+        assert!(matches!(&events[1], GuardEvent::Ended { exit_code: Some(0), .. }));
+        assert!(matches!(&events[2], GuardEvent::Decided { refused: Some(why), .. } if why.contains("id")));
     }
     kept.full.store(true, std::sync::atomic::Ordering::SeqCst);
     let refused = run(&guard, "touch", &["unmade"]).unwrap_err();
