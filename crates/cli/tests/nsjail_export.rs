@@ -10,7 +10,7 @@ use cofferdam_engine::backends::{Format, export};
 use cofferdam_engine::facts::{Facts, Table};
 use cofferdam_engine::{Engine, Strength};
 use cofferdam_policy::{Field, Policy};
-use cofferdam_profiles::protocol::{self, Encoding, Wanted};
+use cofferdam_profiles::protocol::{self, Encoding, RequestedOutput};
 use cofferdam_profiles::{CompileRequest, Compiler};
 use common::evaluator;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn fields_in<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<Field> {
 /// What the library answers.
 fn of_library(policies: &[Value], helper: &Path) -> Vec<Answer> {
     let directory = tempfile::tempdir().unwrap();
-    let wanted = Wanted { format: protocol::Format::Nsjail, encoding: Encoding::Json };
+    let wanted = RequestedOutput { format: protocol::OutputFormat::Nsjail, encoding: Encoding::Json };
     let asks: Vec<CompileRequest> = policies
         .iter()
         .enumerate()

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::Policy;
 use cofferdam_profiles::overrides::quoted;
-use cofferdam_profiles::protocol::{Dir, Encoding, Evaluated, Format, Job, Override, Problem, ProblemKind, Wanted};
+use cofferdam_profiles::protocol::{
+    Encoding, Evaluated, EvaluationJob, EvaluationProblem, EvaluatorDirectory, OutputFormat, Override, ProblemKind,
+    RequestedOutput,
+};
 use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::cache::{AstEntryState, CacheHub, SourcePath};
 use nickel_lang_core::error::report::{ColorOpt, report_as_str};
@@ -34,7 +37,7 @@ use crate::sources::{Hint as _, Sources, problem, too_deeply};
 pub struct Evaluator {
     context: VmContext<CacheHub, CacheImpl>,
     sources: Sources,
-    dirs: Vec<Dir>,
+    dirs: Vec<EvaluatorDirectory>,
     /// The files of the present job.
     own: Vec<PathBuf>,
     /// The overrides of the present job: the path, and the source of the value.
@@ -44,7 +47,7 @@ pub struct Evaluator {
 
 impl Evaluator {
     /// A context with these directories and the library.
-    pub fn new(dirs: Vec<Dir>) -> Evaluator {
+    pub fn new(dirs: Vec<EvaluatorDirectory>) -> Evaluator {
         let mut cache = CacheHub::new();
         let sources = Sources::new(&mut cache.sources);
         // Output of `std.trace` is discarded, since standard output belongs to the protocol.
@@ -56,7 +59,11 @@ impl Evaluator {
     ///
     /// # Errors
     /// The profile cannot be read, or is refused by Nickel, the policy or the target.
-    pub fn evaluate(&mut self, job: &Job, closed: impl FnOnce() -> std::io::Result<()>) -> Result<Evaluated, Problem> {
+    pub fn evaluate(
+        &mut self,
+        job: &EvaluationJob,
+        closed: impl FnOnce() -> std::io::Result<()>,
+    ) -> Result<Evaluated, EvaluationProblem> {
         self.jobs += 1;
         self.set.clear();
         let cache = &mut self.context.import_resolver.sources;
@@ -65,7 +72,8 @@ impl Evaluator {
             problem(ProblemKind::Unreadable, format!("cannot keep the evaluation from opening files: {error}"))
         })?;
         self.own = loaded.files.iter().map(|file| file.path.clone()).collect();
-        let wrapped: Vec<Wanted> = job.outputs.iter().copied().filter(|wanted| wanted.format != Format::Raw).collect();
+        let wrapped: Vec<RequestedOutput> =
+            job.outputs.iter().copied().filter(|wanted| wanted.format != OutputFormat::Raw).collect();
         let main = (!wrapped.is_empty()).then_some("main.ncl");
         for file in loaded.library.iter().map(String::as_str).chain(main) {
             self.believe(file)?;
@@ -93,7 +101,7 @@ impl Evaluator {
         let policy = if wrapped.is_empty() { None } else { Some(policy(&outputs["policy"], &job.file)?) };
         for wanted in &job.outputs {
             let text = match (&policy, &raw) {
-                (_, Some(value)) if wanted.format == Format::Raw => {
+                (_, Some(value)) if wanted.format == OutputFormat::Raw => {
                     Ok(self.text(value, encoding(wanted.encoding), &job.file)?)
                 }
                 (Some(policy), _) => match refused(&outputs, wanted.format, &job.file) {
@@ -110,7 +118,7 @@ impl Evaluator {
 
     /// Marks a file of the library, and its imports, as typechecked: the library's own tests check them, and doing it again takes a
     /// third of the time of an evaluation. Profiles are checked.
-    fn believe(&mut self, file: &str) -> Result<(), Problem> {
+    fn believe(&mut self, file: &str) -> Result<(), EvaluationProblem> {
         let hub = &mut self.context.import_resolver;
         for file in closure(file) {
             let path = Path::new(ROOT).join("sandbox").join(file);
@@ -127,7 +135,7 @@ impl Evaluator {
     }
 
     /// The profile with its overrides, as an expression.
-    fn profile(&mut self, job: &Job) -> Result<String, Problem> {
+    fn profile(&mut self, job: &EvaluationJob) -> Result<String, EvaluationProblem> {
         let file = quoted(&job.file.display().to_string());
         let mut values: Vec<SetValue> = Vec::new();
         for (at, set) in job.overrides.iter().enumerate() {
@@ -160,7 +168,7 @@ impl Evaluator {
     }
 
     /// The profile itself.
-    fn file(&mut self, job: &Job) -> Result<FileId, Problem> {
+    fn file(&mut self, job: &EvaluationJob) -> Result<FileId, EvaluationProblem> {
         let path: PathBuf = nickel_lang_core::cache::normalize_abs_path(&job.file);
         let key = SourcePath::Path(path, InputFormat::Nickel);
         self.context
@@ -171,7 +179,7 @@ impl Evaluator {
     }
 
     /// Evaluates a source in full.
-    fn run(&mut self, id: FileId, file: &Path) -> Result<NickelValue, Problem> {
+    fn run(&mut self, id: FileId, file: &Path) -> Result<NickelValue, EvaluationProblem> {
         let evaluated = self.context.prepare_eval(id).and_then(|value| {
             VirtualMachine::new(&mut self.context).eval_full_for_export_closure(value.into()).map_err(Error::EvalError)
         });
@@ -179,7 +187,7 @@ impl Evaluator {
     }
 
     /// A value in an encoding, as the `nickel` command writes it.
-    fn text(&mut self, value: &NickelValue, format: ExportFormat, file: &Path) -> Result<String, Problem> {
+    fn text(&mut self, value: &NickelValue, format: ExportFormat, file: &Path) -> Result<String, EvaluationProblem> {
         let written = validate(format, value).and_then(|()| to_string(format, value));
         let mut text = written
             .map_err(|error| Error::ExportError(error.with_pos_table(self.context.pos_table.clone()).into()))
@@ -191,25 +199,31 @@ impl Evaluator {
     }
 
     /// One output of those that the library returned.
-    fn output(&mut self, policy: &Policy, outputs: &Value, wanted: Wanted, file: &Path) -> Result<String, Problem> {
+    fn output(
+        &mut self,
+        policy: &Policy,
+        outputs: &Value,
+        wanted: RequestedOutput,
+        file: &Path,
+    ) -> Result<String, EvaluationProblem> {
         let value = &outputs[field(wanted.format)];
         match wanted.format {
-            Format::Policy if wanted.encoding == Encoding::Json => Ok(line(policy.to_json_pretty())),
-            Format::Policy => {
+            OutputFormat::Policy if wanted.encoding == Encoding::Json => Ok(line(policy.to_json_pretty())),
+            OutputFormat::Policy => {
                 let complete = serde_json::to_value(policy).map_err(|error| {
                     problem(ProblemKind::Policy, format!("{}: cannot write the policy: {error}", file.display()))
                 })?;
                 self.encoded(&complete, wanted.encoding, file)
             }
-            Format::Seatbelt => {
+            OutputFormat::Seatbelt => {
                 Ok(command_line(&value["parameters"]) + &text_of(&value["profile"], wanted.format, file)?)
             }
-            Format::NsjailText => text_of(value, wanted.format, file),
-            Format::Nsjail | Format::Raw => self.encoded(value, wanted.encoding, file),
+            OutputFormat::NsjailText => text_of(value, wanted.format, file),
+            OutputFormat::Nsjail | OutputFormat::Raw => self.encoded(value, wanted.encoding, file),
         }
     }
 
-    fn encoded(&mut self, value: &Value, as_what: Encoding, file: &Path) -> Result<String, Problem> {
+    fn encoded(&mut self, value: &Value, as_what: Encoding, file: &Path) -> Result<String, EvaluationProblem> {
         let value = serde_json::from_value(value.clone()).map_err(|error| {
             problem(ProblemKind::Target, format!("{}: cannot write the output: {error}", file.display()))
         })?;
@@ -217,7 +231,7 @@ impl Evaluator {
     }
 
     /// Nickel's error as a problem, with the source lines.
-    fn problem(&mut self, error: Error, file: &Path) -> Problem {
+    fn problem(&mut self, error: Error, file: &Path) -> EvaluationProblem {
         let hub = &self.context.import_resolver;
         let mut files = hub.sources.files.clone();
         let own = self.own.iter().filter_map(|path| {
@@ -312,9 +326,9 @@ fn clipped(text: &str) -> String {
 }
 
 /// The library's outputs, restricted to the requested ones, so that no other is computed.
-fn wrapper(profile: &str, wanted: &[Wanted]) -> String {
+fn wrapper(profile: &str, wanted: &[RequestedOutput]) -> String {
     let mut fields: Vec<&str> = wanted.iter().map(|wanted| field(wanted.format)).collect();
-    fields.push(field(Format::Policy)); // needed for every output
+    fields.push(field(OutputFormat::Policy)); // needed for every output
     fields.sort_unstable();
     fields.dedup();
     let mut fields: String = fields.iter().map(|field| format!("{field} = outputs.{field}, ")).collect();
@@ -329,28 +343,28 @@ fn wrapper(profile: &str, wanted: &[Wanted]) -> String {
 }
 
 /// The field of the library's outputs for a format.
-fn field(format: Format) -> &'static str {
+fn field(format: OutputFormat) -> &'static str {
     match format {
-        Format::Policy => "policy",
-        Format::Nsjail => "nsjail",
-        Format::NsjailText => "nsjail_text",
-        Format::Seatbelt => "seatbelt",
-        Format::Raw => "raw",
+        OutputFormat::Policy => "policy",
+        OutputFormat::Nsjail => "nsjail",
+        OutputFormat::NsjailText => "nsjail_text",
+        OutputFormat::Seatbelt => "seatbelt",
+        OutputFormat::Raw => "raw",
     }
 }
 
 /// The target of a format in the library's notes; `None` for the policy.
-fn target(format: Format) -> Option<&'static str> {
+fn target(format: OutputFormat) -> Option<&'static str> {
     match format {
-        Format::Nsjail | Format::NsjailText => Some("nsjail"),
-        Format::Seatbelt => Some("seatbelt"),
-        Format::Policy | Format::Raw => None,
+        OutputFormat::Nsjail | OutputFormat::NsjailText => Some("nsjail"),
+        OutputFormat::Seatbelt => Some("seatbelt"),
+        OutputFormat::Policy | OutputFormat::Raw => None,
     }
 }
 
 /// The policy that every output is made of, validated like every policy. The library checks what its targets need; names that are
 /// copied into their texts, such as those of system calls, are checked by the policy. A profile may leave its program to the caller.
-fn policy(value: &Value, file: &Path) -> Result<Policy, Problem> {
+fn policy(value: &Value, file: &Path) -> Result<Policy, EvaluationProblem> {
     let policy = Policy::decode(value.to_string().as_bytes()).map_err(|errors| not_a_policy(&errors.0, file))?;
     let checked = if policy.command.argv.is_empty() {
         let mut complete = policy.clone();
@@ -364,7 +378,7 @@ fn policy(value: &Value, file: &Path) -> Result<Policy, Problem> {
 }
 
 /// Why the target cannot have this output.
-fn refused(outputs: &Value, format: Format, file: &Path) -> Option<String> {
+fn refused(outputs: &Value, format: OutputFormat, file: &Path) -> Option<String> {
     let of = target(format)?;
     let notes = outputs["refusals"].as_array().into_iter().flatten().filter(|note| note["target"] == of);
     let reasons: Vec<String> = notes.map(note_text).collect();
@@ -372,9 +386,9 @@ fn refused(outputs: &Value, format: Format, file: &Path) -> Option<String> {
 }
 
 /// What the requested targets cannot express.
-fn warnings(notes: &Value, wanted: &[Wanted]) -> Vec<String> {
+fn warnings(notes: &Value, wanted: &[RequestedOutput]) -> Vec<String> {
     let foreign = |name: &str| {
-        Format::ALL.iter().any(|format| target(*format) == Some(name))
+        OutputFormat::ALL.iter().any(|format| target(*format) == Some(name))
             && wanted.iter().all(|wanted| target(wanted.format) != Some(name))
     };
     let notes = notes.as_array().into_iter().flatten();
@@ -412,7 +426,7 @@ fn command_line(parameters: &Value) -> String {
     text + " \\\n;;   -- COMMAND\n"
 }
 
-fn text_of(value: &Value, format: Format, file: &Path) -> Result<String, Problem> {
+fn text_of(value: &Value, format: OutputFormat, file: &Path) -> Result<String, EvaluationProblem> {
     value.as_str().map(|text| line(text.to_owned())).ok_or_else(|| {
         problem(ProblemKind::Target, format!("{}: the library gives no {}", file.display(), format.name()))
     })
@@ -438,7 +452,7 @@ fn shown(set: &Override) -> String {
     format!("--set {}", set.path.join("."))
 }
 
-fn not_a_policy(errors: &[cofferdam_policy::PolicyError], file: &Path) -> Problem {
+fn not_a_policy(errors: &[cofferdam_policy::PolicyError], file: &Path) -> EvaluationProblem {
     let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
     problem(ProblemKind::Policy, format!("the policy of {} is refused:{}", file.display(), lines.concat()))
 }

@@ -14,14 +14,14 @@ const MAX_LOCATIONS: usize = 4;
 
 /// A field that a source sets: its path from the outermost record, and the position of its name.
 #[derive(Debug, Clone)]
-pub(crate) struct Field {
+pub(crate) struct FieldLocation {
     path: String,
     name: RawSpan,
     whole: RawSpan,
 }
 
 /// All fields that a source sets in a record literal.
-pub(crate) fn fields(source: &Ast<'_>) -> Vec<Field> {
+pub(crate) fn fields(source: &Ast<'_>) -> Vec<FieldLocation> {
     let mut found = Vec::new();
     // Not recursive, since a chain of merges may be as long as the source.
     let mut open: Vec<(String, &Ast<'_>)> = vec![(String::new(), source)];
@@ -33,7 +33,7 @@ pub(crate) fn fields(source: &Ast<'_>) -> Vec<Field> {
                     let Some(path) = joined(&path, definition.path) else { continue };
                     let name = definition.path.last().map_or(TermPos::None, FieldPathElem::pos);
                     if let (Some(name), Some(whole)) = (name.into_opt(), definition.pos.into_opt()) {
-                        found.push(Field { path: path.clone(), name, whole });
+                        found.push(FieldLocation { path: path.clone(), name, whole });
                     }
                     open.extend(definition.value.as_ref().map(|value| (path, value)));
                 }
@@ -64,11 +64,11 @@ pub(crate) fn fields(source: &Ast<'_>) -> Vec<Field> {
 /// Replaces the fields that files set at the path of an override, which is in force instead.
 ///
 /// `source` is the source of the override's value, `whole` its whole span.
-pub(crate) fn replace(fields: &mut Vec<Field>, path: &str, source: Option<&Ast<'_>>, whole: RawSpan) {
-    let mut set = vec![Field { path: path.to_owned(), name: whole, whole }];
+pub(crate) fn replace(fields: &mut Vec<FieldLocation>, path: &str, source: Option<&Ast<'_>>, whole: RawSpan) {
+    let mut set = vec![FieldLocation { path: path.to_owned(), name: whole, whole }];
     for field in source.map(self::fields).unwrap_or_default() {
         let point = if field.path.starts_with('[') { "" } else { "." };
-        set.push(Field { path: format!("{path}{point}{}", field.path), ..field });
+        set.push(FieldLocation { path: format!("{path}{point}{}", field.path), ..field });
     }
     fields.retain(|field| set.iter().all(|set| set.path != field.path));
     fields.extend(set);
@@ -86,7 +86,7 @@ fn joined(outer: &str, path: &[FieldPathElem<'_>]) -> Option<String> {
 }
 
 /// Adds the locations of the fields that the message names, if Nickel shows none of them, and removes unreadable values.
-pub(crate) fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Files) -> Diagnostic<FileId> {
+pub(crate) fn shown(mut error: Diagnostic<FileId>, fields: &[FieldLocation], files: &Files) -> Diagnostic<FileId> {
     let found = named(&error.message, fields);
     let own = |file: FileId| fields.iter().any(|field| field.name.src_id == file);
     let within = |label: &Label<FileId>, span: &RawSpan| {
@@ -97,7 +97,7 @@ pub(crate) fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Fil
     let known = error.labels.iter().any(|label| found.iter().any(|field| within(label, &field.whole)));
     if !found.is_empty() && !known {
         error.labels.retain(|label| {
-            let around = |field: &Field| {
+            let around = |field: &FieldLocation| {
                 label.file_id == field.name.src_id
                     && label.range.start <= field.name.start.to_usize()
                     && field.name.end.to_usize() <= label.range.end
@@ -122,12 +122,12 @@ pub(crate) fn shown(mut error: Diagnostic<FileId>, fields: &[Field], files: &Fil
 }
 
 /// The fields that a contract's message names outside of quotes, by their full paths; for the first one, that of its record.
-fn named<'f>(message: &str, fields: &'f [Field]) -> Vec<&'f Field> {
+fn named<'f>(message: &str, fields: &'f [FieldLocation]) -> Vec<&'f FieldLocation> {
     let mut lines = message.lines();
     if !lines.next().is_some_and(|title| title.starts_with("contract broken")) {
         return Vec::new();
     }
-    let mut found: Vec<&Field> = Vec::new();
+    let mut found: Vec<&FieldLocation> = Vec::new();
     let of = |path: &str| fields.iter().filter(|field| field.path == path).collect::<Vec<_>>();
     let plain: String = lines.collect::<Vec<_>>().join(" ").split('"').step_by(2).collect::<Vec<_>>().join(" ");
     let words = plain.split(|c: char| c.is_whitespace() || ",;:`".contains(c)).filter(|word| !word.is_empty());

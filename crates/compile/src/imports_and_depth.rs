@@ -25,7 +25,7 @@ pub(crate) struct Import {
 
 /// The result of scanning a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Scan {
+pub(crate) struct SourceScan {
     /// Every import, in order.
     pub imports: Vec<Import>,
     /// The byte offset at which it is nested too deeply.
@@ -33,8 +33,8 @@ pub(crate) struct Scan {
 }
 
 /// Scans a Nickel source. Nickel reports syntax errors.
-pub(crate) fn nickel(source: &str) -> Scan {
-    let mut scan = Scan::default();
+pub(crate) fn nickel(source: &str) -> SourceScan {
+    let mut scan = SourceScan::default();
     let (mut depth, mut chain) = (0_usize, 0_usize);
     let mut tokens = Lexer::new(source).map_while(Result::ok).peekable();
     while let Some((at, token, _)) = tokens.next() {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use cofferdam_profiles::protocol::{Line, Request, Result as Answer};
+use cofferdam_profiles::protocol::{EvaluationResult as Answer, EvaluatorMessage, EvaluatorRequest};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::evaluator::Evaluator;
@@ -15,7 +15,7 @@ const STACK: usize = 512 << 20;
 /// # Errors
 /// The request cannot be read or its limits cannot be set; nothing has been evaluated.
 pub fn serve(request: &[u8], out: &mut (impl Write + Send)) -> Result<(), String> {
-    let request: Request =
+    let request: EvaluatorRequest =
         serde_json::from_slice(request).map_err(|error| format!("the request is not understood: {error}"))?;
     limit(&request)?;
     std::thread::scope(|scope| {
@@ -28,11 +28,11 @@ pub fn serve(request: &[u8], out: &mut (impl Write + Send)) -> Result<(), String
     })
 }
 
-fn jobs(request: &Request, out: &mut impl Write) -> Result<(), String> {
+fn jobs(request: &EvaluatorRequest, out: &mut impl Write) -> Result<(), String> {
     let mut evaluator = Evaluator::new(request.dirs.clone());
     let files = getrlimit(Resource::Nofile);
     for (index, job) in request.jobs.iter().enumerate() {
-        say(out, &Line::Begun(index))?;
+        say(out, &EvaluatorMessage::Begun(index))?;
         // The limit of open files is unchanged until the files of the job are read, and then set to zero, so that a profile cannot
         // open a file that was not checked.
         setrlimit(Resource::Nofile, files).map_err(|error| format!("cannot set the limit of open files: {error}"))?;
@@ -42,14 +42,14 @@ fn jobs(request: &Request, out: &mut impl Write) -> Result<(), String> {
             Ok(evaluated) => Answer::Ok(evaluated),
             Err(problem) => Answer::Error(problem),
         };
-        say(out, &Line::Done { job: index, result })?;
+        say(out, &EvaluatorMessage::Done { job: index, result })?;
     }
     // Context and sources are freed by the end of the process.
     std::mem::forget(evaluator);
     Ok(())
 }
 
-fn limit(request: &Request) -> Result<(), String> {
+fn limit(request: &EvaluatorRequest) -> Result<(), String> {
     for (resource, wanted, what) in [
         (Resource::As, (request.address_space > 0).then_some(request.address_space), "the address space"),
         (Resource::Cpu, (request.cpu_seconds > 0).then_some(request.cpu_seconds), "the CPU time"),
@@ -69,7 +69,7 @@ fn limit(request: &Request) -> Result<(), String> {
     Ok(())
 }
 
-fn say(out: &mut impl Write, line: &Line) -> Result<(), String> {
+fn say(out: &mut impl Write, line: &EvaluatorMessage) -> Result<(), String> {
     let mut text = serde_json::to_string(line).map_err(|error| format!("cannot write an answer: {error}"))?;
     text.push('\n');
     out.write_all(text.as_bytes())

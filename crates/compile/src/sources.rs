@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use cofferdam_profiles::identity::sha256;
-use cofferdam_profiles::protocol::{Dir, FileSeen, Identity, Problem, ProblemKind};
+use cofferdam_profiles::protocol::{EvaluationProblem, EvaluatorDirectory, FileSeen, FileStamp, ProblemKind};
 use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::cache::{SourceCache, SourcePath, normalize_abs_path};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -37,7 +37,7 @@ struct Read {
 
 /// The files of one profile.
 #[derive(Debug, Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedSources {
     /// The files that were read.
     pub files: Vec<FileSeen>,
     /// The paths that were looked up and do not exist.
@@ -47,7 +47,7 @@ pub(crate) struct Loaded {
 }
 
 /// The origin of an import, for messages.
-struct Wanted {
+struct ImportOrigin {
     name: PathBuf,
     format: InputFormat,
     /// `FILE:LINE:COLUMN` of the import and its text; `None` for the profile itself.
@@ -55,7 +55,7 @@ struct Wanted {
 }
 
 /// The result of looking up one candidate.
-enum Found {
+enum CandidateLookup {
     Yes,
     No,
 }
@@ -82,11 +82,11 @@ impl Sources {
         cache: &mut SourceCache,
         file: &Path,
         imports: &[PathBuf],
-        dirs: &[Dir],
-    ) -> Result<Loaded, Problem> {
-        let mut loaded = Loaded::default();
+        dirs: &[EvaluatorDirectory],
+    ) -> Result<LoadedSources, EvaluationProblem> {
+        let mut loaded = LoadedSources::default();
         let mut total = 0;
-        let mut open = vec![Wanted { name: normalize_abs_path(file), format: InputFormat::Nickel, by: None }];
+        let mut open = vec![ImportOrigin { name: normalize_abs_path(file), format: InputFormat::Nickel, by: None }];
         let mut done: Vec<(PathBuf, InputFormat)> = Vec::new();
         while let Some(wanted) = open.pop() {
             let key = (wanted.name.clone(), wanted.format);
@@ -118,20 +118,20 @@ impl Sources {
                 let by = (format!("{}:{line}:{column}", wanted.name.display()), import.path.clone());
                 for directory in [parent.as_path(), Path::new(ROOT)] {
                     let name = normalize_abs_path(&directory.join(&import.path));
-                    let next = Wanted { name, format: import.format, by: Some(by.clone()) };
+                    let next = ImportOrigin { name, format: import.format, by: Some(by.clone()) };
                     match look(cache, &next, imports, dirs, &mut loaded.absent)? {
-                        Found::Yes if next.name.starts_with(ROOT) => {
+                        CandidateLookup::Yes if next.name.starts_with(ROOT) => {
                             let below = next.name.strip_prefix(ROOT).unwrap_or(&next.name);
                             let below = below.strip_prefix("sandbox").unwrap_or(below).to_string_lossy();
                             let file = if below.is_empty() { "main.ncl".into() } else { below.into_owned() };
                             loaded.library.push(file);
                             break;
                         }
-                        Found::Yes => {
+                        CandidateLookup::Yes => {
                             open.push(next);
                             break;
                         }
-                        Found::No => {}
+                        CandidateLookup::No => {}
                     }
                 }
             }
@@ -145,22 +145,22 @@ impl Sources {
 /// Whether a path exists for Nickel: in memory, or as a file that can be opened.
 fn look(
     cache: &SourceCache,
-    wanted: &Wanted,
+    wanted: &ImportOrigin,
     imports: &[PathBuf],
-    dirs: &[Dir],
+    dirs: &[EvaluatorDirectory],
     absent: &mut Vec<PathBuf>,
-) -> Result<Found, Problem> {
+) -> Result<CandidateLookup, EvaluationProblem> {
     if wanted.name.starts_with(ROOT) {
         let key = SourcePath::Path(wanted.name.clone(), wanted.format);
-        return Ok(if cache.file_ids.contains_key(&key) { Found::Yes } else { Found::No });
+        return Ok(if cache.file_ids.contains_key(&key) { CandidateLookup::Yes } else { CandidateLookup::No });
     }
     // Checked before its existence, which must not be revealed for paths outside.
     let at = allowed(wanted, imports, dirs)?;
     if std::fs::metadata(&at).is_ok_and(|data| !data.is_dir()) {
-        return Ok(Found::Yes);
+        return Ok(CandidateLookup::Yes);
     }
     absent.push(wanted.name.clone());
-    Ok(Found::No)
+    Ok(CandidateLookup::No)
 }
 
 /// Most links that are followed for one path, as in the kernel.
@@ -178,7 +178,7 @@ enum Leads {
 
 /// Follows the links of a path by the host's paths. In the jail directories are mounted at other paths, where the kernel would not
 /// find the target of an absolute link, or of one that leads from one directory to another.
-fn follow(name: &Path, dirs: &[&Dir]) -> Leads {
+fn follow(name: &Path, dirs: &[&EvaluatorDirectory]) -> Leads {
     let here = |path: &Path| dirs.iter().find_map(|dir| Some(dir.at.join(path.strip_prefix(&dir.name).ok()?)));
     // The directories of a request are canonical, so none of their ancestors is a link.
     let above = |path: &Path| dirs.iter().any(|dir| dir.name.starts_with(path));
@@ -217,8 +217,12 @@ fn follow(name: &Path, dirs: &[&Dir]) -> Leads {
 }
 
 /// The location of a path, if the profile may read it.
-fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf, Problem> {
-    let dirs: Vec<&Dir> = dirs.iter().filter(|dir| imports.contains(&dir.name)).collect();
+fn allowed(
+    wanted: &ImportOrigin,
+    imports: &[PathBuf],
+    dirs: &[EvaluatorDirectory],
+) -> Result<PathBuf, EvaluationProblem> {
+    let dirs: Vec<&EvaluatorDirectory> = dirs.iter().filter(|dir| imports.contains(&dir.name)).collect();
     // Hidden files are imported only below a directory that was named explicitly.
     let shown = |path: &Path| {
         wanted.by.is_none() || dirs.iter().any(|dir| path.strip_prefix(&dir.name).is_ok_and(|below| !is_hidden(below)))
@@ -253,7 +257,7 @@ fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf
 }
 
 /// The hint with the option that would allow the file to be read, if there is one that was not given.
-fn way_in(wanted: &Wanted, target: &Path, imports: &[PathBuf]) -> String {
+fn way_in(wanted: &ImportOrigin, target: &Path, imports: &[PathBuf]) -> String {
     let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
     let parent = target.parent().unwrap_or(Path::new("/"));
     if wanted.by.is_some() && (hidden(target) || hidden(&wanted.name)) {
@@ -271,7 +275,7 @@ fn is_hidden(path: &Path) -> bool {
 }
 
 /// Reads and scans one file.
-fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
+fn read(wanted: &ImportOrigin, at: &Path) -> Result<(Read, String), EvaluationProblem> {
     let name = wanted.name.display().to_string();
     let place = wanted.by.as_ref().map(|(place, _)| format!("{place}: ")).unwrap_or_default();
     let unreadable = |cause: String| problem(ProblemKind::Unreadable, format!("{place}cannot read {name}: {cause}"));
@@ -280,7 +284,7 @@ fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
     if !metadata.is_file() {
         return Err(unreadable("it is no regular file".into()));
     }
-    let identity = Identity::of(&metadata);
+    let identity = FileStamp::of(&metadata);
     let bytes = contents(&file, identity.size).map_err(|error| unreadable(error.to_string()))?;
     let bytes = bytes.ok_or_else(|| {
         problem(
@@ -334,7 +338,7 @@ fn contents(file: &File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
 }
 
 /// The problem of a source that is nested too deeply.
-pub(crate) fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
+pub(crate) fn too_deeply(name: &str, text: &str, at: usize) -> EvaluationProblem {
     let (line, column) = imports_and_depth::place(text, at);
     let message = format!(
         "{name}:{line}:{column}: nested too deeply here; at most {} brackets, and {} words without a comma or a bracket",
@@ -345,8 +349,8 @@ pub(crate) fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
 }
 
 /// A problem without a hint.
-pub(crate) fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
-    Problem { kind, message: message.into(), hint: None }
+pub(crate) fn problem(kind: ProblemKind, message: impl Into<String>) -> EvaluationProblem {
+    EvaluationProblem { kind, message: message.into(), hint: None }
 }
 
 /// Adds a hint.
@@ -355,8 +359,8 @@ pub(crate) trait Hint {
     fn hint(self, hint: &str) -> Self;
 }
 
-impl Hint for Problem {
-    fn hint(mut self, hint: &str) -> Problem {
+impl Hint for EvaluationProblem {
+    fn hint(mut self, hint: &str) -> EvaluationProblem {
         self.hint = Some(hint.into());
         self
     }

@@ -12,14 +12,14 @@ use common::*;
 
 /// The problem of a profile that is refused.
 #[track_caller]
-fn problem(text: &str) -> Problem {
+fn problem(text: &str) -> EvaluationProblem {
     let (_keep, file) = profile(text);
-    result(job(&file, &[Format::Policy])).unwrap_err()
+    result(job(&file, &[OutputFormat::Policy])).unwrap_err()
 }
 
 /// The policy that a profile compiles to.
 #[track_caller]
-fn policy(job: Job) -> Policy {
+fn policy(job: EvaluationJob) -> Policy {
     let evaluated = result(job).unwrap_or_else(|problem| panic!("{}", problem.message));
     Policy::decode(evaluated.outputs[0].as_ref().unwrap().as_bytes()).unwrap()
 }
@@ -29,7 +29,7 @@ const READER: &str = "let s = import \"sandbox\" in s.make_default_config \"read
 #[test]
 fn every_example_becomes_a_valid_policy() {
     let examples = examples();
-    let results = results(examples.iter().map(|file| job(file, &[Format::Policy])).collect());
+    let results = results(examples.iter().map(|file| job(file, &[OutputFormat::Policy])).collect());
     for (file, result) in examples.iter().zip(results) {
         let evaluated = result.unwrap_or_else(|problem| panic!("{}", problem.message));
         let text = evaluated.outputs[0].as_ref().unwrap();
@@ -44,7 +44,7 @@ fn every_example_becomes_a_valid_policy() {
 fn library_is_found_under_each_of_its_names() {
     for import in ["sandbox", "sandbox/main.ncl", "sandbox/skill/default.ncl"] {
         let (_keep, file) = profile(&format!("let s = import \"{import}\" in s.make_default_config \"reader\""));
-        assert_eq!(policy(job(&file, &[Format::Policy])).id.as_deref(), Some("reader"), "{import}");
+        assert_eq!(policy(job(&file, &[OutputFormat::Policy])).id.as_deref(), Some("reader"), "{import}");
     }
 }
 
@@ -55,7 +55,7 @@ fn imports_beside_the_profile_precede_the_library() {
     fs::write(keep.path().join("part/name.ncl"), "{ skill_id = import \"../text.txt\" }").unwrap();
     fs::write(keep.path().join("text.txt"), "imported").unwrap();
     fs::write(keep.path().join("limit.json"), "{\"max_cpu_seconds\": 7}").unwrap();
-    let evaluated = result(job(&file, &[Format::Policy])).unwrap();
+    let evaluated = result(job(&file, &[OutputFormat::Policy])).unwrap();
     let policy = Policy::decode(evaluated.outputs[0].as_ref().unwrap().as_bytes()).unwrap();
     assert_eq!((policy.id.as_deref(), policy.limits.cpu_seconds), (Some("imported"), 7));
     let mut read: Vec<_> =
@@ -67,7 +67,7 @@ fn imports_beside_the_profile_precede_the_library() {
 #[test]
 fn missing_paths_are_reported() {
     let (_keep, file) = profile(READER);
-    let evaluated = result(job(&file, &[Format::Policy])).unwrap();
+    let evaluated = result(job(&file, &[OutputFormat::Policy])).unwrap();
     assert_eq!(evaluated.absent, [file.with_file_name("sandbox")]);
 }
 
@@ -76,7 +76,7 @@ fn what_is_set_goes_through_the_contracts() {
     let (_keep, file) = profile(READER);
     let set = |path: &[&str], value: &str| {
         let path = path.iter().map(|name| (*name).to_owned()).collect();
-        Job { overrides: vec![Override { path, value: value.into() }], ..job(&file, &[Format::Policy]) }
+        EvaluationJob { overrides: vec![Override { path, value: value.into() }], ..job(&file, &[OutputFormat::Policy]) }
     };
     assert_eq!(policy(set(&["resources", "max_memory_mb"], "333")).limits.memory_mb, 333);
     let wrong = result(set(&["resources", "max_memory_mb"], "\"many\"")).unwrap_err();
@@ -97,7 +97,7 @@ fn what_is_set_goes_through_the_contracts() {
 fn slashes_in_an_override_do_not_lead_to_another_source() {
     let (_scene, file) = profile("{ version = 1, id = \"own\" }");
     let set = |path: &[&str], value: &str| {
-        let mut job = job(&file, &[Format::Raw]);
+        let mut job = job(&file, &[OutputFormat::Raw]);
         let path = path.iter().map(|name| (*name).to_owned()).collect();
         job.overrides = vec![Override { path, value: value.to_owned() }];
         result(job).unwrap().outputs[0].clone().unwrap()
@@ -111,7 +111,11 @@ fn slashes_in_an_override_do_not_lead_to_another_source() {
 fn invalid_profile_does_not_affect_the_others() {
     let (_keep, good) = profile(READER);
     let (_keep, bad) = profile("{ skill_id = ");
-    let all = results(vec![job(&good, &[Format::Policy]), job(&bad, &[Format::Policy]), job(&good, &[Format::Raw])]);
+    let all = results(vec![
+        job(&good, &[OutputFormat::Policy]),
+        job(&bad, &[OutputFormat::Policy]),
+        job(&good, &[OutputFormat::Raw]),
+    ]);
     assert!(all[0].is_ok() && all[1].is_err() && all[2].is_ok());
 }
 
@@ -119,7 +123,7 @@ fn invalid_profile_does_not_affect_the_others() {
 fn data_comes_in_three_encodings() {
     let (_keep, file) = profile("{ a = [1, { b = \"x\" }] }");
     let mut asked = job(&file, &[]);
-    asked.outputs = Encoding::ALL.iter().map(|e| Wanted { format: Format::Raw, encoding: *e }).collect();
+    asked.outputs = Encoding::ALL.iter().map(|e| RequestedOutput { format: OutputFormat::Raw, encoding: *e }).collect();
     let outputs = result(asked).unwrap().outputs;
     let text = |at: usize| outputs[at].as_deref().unwrap();
     assert_eq!(text(0), "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x\"\n    }\n  ]\n}\n");
@@ -156,7 +160,7 @@ fn error_about_a_field_shows_the_line_that_sets_it() {
     // A field that an imported file sets is shown in that file.
     let (keep, file) = profile("(import \"sandbox\").make_default_config \"s\" & (import \"part.ncl\")");
     fs::write(keep.path().join("part.ncl"), "{\n  max_memry_mb = 1,\n}").unwrap();
-    let message = result(job(&file, &[Format::Policy])).unwrap_err().message;
+    let message = result(job(&file, &[OutputFormat::Policy])).unwrap_err().message;
     assert!(message.contains("part.ncl:2:3"), "{message}");
 }
 
@@ -169,7 +173,7 @@ fn error_about_an_override_shows_it_and_not_the_file() {
             let path = path.split('.').map(str::to_owned).collect();
             Override { path, value: (*value).to_owned() }
         };
-        let job = Job { overrides: sets.iter().map(of).collect(), ..job(&file, &[Format::Policy]) };
+        let job = EvaluationJob { overrides: sets.iter().map(of).collect(), ..job(&file, &[OutputFormat::Policy]) };
         result(job).unwrap_err().message
     };
     for (sets, places) in [
@@ -192,7 +196,8 @@ fn error_about_an_override_shows_it_and_not_the_file() {
     let (_keep, file) = profile(&text.replace("deny", "allow"));
     let path = ["capabilities", "network"].map(str::to_owned).to_vec();
     let set = Override { path, value: "\"none\"".into() };
-    let said = result(Job { overrides: vec![set], ..job(&file, &[Format::Policy]) }).unwrap_err().message;
+    let said =
+        result(EvaluationJob { overrides: vec![set], ..job(&file, &[OutputFormat::Policy]) }).unwrap_err().message;
     assert!(said.contains("profile.ncl:2:") && said.contains("--set capabilities.network:1:1"), "{said}");
 }
 
@@ -229,7 +234,7 @@ fn a_keyword_as_a_name_has_a_hint() {
 fn import_loop_is_an_error_and_the_evaluator_survives() {
     let (keep, file) = profile("import \"other.ncl\"");
     fs::write(keep.path().join("other.ncl"), "import \"profile.ncl\"").unwrap();
-    let looped = result(job(&file, &[Format::Raw])).unwrap_err();
+    let looped = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert!(looped.message.contains("infinite recursion"), "{}", looped.message);
 }
 
@@ -241,21 +246,21 @@ fn imports_stay_in_the_allowed_directories() {
     fs::write(&secret, "secret").unwrap();
     let import = format!("{{ a = 1,\n  b = import \"{}\" }}", secret.display());
     let (keep, file) = profile(&import);
-    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    let refused = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert_eq!(refused.kind, ProblemKind::Import);
     assert!(refused.message.contains("profile.ncl:2:7"), "{}", refused.message);
     assert_eq!(refused.hint.as_deref(), Some(&*format!("--allow-import {} lets it", outside.display())));
     // Missing files are refused alike, so that existence is not revealed.
     fs::write(&file, import.replace("secret.txt", "nothing.txt")).unwrap();
-    assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::Import);
+    assert_eq!(result(job(&file, &[OutputFormat::Raw])).unwrap_err().kind, ProblemKind::Import);
     // A link to such a file is refused as well.
     symlink(&secret, keep.path().join("link.txt")).unwrap();
     fs::write(&file, "import \"link.txt\"").unwrap();
-    let linked = result(job(&file, &[Format::Raw])).unwrap_err();
+    let linked = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert_eq!(linked.kind, ProblemKind::Import);
     assert!(linked.message.contains("a link to"), "{}", linked.message);
     // The positive control: each works if allowed.
-    let mut allowed = job(&file, &[Format::Raw]);
+    let mut allowed = job(&file, &[OutputFormat::Raw]);
     allowed.imports.push(outside.clone());
     assert_eq!(result(allowed.clone()).unwrap().outputs, [Ok("\"secret\"\n".to_owned())]);
     fs::write(&file, import).unwrap();
@@ -277,29 +282,33 @@ fn links_are_followed_within_the_allowed_directories() {
     symlink("loop.ncl", own.join("loop.ncl")).unwrap();
     let hint = |job| result(job).unwrap_err().hint.unwrap();
     let sub = outside.join("sub");
-    assert_eq!(hint(job(&file, &[Format::Raw])), format!("--allow-import {} lets it", sub.display()));
+    assert_eq!(hint(job(&file, &[OutputFormat::Raw])), format!("--allow-import {} lets it", sub.display()));
     // The hint's option works, also with the jail's paths of directories.
-    let mut allowed = job(&file, &[Format::Raw]);
+    let mut allowed = job(&file, &[OutputFormat::Raw]);
     allowed.imports.push(sub.clone());
     let moved = own.join("moved");
-    let shown = |job: &Job, at: &std::path::Path| {
-        let dirs = job
-            .imports
-            .iter()
-            .map(|name| Dir { name: name.clone(), at: if *name == sub { at.to_owned() } else { name.clone() } });
-        let request = Request { dirs: dirs.collect(), jobs: vec![job.clone()], address_space: 0, cpu_seconds: 0 };
+    let shown = |job: &EvaluationJob, at: &std::path::Path| {
+        let dirs = job.imports.iter().map(|name| EvaluatorDirectory {
+            name: name.clone(),
+            at: if *name == sub { at.to_owned() } else { name.clone() },
+        });
+        let request =
+            EvaluatorRequest { dirs: dirs.collect(), jobs: vec![job.clone()], address_space: 0, cpu_seconds: 0 };
         say(&serde_json::to_vec(&request).unwrap()).0
     };
     assert!(result(allowed.clone()).is_ok());
     fs::rename(&sub, &moved).unwrap();
     let lines = shown(&allowed, &moved);
     assert!(
-        matches!(&lines[..], [_, Line::Done { result: cofferdam_profiles::protocol::Result::Ok(_), .. }]),
+        matches!(
+            &lines[..],
+            [_, EvaluatorMessage::Done { result: cofferdam_profiles::protocol::EvaluationResult::Ok(_), .. }]
+        ),
         "{lines:?}"
     );
     fs::rename(&moved, &sub).unwrap();
     // The profile itself as a link, and `..` after a linked directory, which refers to its target's parent.
-    let mut linked = job(&own.join("profile.ncl"), &[Format::Policy]);
+    let mut linked = job(&own.join("profile.ncl"), &[OutputFormat::Policy]);
     linked.file = own.join("whole.ncl");
     linked.imports.push(outside.clone());
     assert!(result(linked.clone()).is_ok());
@@ -315,11 +324,11 @@ fn import_hints_name_only_options_that_help() {
     let (keep, file) = profile("import \".hid\" as 'Text");
     fs::write(keep.path().join(".hid"), "x").unwrap();
     let own = fs::canonicalize(keep.path()).unwrap();
-    let refusal = result(job(&file, &[Format::Raw])).unwrap_err();
+    let refusal = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert!(refusal.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{refusal:?}");
     symlink(".hid", own.join("shown.txt")).unwrap();
     fs::write(&file, "import \"shown.txt\"").unwrap();
-    let refusal = result(job(&file, &[Format::Raw])).unwrap_err();
+    let refusal = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert!(refusal.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{refusal:?}");
 }
 
@@ -327,7 +336,7 @@ fn import_hints_name_only_options_that_help() {
 fn last_override_of_a_field_is_used() {
     let (_keep, file) = profile("(import \"sandbox\").make_default_config \"a\" & { max_memory_mb = 64 }");
     let memory = |set: &[&str]| {
-        let mut job = job(&file, &[Format::Policy]);
+        let mut job = job(&file, &[OutputFormat::Policy]);
         job.overrides = set.iter().map(|text| cofferdam_profiles::overrides::parse(text).unwrap()).collect();
         let limits = policy(job).limits;
         (limits.memory_mb, limits.cpu_seconds)
@@ -372,7 +381,7 @@ fn evaluation_time_is_linear_in_the_number_of_entries() {
                 format!("(import \"sandbox\").make_default_config \"a\" & {{ {field} = [{}] }}", entries(count, entry));
             let (_keep, file) = profile(&text);
             let before = children_cpu();
-            policy(job(&file, &[Format::Policy]));
+            policy(job(&file, &[OutputFormat::Policy]));
             children_cpu() - before
         };
         // Four times the entries take four times as long, or sixteen times if the time were quadratic. The evaluators of other tests
@@ -398,10 +407,10 @@ fn hidden_files_need_a_named_directory() {
     let (keep, file) = profile("import \".ssh/id\" as 'Text");
     fs::create_dir(keep.path().join(".ssh")).unwrap();
     fs::write(keep.path().join(".ssh/id"), "key").unwrap();
-    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    let refused = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert_eq!(refused.kind, ProblemKind::Import);
     assert!(refused.message.contains("begin with a dot"), "{}", refused.message);
-    let mut named = job(&file, &[Format::Raw]);
+    let mut named = job(&file, &[OutputFormat::Raw]);
     named.imports.push(named.imports[0].join(".ssh"));
     assert!(result(named).is_ok());
 }
@@ -411,7 +420,7 @@ fn oversized_and_special_files_are_refused_unread() {
     let (keep, file) = profile("import \"big.txt\"");
     let big = fs::File::create(keep.path().join("big.txt")).unwrap();
     big.set_len(50_000_000).unwrap();
-    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    let refused = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert_eq!(refused.kind, ProblemKind::TooLarge);
     assert!(refused.message.contains("50000000 bytes") && refused.hint.is_some(), "{}", refused.message);
     // Many files within the limit exceed it together.
@@ -420,15 +429,15 @@ fn oversized_and_special_files_are_refused_unread() {
         fs::write(keep.path().join(name), &part).unwrap();
     }
     fs::write(&file, "[import \"1.txt\", import \"2.txt\", import \"3.txt\"]").unwrap();
-    assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::TooLarge);
+    assert_eq!(result(job(&file, &[OutputFormat::Raw])).unwrap_err().kind, ProblemKind::TooLarge);
     fs::write(&file, "std.string.length (import \"1.txt\")").unwrap();
-    assert_eq!(result(job(&file, &[Format::Raw])).unwrap().outputs, [Ok(format!("{}\n", part.len()))]);
+    assert_eq!(result(job(&file, &[OutputFormat::Raw])).unwrap().outputs, [Ok(format!("{}\n", part.len()))]);
 
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let pipe = keep.path().join("pipe.ncl");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     fs::write(&file, "import \"pipe.ncl\"").unwrap();
-    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    let refused = result(job(&file, &[OutputFormat::Raw])).unwrap_err();
     assert_eq!(refused.kind, ProblemKind::Unreadable, "{}", refused.message);
 }
 
@@ -448,7 +457,7 @@ fn deep_nesting_is_an_error_with_its_place() {
     }
     let (keep, file) = profile("import \"deep.json\"");
     fs::write(keep.path().join("deep.json"), "[".repeat(100_000) + &"]".repeat(100_000)).unwrap();
-    assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::TooDeep);
+    assert_eq!(result(job(&file, &[OutputFormat::Raw])).unwrap_err().kind, ProblemKind::TooDeep);
 }
 
 #[test]
@@ -461,7 +470,7 @@ fn allowed_nesting_depth_can_be_evaluated() {
         format!("{}1", "let x = 1 in ".repeat(3_000)),
     ] {
         let (_keep, file) = profile(&text);
-        let result = result(job(&file, &[Format::Raw]));
+        let result = result(job(&file, &[OutputFormat::Raw]));
         assert!(result.is_ok(), "{}: {}", &text[..40], result.unwrap_err().message);
     }
 }
@@ -470,7 +479,7 @@ fn allowed_nesting_depth_can_be_evaluated() {
 fn a_request_that_is_none_is_refused() {
     for request in [&b""[..], b"{}", b"{\"dirs\": [], \"jobs\": [], \"more\": 1}", b"\xff"] {
         let (lines, code) = say(request);
-        assert!(matches!(&lines[..], [Line::Refused(_)]), "{lines:?}");
+        assert!(matches!(&lines[..], [EvaluatorMessage::Refused(_)]), "{lines:?}");
         assert_eq!(code, Some(125));
     }
     assert_eq!(say(br#"{"dirs": [], "jobs": []}"#), (Vec::new(), Some(0)));
@@ -479,7 +488,7 @@ fn a_request_that_is_none_is_refused() {
 #[test]
 fn file_outside_the_requested_directories_is_not_read() {
     let (_keep, file) = profile("1");
-    let mut elsewhere = job(&file, &[Format::Raw]);
+    let mut elsewhere = job(&file, &[OutputFormat::Raw]);
     elsewhere.file = Path::new("/etc/hostname").into();
     assert_eq!(result(elsewhere).unwrap_err().kind, ProblemKind::Import);
 }
@@ -493,7 +502,7 @@ fn invalid_policy_values_reach_no_target() {
         let (_scene, file) = profile(text);
         result(job(&file, &[format])).map(|evaluated| evaluated.outputs[0].clone())
     };
-    for format in [Format::Policy, Format::Nsjail, Format::NsjailText, Format::Seatbelt] {
+    for format in [OutputFormat::Policy, OutputFormat::Nsjail, OutputFormat::NsjailText, OutputFormat::Seatbelt] {
         // The positive control: the same text without the character that would end the filter's text.
         for (bad, word) in [
             (rule("personality } } USE other DEFAULT ALLOW /*"), "name of a system call"),
@@ -511,13 +520,13 @@ fn invalid_policy_values_reach_no_target() {
             assert!(kinds.contains(&problem.kind) && problem.message.contains(word), "{format:?}: {problem:?}");
         }
         let allowed = outcome(&rule("personality"), format).unwrap();
-        assert_eq!(allowed.is_ok(), format != Format::Seatbelt, "{allowed:?}: Seatbelt knows no system calls");
+        assert_eq!(allowed.is_ok(), format != OutputFormat::Seatbelt, "{allowed:?}: Seatbelt knows no system calls");
         if let Ok(text) = allowed {
             assert!(text.contains("personality"), "{format:?}: {text}");
         }
     }
     let (_scene, base) = profile("{ version = 1, network.mode = \"none\" }");
-    assert!(result(job(&base, &[Format::Policy])).unwrap().outputs[0].is_ok(), "a base has no program yet");
+    assert!(result(job(&base, &[OutputFormat::Policy])).unwrap().outputs[0].is_ok(), "a base has no program yet");
 }
 
 #[test]
@@ -525,7 +534,7 @@ fn seatbelt_command_line_quotes_paths_for_a_shell() {
     let text = |path: &str| {
         let mount = format!("{{ type = \"bind\", source = {path}, target = {path} }}");
         let (_scene, file) = profile(&format!("{{ version = 1, filesystem.mounts = [{mount}] }}"));
-        result(job(&file, &[Format::Seatbelt])).unwrap().outputs[0].clone().unwrap()
+        result(job(&file, &[OutputFormat::Seatbelt])).unwrap().outputs[0].clone().unwrap()
     };
     let message = text(r#""/srv/$(id)`id`'\"""#);
     assert!(message.contains(r#" -D READ_0='/srv/$(id)`id`'\''"' "#), "{message}");
@@ -538,7 +547,7 @@ fn seatbelt_command_line_quotes_paths_for_a_shell() {
 fn protected_names_cannot_end_their_string() {
     let text = |name: &str| {
         let (_scene, file) = profile(&format!("{{ version = 1, filesystem.protected = [{name}] }}"));
-        result(job(&file, &[Format::Seatbelt])).unwrap().outputs[0].clone().unwrap()
+        result(job(&file, &[OutputFormat::Seatbelt])).unwrap().outputs[0].clone().unwrap()
     };
     let plain = text(r#"".git/ho(ks""#);
     assert!(plain.contains(r##"(regex #"/\.git/ho\(ks(/|$)")"##), "{plain}");
@@ -555,7 +564,7 @@ fn texts_cannot_end_their_string_in_nsjail_format() {
     let description = |text: &str| {
         let (_scene, file) =
             profile(&format!("{{ version = 1, command.argv = [\"/bin/true\"], description = \"{text}\" }}"));
-        let message = result(job(&file, &[Format::NsjailText])).unwrap().outputs[0].clone().unwrap();
+        let message = result(job(&file, &[OutputFormat::NsjailText])).unwrap().outputs[0].clone().unwrap();
         message.lines().find(|line| line.starts_with("description: ")).unwrap().to_owned()
     };
     for (text, message) in [

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Command;
 
-use cofferdam_profiles::protocol::Format;
+use cofferdam_profiles::protocol::OutputFormat;
 use common::*;
 
 /// The version of py-nickel and the `nickel` command with the same core as this crate.
@@ -27,7 +27,7 @@ fn examples_evaluate_to_the_same_bytes_as_with_nickel() {
         return;
     };
     let examples = examples();
-    let ours = results(examples.iter().map(|file| job(file, &[Format::Raw])).collect());
+    let ours = results(examples.iter().map(|file| job(file, &[OutputFormat::Raw])).collect());
     for (file, ours) in examples.iter().zip(ours) {
         let theirs = Command::new(&python)
             .args(["-c", SCRIPT, VERSION])

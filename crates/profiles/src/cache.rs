@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{sha256, sha256_of};
 use crate::private;
-use crate::protocol::{Evaluated, Identity};
-use crate::seal::{self, Key};
+use crate::protocol::{Evaluated, FileStamp};
+use crate::seal::{self, SealKey};
 
 /// The version of the entry format.
 const VERSION: u32 = 2;
@@ -40,14 +40,14 @@ const GRANULARITY_NS: i64 = 2_000_000_000;
 
 /// A cache directory. Nothing is opened or created before it is used.
 #[derive(Debug, Clone)]
-pub struct Cache {
+pub struct EvaluationCache {
     directory: PathBuf,
     /// The directory of the key. Without a key the cache is not used.
     keys: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct CacheEntry {
     version: u32,
     question: String,
     /// When the evaluation began, nanoseconds since 1970.
@@ -61,19 +61,19 @@ pub fn now_ns() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-impl Cache {
+impl EvaluationCache {
     /// The cache in this directory, with this user's key.
-    pub fn at(directory: impl Into<PathBuf>) -> Cache {
-        Cache { directory: directory.into(), keys: seal::default_directory() }
+    pub fn at(directory: impl Into<PathBuf>) -> EvaluationCache {
+        EvaluationCache { directory: directory.into(), keys: seal::default_directory() }
     }
 
     /// The cache with its key in another directory.
-    pub fn with_keys(directory: impl Into<PathBuf>, keys: impl Into<PathBuf>) -> Cache {
-        Cache { directory: directory.into(), keys: Some(keys.into()) }
+    pub fn with_keys(directory: impl Into<PathBuf>, keys: impl Into<PathBuf>) -> EvaluationCache {
+        EvaluationCache { directory: directory.into(), keys: Some(keys.into()) }
     }
 
-    fn key(&self, make: bool) -> Option<Key> {
-        Key::of(self.keys.as_deref()?, make)
+    fn key(&self, make: bool) -> Option<SealKey> {
+        SealKey::of(self.keys.as_deref()?, make)
     }
 
     /// The default directory: below `$XDG_CACHE_HOME` if that is absolute, else below `~/.cache`.
@@ -99,7 +99,7 @@ impl Cache {
         if !key.suits(&bytes[line + 1..], &bytes[..line]) {
             return None;
         }
-        let mut entry: Entry = serde_json::from_slice(&bytes[line + 1..]).ok()?;
+        let mut entry: CacheEntry = serde_json::from_slice(&bytes[line + 1..]).ok()?;
         if entry.version != VERSION || entry.question != question {
             return None;
         }
@@ -110,7 +110,7 @@ impl Cache {
         let looked_ns = now_ns();
         for seen in &mut entry.answer.files {
             let file = open(&seen.path)?;
-            let identity = Identity::of(&file.metadata().ok()?);
+            let identity = FileStamp::of(&file.metadata().ok()?);
             let young = seen.identity.ctime_ns >= entry.begun_ns.saturating_sub(GRANULARITY_NS);
             if identity == seen.identity && !young {
                 continue;
@@ -136,12 +136,12 @@ impl Cache {
         if own(&directory).is_none() {
             return;
         }
-        let entry = Entry { version: VERSION, question: question.to_owned(), begun_ns, answer: answer.clone() };
+        let entry = CacheEntry { version: VERSION, question: question.to_owned(), begun_ns, answer: answer.clone() };
         self.write(&directory, &sha256(question.as_bytes()), &entry, &key);
         self.prune(&directory);
     }
 
-    fn write(&self, directory: &OwnedFd, name: &str, entry: &Entry, key: &Key) {
+    fn write(&self, directory: &OwnedFd, name: &str, entry: &CacheEntry, key: &SealKey) {
         // A failure to write the cache only costs time.
         // An entry that is too large to be read again would only use disk space.
         if let Ok(content) = serde_json::to_vec(entry)

@@ -16,11 +16,14 @@ use std::time::Duration;
 use cofferdam_engine::Engine;
 use cofferdam_policy::paths::normalize;
 
-use crate::cache::{Cache, now_ns};
+use crate::cache::{EvaluationCache, now_ns};
 use crate::error::CompileError;
-use crate::helper::{self, End, Helper, MEMORY_MB};
+use crate::helper::{self, EvaluatorEnd, Helper, MEMORY_MB};
 use crate::jail;
-use crate::protocol::{Dir, Evaluated, Job, Line, Override, ProblemKind, Request, Result as Answer, Wanted};
+use crate::protocol::{
+    Evaluated, EvaluationJob, EvaluationResult as Answer, EvaluatorDirectory, EvaluatorMessage, EvaluatorRequest,
+    Override, ProblemKind, RequestedOutput,
+};
 
 /// Wall and CPU time for one profile.
 pub(crate) const TIME: Duration = Duration::from_secs(10);
@@ -48,7 +51,7 @@ pub struct CompileRequest {
     /// Values that override its own.
     pub overrides: Vec<Override>,
     /// The requested outputs.
-    pub outputs: Vec<Wanted>,
+    pub outputs: Vec<RequestedOutput>,
     /// Directories that it may import from, besides its own.
     pub imports: Vec<PathBuf>,
 }
@@ -70,7 +73,7 @@ pub struct Compiled {
 pub struct Compiler<'e> {
     engine: &'e Engine,
     helper: PathBuf,
-    cache: Option<Cache>,
+    cache: Option<EvaluationCache>,
     trusted: bool,
 }
 
@@ -81,7 +84,7 @@ impl<'e> Compiler<'e> {
     }
 
     /// The compiler with a cache.
-    pub fn cache(mut self, cache: Option<Cache>) -> Compiler<'e> {
+    pub fn cache(mut self, cache: Option<EvaluationCache>) -> Compiler<'e> {
         self.cache = cache;
         self
     }
@@ -173,8 +176,8 @@ impl<'e> Compiler<'e> {
     fn round(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
         let names: BTreeSet<&Path> = open.iter().flat_map(|open| &open.job.imports).map(PathBuf::as_path).collect();
         let time = TIME + TIME_EACH * u32::try_from(open.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        let request = |dirs: Vec<Dir>| {
-            let request = Request {
+        let request = |dirs: Vec<EvaluatorDirectory>| {
+            let request = EvaluatorRequest {
                 dirs,
                 jobs: open.iter().map(|open| open.job.clone()).collect(),
                 address_space: ADDRESS_SPACE,
@@ -183,7 +186,10 @@ impl<'e> Compiler<'e> {
             serde_json::to_vec(&request).expect("a request has text keys, so nothing can fail")
         };
         let end = if self.trusted {
-            let dirs = names.iter().map(|name| Dir { name: name.to_path_buf(), at: name.to_path_buf() }).collect();
+            let dirs = names
+                .iter()
+                .map(|name| EvaluatorDirectory { name: name.to_path_buf(), at: name.to_path_buf() })
+                .collect();
             helper::run(helper, &request(dirs), time)
         } else {
             jail::run(self.engine, helper, &names, request, time)
@@ -199,19 +205,19 @@ impl<'e> Compiler<'e> {
 /// A profile that has to be evaluated.
 struct Open {
     index: usize,
-    job: Job,
+    job: EvaluationJob,
     question: String,
     begun_ns: i64,
 }
 
 /// The results of an evaluator that has ended, and the request that its end belongs to.
-fn read(end: &End, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
+fn read(end: &EvaluatorEnd, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
     let mut results = Vec::new();
     let mut begun = None;
     for line in end.stdout.lines() {
         match serde_json::from_str(line) {
-            Ok(Line::Begun(at)) => begun = Some(at),
-            Ok(Line::Done { job, result }) if job < open.len() => {
+            Ok(EvaluatorMessage::Begun(at)) => begun = Some(at),
+            Ok(EvaluatorMessage::Done { job, result }) if job < open.len() => {
                 begun = None;
                 results.push((
                     job,
@@ -227,7 +233,7 @@ fn read(end: &End, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>
                     },
                 ));
             }
-            Ok(Line::Refused(message)) => {
+            Ok(EvaluatorMessage::Refused(message)) => {
                 let error = CompileError::new(format!("the evaluator refuses: {message}")).hint(
                     "it may be of another version: build it again with cargo build --release -p cofferdam-compile",
                 );
@@ -250,7 +256,7 @@ fn compiled(evaluated: Evaluated, cached: bool) -> Compiled {
 }
 
 /// The request for the evaluator, with canonical paths.
-fn job(ask: &CompileRequest) -> Result<Job, CompileError> {
+fn job(ask: &CompileRequest) -> Result<EvaluationJob, CompileError> {
     let unreadable = |path: &Path, error: std::io::Error| {
         // Only direct users of this crate can pass a path that does not name a file.
         let id = path.parent() == Some(Path::new("")) && path.extension().is_none();
@@ -294,11 +300,11 @@ fn job(ask: &CompileRequest) -> Result<Job, CompileError> {
             return Err(CompileError::new(format!("{path:?} is not valid UTF-8")).hint("rename it, or link to it"));
         }
     }
-    Ok(Job { file, imports, overrides: ask.overrides.clone(), outputs: ask.outputs.clone() })
+    Ok(EvaluationJob { file, imports, overrides: ask.overrides.clone(), outputs: ask.outputs.clone() })
 }
 
 /// Everything that a result depends on besides the files.
-fn question(job: &Job, helper: &Helper) -> String {
+fn question(job: &EvaluationJob, helper: &Helper) -> String {
     let job = serde_json::to_string(job).expect("a job has text keys, so nothing can fail");
     let m = &helper.metadata;
     let evaluator = [m.dev(), m.ino(), m.size(), m.mtime().cast_unsigned(), m.mtime_nsec().cast_unsigned()];

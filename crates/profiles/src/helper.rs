@@ -77,7 +77,7 @@ impl Helper {
 /// How an evaluator ended, and its output.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct End {
+pub struct EvaluatorEnd {
     /// Its answers.
     pub stdout: String,
     /// Its standard error.
@@ -102,7 +102,7 @@ pub enum How {
     Memory,
 }
 
-impl End {
+impl EvaluatorEnd {
     /// The error for the profile that it was evaluating.
     pub(crate) fn error(&self, file: &Path) -> CompileError {
         const SIGABRT: i32 = 6;
@@ -141,7 +141,7 @@ impl End {
 }
 
 /// Runs the evaluator as a child process without a sandbox and without the caller's variables, and reads its output.
-pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End, CompileError> {
+pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<EvaluatorEnd, CompileError> {
     let failed = |error: std::io::Error| CompileError::new(format!("cannot run {}: {error}", helper.path.display()));
     let mut child = Command::new(&helper.path)
         .env_clear()
@@ -169,7 +169,7 @@ pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End
         (_, Some(code), _) => How::Exited(code),
         (_, _, signal) => How::Signalled(signal.unwrap_or(0)),
     };
-    Ok(End { stdout, stderr, how, time })
+    Ok(EvaluatorEnd { stdout, stderr, how, time })
 }
 
 /// Writes the request and reads the answer; true if the time is over.

@@ -6,13 +6,13 @@ use std::os::unix::fs::MetadataExt as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::protocol::Identity;
+use crate::protocol::FileStamp;
 
-impl Identity {
+impl FileStamp {
     /// The identity by stat(2).
-    pub fn of(metadata: &Metadata) -> Identity {
+    pub fn of(metadata: &Metadata) -> FileStamp {
         let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
-        Identity {
+        FileStamp {
             dev: metadata.dev(),
             ino: metadata.ino(),
             size: metadata.size(),

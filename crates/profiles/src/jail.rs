@@ -12,8 +12,8 @@ use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome};
 use cofferdam_policy::{Access, BackendName, Field, Mount, Policy, Root, Stdin};
 
 use crate::error::CompileError;
-use crate::helper::{End, Helper, How, MAX_ANSWER, MEMORY_MB, VARIABLES};
-use crate::protocol::Dir;
+use crate::helper::{EvaluatorEnd, Helper, How, MAX_ANSWER, MEMORY_MB, VARIABLES};
+use crate::protocol::EvaluatorDirectory;
 
 /// The directory of all mounts inside the jail, where no path of the host is in the way.
 const PLACE: &str = "/run/cofferdam";
@@ -26,21 +26,21 @@ pub(crate) fn run(
     engine: &Engine,
     helper: &Helper,
     dirs: &BTreeSet<&Path>,
-    request: impl Fn(Vec<Dir>) -> Vec<u8>,
+    request: impl Fn(Vec<EvaluatorDirectory>) -> Vec<u8>,
     time: Duration,
-) -> Result<End, CompileError> {
-    let inside: Vec<Dir> = dirs
+) -> Result<EvaluatorEnd, CompileError> {
+    let inside: Vec<EvaluatorDirectory> = dirs
         .iter()
         .enumerate()
-        .map(|(number, name)| Dir { name: name.to_path_buf(), at: format!("{PLACE}/{number}").into() })
+        .map(|(number, name)| EvaluatorDirectory { name: name.to_path_buf(), at: format!("{PLACE}/{number}").into() })
         .collect();
     let jail = policy(helper, &inside, BackendName::Jail, time);
     let (prepared, inside) = match engine.prepare(&jail) {
         Ok(prepared) => (prepared, inside),
         Err(failure) => {
             // Without mounts every file is at its own path, and Landlock denies access to the others.
-            let plain: Vec<Dir> =
-                inside.iter().map(|dir| Dir { name: dir.name.clone(), at: dir.name.clone() }).collect();
+            let plain: Vec<EvaluatorDirectory> =
+                inside.iter().map(|dir| EvaluatorDirectory { name: dir.name.clone(), at: dir.name.clone() }).collect();
             let prepared = engine
                 .prepare(&policy(helper, &plain, BackendName::Landlock, time))
                 .map_err(|second| no_sandbox(&failure, &second))?;
@@ -61,7 +61,7 @@ fn no_sandbox(jail: &Failure, landlock: &Failure) -> CompileError {
         .hint("--trust-profile evaluates it without one, if you wrote it; `cofferdam doctor` shows what is missing")
 }
 
-fn policy(helper: &Helper, dirs: &[Dir], backend: BackendName, time: Duration) -> Policy {
+fn policy(helper: &Helper, dirs: &[EvaluatorDirectory], backend: BackendName, time: Duration) -> Policy {
     let jail = backend == BackendName::Jail;
     let bind = |source: &Path, target: &Path, exec: bool| Mount::Bind {
         source: source.to_string_lossy().into_owned(),
@@ -109,7 +109,7 @@ fn policy(helper: &Helper, dirs: &[Dir], backend: BackendName, time: Duration) -
     policy
 }
 
-fn end(outcome: Outcome, time: Duration) -> Result<End, CompileError> {
+fn end(outcome: Outcome, time: Duration) -> Result<EvaluatorEnd, CompileError> {
     let how = match outcome.outcome {
         Ending::Exited => How::Exited(outcome.exit_code.unwrap_or(-1)),
         Ending::Signalled => How::Signalled(outcome.signal.unwrap_or(0)),
@@ -127,5 +127,5 @@ fn end(outcome: Outcome, time: Duration) -> Result<End, CompileError> {
             });
         }
     };
-    Ok(End { stdout: outcome.stdout, stderr: outcome.stderr, how, time })
+    Ok(EvaluatorEnd { stdout: outcome.stdout, stderr: outcome.stderr, how, time })
 }

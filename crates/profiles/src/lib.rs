@@ -28,4 +28,4 @@ pub mod store;
 pub use compiler::{CompileRequest, Compiled, Compiler};
 #[cfg(feature = "compiler")]
 pub use error::CompileError;
-pub use store::{Id, Store, StoreError, Stored};
+pub use store::{Id, ProfileStore, StoreError, Stored};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// The format of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Format {
+pub enum OutputFormat {
     /// The complete policy.
     Policy,
     /// nsjail's configuration as data, for 3.5 and later.
@@ -29,25 +29,30 @@ pub enum Format {
     Raw,
 }
 
-impl Format {
+impl OutputFormat {
     /// All formats, in the order of the help text.
-    pub const ALL: &'static [Format] =
-        &[Format::Policy, Format::Nsjail, Format::NsjailText, Format::Seatbelt, Format::Raw];
+    pub const ALL: &'static [OutputFormat] = &[
+        OutputFormat::Policy,
+        OutputFormat::Nsjail,
+        OutputFormat::NsjailText,
+        OutputFormat::Seatbelt,
+        OutputFormat::Raw,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Format::Policy => "policy",
-            Format::Nsjail => "nsjail",
-            Format::NsjailText => "nsjail-text",
-            Format::Seatbelt => "seatbelt",
-            Format::Raw => "raw",
+            OutputFormat::Policy => "policy",
+            OutputFormat::Nsjail => "nsjail",
+            OutputFormat::NsjailText => "nsjail-text",
+            OutputFormat::Seatbelt => "seatbelt",
+            OutputFormat::Raw => "raw",
         }
     }
 
     /// Whether it is text of its own syntax, which has no encoding.
     pub fn is_text(self) -> bool {
-        matches!(self, Format::NsjailText | Format::Seatbelt)
+        matches!(self, OutputFormat::NsjailText | OutputFormat::Seatbelt)
     }
 }
 
@@ -80,12 +85,12 @@ impl Encoding {
 
 /// The one request of an evaluator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Request {
+#[serde(rename = "Request", deny_unknown_fields)]
+pub struct EvaluatorRequest {
     /// The directories that can be read, each by its name and its location. No other files are read.
-    pub dirs: Vec<Dir>,
+    pub dirs: Vec<EvaluatorDirectory>,
     /// The jobs, in order.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<EvaluationJob>,
     /// Address space of the evaluator, bytes; 0 leaves it as it is.
     #[serde(default)]
     pub address_space: u64,
@@ -96,8 +101,8 @@ pub struct Request {
 
 /// A directory, by its name for users and its location for the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dir {
+#[serde(rename = "Dir", deny_unknown_fields)]
+pub struct EvaluatorDirectory {
     /// Absolute, without `.`, `..` and links: its name in imports and messages.
     pub name: PathBuf,
     /// Its path for the evaluator.
@@ -106,8 +111,8 @@ pub struct Dir {
 
 /// A profile to evaluate, and the requested outputs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Job {
+#[serde(rename = "Job", deny_unknown_fields)]
+pub struct EvaluationJob {
     /// The profile, absolute, in one of the directories.
     pub file: PathBuf,
     /// Directories, out of those of the request, from which it may import.
@@ -116,15 +121,15 @@ pub struct Job {
     #[serde(default)]
     pub overrides: Vec<Override>,
     /// The requested outputs, in the order of the results.
-    pub outputs: Vec<Wanted>,
+    pub outputs: Vec<RequestedOutput>,
 }
 
 /// A requested output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wanted {
+#[serde(rename = "Wanted", deny_unknown_fields)]
+pub struct RequestedOutput {
     /// Its format.
-    pub format: Format,
+    pub format: OutputFormat,
     /// Its encoding, which text formats ignore.
     #[serde(default)]
     pub encoding: Encoding,
@@ -143,7 +148,7 @@ pub struct Override {
 /// One message of the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum EvaluatorMessage {
     /// The job of that index has begun.
     Begun(usize),
     /// A job is done.
@@ -151,7 +156,7 @@ pub enum Line {
         /// Its index.
         job: usize,
         /// Its result.
-        result: Result,
+        result: EvaluationResult,
     },
     /// The request itself is invalid.
     Refused(String),
@@ -160,11 +165,11 @@ pub enum Line {
 /// The result of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Result {
+pub enum EvaluationResult {
     /// It was evaluated.
     Ok(Evaluated),
     /// It was not evaluated.
-    Error(Problem),
+    Error(EvaluationProblem),
 }
 
 /// An evaluated profile.
@@ -186,14 +191,14 @@ pub struct FileSeen {
     /// Its name.
     pub path: PathBuf,
     /// Its identity.
-    pub identity: Identity,
+    pub identity: FileStamp,
     /// SHA-256 of the bytes that were read, hexadecimal.
     pub sha256: String,
 }
 
 /// Identifies the state of a file without reading it (stat(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct FileStamp {
     /// Device.
     pub dev: u64,
     /// Inode.
@@ -208,7 +213,7 @@ pub struct Identity {
 
 /// Why a profile was not evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct EvaluationProblem {
     /// The kind of problem.
     pub kind: ProblemKind,
     /// The reason; several lines if Nickel shows the source.

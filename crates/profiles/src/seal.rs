@@ -16,7 +16,7 @@ const NAME: &str = "policies.key";
 const BLOCK: usize = 64;
 
 /// The key of this user.
-pub(crate) struct Key([u8; 32]);
+pub(crate) struct SealKey([u8; 32]);
 
 /// The default directory of the key: below `$XDG_STATE_HOME` if that is absolute, else below `~/.local/state`.
 pub(crate) fn default_directory() -> Option<PathBuf> {
@@ -25,10 +25,10 @@ pub(crate) fn default_directory() -> Option<PathBuf> {
     Some(base.join("cofferdam"))
 }
 
-impl Key {
+impl SealKey {
     /// The key in this directory, created with `make` if it does not exist. `None` if there is no key that only this user can have
     /// read.
-    pub(crate) fn of(directory: &Path, make: bool) -> Option<Key> {
+    pub(crate) fn of(directory: &Path, make: bool) -> Option<SealKey> {
         let open = if make { private::open_or_make(directory) } else { private::open(directory) }.ok()?;
         own(&open, 0o022)?;
         if let Some(key) = read(&open) {
@@ -66,12 +66,12 @@ impl Key {
     }
 }
 
-fn read(directory: impl AsFd) -> Option<Key> {
+fn read(directory: impl AsFd) -> Option<SealKey> {
     let file = private::open_file(directory, NAME).ok()?;
     own(&file, 0o077)?;
     let mut bytes = Vec::new();
     file.take(33).read_to_end(&mut bytes).ok()?;
-    bytes.try_into().ok().map(Key)
+    bytes.try_into().ok().map(SealKey)
 }
 
 /// Whether the file is this user's, and has none of these permission bits.
@@ -89,7 +89,7 @@ mod tests {
         // RFC 4231, test case 2, whose key is shorter: zeros after it change nothing.
         let mut key = [0; 32];
         key[..4].copy_from_slice(b"Jefe");
-        let key = Key(key);
+        let key = SealKey(key);
         let code = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(key.code(b"what do ya want for nothing?"), code);
         assert!(key.suits(b"what do ya want for nothing?", code.as_bytes()));

@@ -153,14 +153,14 @@ impl StoreError {
 
 /// A profile store. Nothing is opened or created before it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Store {
+pub struct ProfileStore {
     directory: PathBuf,
 }
 
-impl Store {
+impl ProfileStore {
     /// The store in this directory.
-    pub fn at(directory: impl Into<PathBuf>) -> Store {
-        Store { directory: directory.into() }
+    pub fn at(directory: impl Into<PathBuf>) -> ProfileStore {
+        ProfileStore { directory: directory.into() }
     }
 
     /// The default directory of the store.

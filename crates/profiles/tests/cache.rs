@@ -5,22 +5,22 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cofferdam_profiles::cache::{Cache, now_ns};
+use cofferdam_profiles::cache::{EvaluationCache, now_ns};
 use cofferdam_profiles::identity::sha256;
-use cofferdam_profiles::protocol::{Evaluated, FileSeen, Identity};
+use cofferdam_profiles::protocol::{Evaluated, FileSeen, FileStamp};
 
 /// An hour: all files here are older than an entry with this time.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
 struct Scene {
     keep: tempfile::TempDir,
-    cache: Cache,
+    cache: EvaluationCache,
 }
 
 impl Scene {
     fn new() -> Scene {
         let keep = tempfile::tempdir().unwrap();
-        let cache = Cache::with_keys(keep.path().join("cache"), keep.path().join("keys"));
+        let cache = EvaluationCache::with_keys(keep.path().join("cache"), keep.path().join("keys"));
         Scene { keep, cache }
     }
 
@@ -33,7 +33,7 @@ impl Scene {
         let file = File::open(path).unwrap();
         let seen = FileSeen {
             path: path.to_owned(),
-            identity: Identity::of(&file.metadata().unwrap()),
+            identity: FileStamp::of(&file.metadata().unwrap()),
             sha256: sha256(&fs::read(path).unwrap()),
         };
         let answer = Evaluated {
@@ -85,7 +85,7 @@ fn entries_without_a_valid_mac_are_not_used() {
     }
     fs::write(scene.entry(), &whole).unwrap();
     assert_eq!(scene.cache.look_up("question"), Some(answer), "the control: as it was written");
-    let other = Cache::with_keys(scene.path("cache"), scene.path("other"));
+    let other = EvaluationCache::with_keys(scene.path("cache"), scene.path("other"));
     other.keep("another", &scene.kept(&file, now_ns()), now_ns());
     assert_eq!(other.look_up("question"), None, "signed by another key");
     fs::set_permissions(scene.path("keys").join("policies.key"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -186,7 +186,7 @@ fn the_cache_does_not_grow_without_end() {
 
 #[test]
 fn unusable_cache_counts_as_empty() {
-    let cache = Cache::with_keys("/proc/self/no-such-place", "/proc/self/no-such-keys");
+    let cache = EvaluationCache::with_keys("/proc/self/no-such-place", "/proc/self/no-such-keys");
     cache.keep("question", &Evaluated::default(), now_ns());
     assert_eq!(cache.look_up("question"), None);
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cofferdam_engine::Engine;
-use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::cache::EvaluationCache;
 use cofferdam_profiles::identity::sha256;
-use cofferdam_profiles::protocol::{Encoding, Format, Identity, Wanted};
+use cofferdam_profiles::protocol::{Encoding, FileStamp, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{CompileRequest, Compiler};
 
 /// Reports `{"refused": "…"}` with a letter for each attempt that succeeded.
@@ -96,7 +96,7 @@ fn compromised_evaluator_gets_no_access() {
     let request = CompileRequest {
         file: profiles.join("profile.ncl"),
         overrides: Vec::new(),
-        outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
+        outputs: vec![RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json }],
         imports: Vec::new(),
     };
     let engine = Engine::probe();
@@ -135,8 +135,8 @@ fn result_that_depends_on_no_file_is_not_cached() {
     let profile = fs::canonicalize(scene.path()).unwrap().join("profile.ncl");
     fs::write(&profile, "{}").unwrap();
     let (program, engine) = (scene.path().join("evaluator"), Engine::probe());
-    let cache = Cache::with_keys(scene.path().join("cache"), scene.path().join("keys"));
-    let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
+    let cache = EvaluationCache::with_keys(scene.path().join("cache"), scene.path().join("keys"));
+    let wanted = RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json };
     let request =
         CompileRequest { file: profile.clone(), overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() };
     let answers = |outputs: &str, files: &str| {
@@ -150,7 +150,7 @@ fn result_that_depends_on_no_file_is_not_cached() {
         compiler.compile(&request).unwrap().cached
     };
     assert!(!answers(r#"{"Ok":"forged"}"#, ""), "it would hold for any other profile in this place");
-    let identity = serde_json::to_string(&Identity::of(&fs::metadata(&profile).unwrap())).unwrap();
+    let identity = serde_json::to_string(&FileStamp::of(&fs::metadata(&profile).unwrap())).unwrap();
     let seen = format!(r#"{{"path":"{}","identity":{identity},"sha256":"{}"}}"#, profile.display(), sha256(b"{}"));
     assert!(answers(r#"{"Ok":"honest"}"#, &seen), "one that the profile speaks for is");
     fs::write(&profile, "{ a = 1 }").unwrap();

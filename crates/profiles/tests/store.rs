@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use cofferdam_profiles::{Id, Store, StoreError, Stored};
+use cofferdam_profiles::{Id, ProfileStore, StoreError, Stored};
 
 fn id(text: &str) -> Id {
     Id::new(text).unwrap()
 }
 
-fn store() -> (tempfile::TempDir, Store) {
+fn store() -> (tempfile::TempDir, ProfileStore) {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::at(directory.path().join("a/b"));
+    let store = ProfileStore::at(directory.path().join("a/b"));
     (directory, store)
 }
 
@@ -138,7 +138,7 @@ fn unwritable_store_is_an_error_with_a_hint() {
         fs::set_permissions(keep.path(), fs::Permissions::from_mode(0o500)).unwrap();
         keep.path().join("store")
     };
-    let error = Store::at(&place).save(&id("s"), &[(Stored::Policy, b"{}")]).unwrap_err();
+    let error = ProfileStore::at(&place).save(&id("s"), &[(Stored::Policy, b"{}")]).unwrap_err();
     assert!(error.to_string().contains(place.to_str().unwrap()), "{error}");
     assert!(error.hint().unwrap().contains("--profiles DIR"), "{error}");
     assert!(!place.exists());

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::cache::EvaluationCache;
 use cofferdam_profiles::overrides;
-use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{CompileRequest, Compiler, Id, Stored};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,9 +16,9 @@ use crate::host;
 /// One output: its text, or why the target cannot have one.
 type Given = (Option<String>, Option<String>);
 
-fn format(name: &str) -> PyResult<Format> {
-    Format::ALL.iter().copied().find(|format| format.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+fn format(name: &str) -> PyResult<OutputFormat> {
+    OutputFormat::ALL.iter().copied().find(|format| format.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = OutputFormat::ALL.iter().map(|format| format.name()).collect();
         PyValueError::new_err(format!("`{name}` is no format: {}", names.join(", ")))
     })
 }
@@ -46,15 +46,20 @@ pub(crate) fn compile_profile(
     trusted: bool,
 ) -> PyResult<(Vec<Given>, Vec<String>)> {
     let encoding = self::encoding(encoding)?;
-    let outputs =
-        formats.iter().map(|name| Ok(Wanted { format: format(name)?, encoding })).collect::<PyResult<Vec<_>>>()?;
+    let outputs = formats
+        .iter()
+        .map(|name| Ok(RequestedOutput { format: format(name)?, encoding }))
+        .collect::<PyResult<Vec<_>>>()?;
     let overrides = overrides
         .iter()
         .map(|text| overrides::parse(text).map_err(PyValueError::new_err))
         .collect::<PyResult<Vec<_>>>()?;
     let request = CompileRequest { file, overrides, outputs, imports };
     let compiled = py.detach(|| {
-        Compiler::new(host::engine(None), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&request)
+        Compiler::new(host::engine(None), helper)
+            .cache(cache.map(EvaluationCache::at))
+            .trusted(trusted)
+            .compile(&request)
     });
     let compiled = compiled.map_err(|error| of_compiler(&error))?;
     let given = compiled.outputs.into_iter().map(|output| match output {
@@ -67,7 +72,7 @@ pub(crate) fn compile_profile(
 /// A profile store.
 #[pyclass(frozen, module = "cofferdam._native")]
 #[derive(Debug)]
-pub struct Store(cofferdam_profiles::Store);
+pub struct Store(cofferdam_profiles::ProfileStore);
 
 fn stored(name: &str) -> PyResult<Stored> {
     Stored::ALL
@@ -86,7 +91,7 @@ impl Store {
     /// The store in this directory, which is created on the first save.
     #[new]
     fn new(directory: PathBuf) -> Store {
-        Store(cofferdam_profiles::Store::at(directory))
+        Store(cofferdam_profiles::ProfileStore::at(directory))
     }
 
     /// One file of a stored profile.

@@ -13,11 +13,11 @@ use clap::ArgMatches;
 use cofferdam_compat::{self as compat, Loaded};
 use cofferdam_engine::Engine;
 use cofferdam_policy::Policy;
-use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::cache::EvaluationCache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::overrides;
-use cofferdam_profiles::protocol::{Encoding, Format, Override, Wanted};
-use cofferdam_profiles::{CompileError, CompileRequest, Compiler, Id, Store, StoreError, Stored};
+use cofferdam_profiles::protocol::{Encoding, OutputFormat, Override, RequestedOutput};
+use cofferdam_profiles::{CompileError, CompileRequest, Compiler, Id, ProfileStore, StoreError, Stored};
 
 use super::policy_file::{Base, refused};
 use crate::caller::Caller;
@@ -86,7 +86,7 @@ impl Options {
     }
 
     /// The request to compile a file with these outputs.
-    pub fn ask(&self, file: &Path, outputs: Vec<Wanted>) -> CompileRequest {
+    pub fn ask(&self, file: &Path, outputs: Vec<RequestedOutput>) -> CompileRequest {
         let imports = self.imports.clone();
         CompileRequest { file: file.to_owned(), overrides: self.overrides.clone(), outputs, imports }
     }
@@ -110,7 +110,8 @@ impl Options {
     pub fn compiler<'e>(&self, engine: &'e Engine, caller: &Caller) -> Compiler<'e> {
         let libexec = caller.variable(DIRECTORY_VARIABLE).filter(|dir| !dir.is_empty()).map(Path::new);
         let own = std::env::current_exe().ok();
-        let cache = Cache::default_directory(caller.variable("XDG_CACHE_HOME"), home(caller)).map(Cache::at);
+        let cache = EvaluationCache::default_directory(caller.variable("XDG_CACHE_HOME"), home(caller))
+            .map(EvaluationCache::at);
         Compiler::new(engine, helper::find(libexec, own.as_deref())).cache(cache).trusted(self.trusted)
     }
 
@@ -118,16 +119,16 @@ impl Options {
     ///
     /// # Errors
     /// Neither a directory nor a home is known.
-    pub fn store(&self, caller: &Caller) -> Result<Store, Refusal> {
+    pub fn store(&self, caller: &Caller) -> Result<ProfileStore, Refusal> {
         let named = self.store.as_deref().or_else(|| caller.variable(STORE_VARIABLE).filter(|dir| !dir.is_empty()));
         if let Some(directory) = named {
-            return Ok(Store::at(caller.absolute(directory)));
+            return Ok(ProfileStore::at(caller.absolute(directory)));
         }
         let home = home(caller).ok_or_else(|| {
             Refusal::new("profile", "cannot tell where the profile store is: there is no home directory")
                 .hint(format!("name it: --profiles DIR, or {STORE_VARIABLE}=DIR"))
         })?;
-        Ok(Store::at(Store::default_directory(home)))
+        Ok(ProfileStore::at(ProfileStore::default_directory(home)))
     }
 }
 
@@ -175,7 +176,7 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
 ///
 /// # Errors
 /// `missing`, where there is no `nsjail.json` either; otherwise the error of the `nsjail.json`.
-pub(crate) fn stored_nsjail(store: &Store, id: &Id, missing: StoreError) -> Result<Loaded, Refusal> {
+pub(crate) fn stored_nsjail(store: &ProfileStore, id: &Id, missing: StoreError) -> Result<Loaded, Refusal> {
     if !matches!(missing, StoreError::Missing { .. }) {
         return Err(store_refusal(&missing));
     }
@@ -209,7 +210,7 @@ fn compiled(
     file: &Path,
     text: &str,
 ) -> Result<Base, Refusal> {
-    let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
+    let wanted = RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json };
     let compiled = options.compiler(engine, caller).compile(&options.ask(file, vec![wanted]));
     let mut compiled = compiled.map_err(|error| compile_refusal(error, text))?;
     if !quiet {

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, PolicyErrors};
-use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{CompileError, Id};
 use serde::Serialize;
 
@@ -144,7 +144,7 @@ fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String,
     if profiles.is_empty() {
         return Ok(Vec::new());
     }
-    let wanted = vec![Wanted { format: Format::Policy, encoding: Encoding::Json }];
+    let wanted = vec![RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json }];
     let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
     let (caller, engine) = (Caller::observe()?, Engine::for_own_process(Expected::Anything));
     let answers = options.compiler(&engine, &caller).compile_all(&asks);

@@ -9,8 +9,8 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_compat::{self as compat, Form};
 use cofferdam_engine::{Engine, Expected};
-use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
-use cofferdam_profiles::{Compiled, Id, Store, Stored};
+use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
+use cofferdam_profiles::{Compiled, Id, ProfileStore, Stored};
 
 use crate::args;
 use crate::call::profile::{self, Named, Options, compile_refusal, store_refusal, warn};
@@ -20,12 +20,15 @@ use crate::output::stdout::print;
 use crate::refusal::Refusal;
 
 /// The files of a stored profile, and the format of each.
-const STORED: [(Stored, Format); 3] =
-    [(Stored::Policy, Format::Policy), (Stored::Nsjail, Format::Nsjail), (Stored::Seatbelt, Format::Seatbelt)];
+const STORED: [(Stored, OutputFormat); 3] = [
+    (Stored::Policy, OutputFormat::Policy),
+    (Stored::Nsjail, OutputFormat::Nsjail),
+    (Stored::Seatbelt, OutputFormat::Seatbelt),
+];
 
 /// The arguments of `export`.
 pub(super) fn command(command: Command) -> Command {
-    let formats: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+    let formats: Vec<&str> = OutputFormat::ALL.iter().map(|format| format.name()).collect();
     let encodings: Vec<&str> = Encoding::ALL.iter().map(|encoding| encoding.name()).collect();
     let command = command
         .about("Evaluate Nickel profiles, and print or store what they become")
@@ -115,10 +118,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
         let id = text("id").map(Id::new).transpose().map_err(|error| store_refusal(&error))?;
         return save(&names, id, &options, caller, engine);
     }
-    let format = Format::ALL.iter().find(|format| text("format") == Some(format.name()));
+    let format = OutputFormat::ALL.iter().find(|format| text("format") == Some(format.name()));
     let encoding = Encoding::ALL.iter().find(|encoding| text("encoding") == Some(encoding.name()));
-    let wanted = Wanted {
-        format: format.copied().unwrap_or(Format::Policy),
+    let wanted = RequestedOutput {
+        format: format.copied().unwrap_or(OutputFormat::Policy),
         encoding: encoding.copied().unwrap_or(Encoding::Json),
     };
     if wanted.format.is_text() && encoding.is_some() {
@@ -142,7 +145,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
 
 fn outputs(
     names: &[&String],
-    wanted: Wanted,
+    wanted: RequestedOutput,
     options: &Options,
     caller: &Caller,
     engine: &Engine,
@@ -175,7 +178,7 @@ fn outputs(
 }
 
 /// A file of a stored profile. The policy of one that has only an older `nsjail.json` is converted from that.
-fn read_stored(store: &Store, id: &Id, stored: Stored) -> Result<Vec<u8>, Refusal> {
+fn read_stored(store: &ProfileStore, id: &Id, stored: Stored) -> Result<Vec<u8>, Refusal> {
     let read = store.read(id, stored);
     match (stored, read) {
         (Stored::Policy, Err(error)) => {
@@ -250,8 +253,8 @@ fn save(
         }
     }
     let store = options.store(caller)?;
-    let wanted: Vec<Wanted> =
-        STORED.iter().map(|(_, format)| Wanted { format: *format, encoding: Encoding::Json }).collect();
+    let wanted: Vec<RequestedOutput> =
+        STORED.iter().map(|(_, format)| RequestedOutput { format: *format, encoding: Encoding::Json }).collect();
     let asks: Vec<_> = files.iter().map(|file| options.ask(file, wanted.clone())).collect();
     let compiled = compile_all(&asks, options, caller, engine)?;
     let id_option = id.is_some();
@@ -261,7 +264,7 @@ fn save(
         for ((stored, format), output) in STORED.iter().zip(compiled.outputs) {
             match output {
                 Ok(text) => set.push((*stored, text)),
-                Err(why) if *format == Format::Policy => return Err(not_for_target(why)),
+                Err(why) if *format == OutputFormat::Policy => return Err(not_for_target(why)),
                 Err(why) => print_note(&format!("no {} is stored: {why}", stored.file_name()), None),
             }
         }

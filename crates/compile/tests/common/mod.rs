@@ -26,19 +26,19 @@ pub(crate) fn library() -> PathBuf {
 }
 
 /// The request for a format as JSON.
-pub(crate) fn json(format: Format) -> Wanted {
-    Wanted { format, encoding: Encoding::Json }
+pub(crate) fn json(format: OutputFormat) -> RequestedOutput {
+    RequestedOutput { format, encoding: Encoding::Json }
 }
 
 /// A job without overrides that imports from beside itself only.
-pub(crate) fn job(file: &Path, outputs: &[Format]) -> Job {
+pub(crate) fn job(file: &Path, outputs: &[OutputFormat]) -> EvaluationJob {
     let file = std::fs::canonicalize(file).unwrap();
     let imports = vec![file.parent().unwrap().to_owned()];
-    Job { file, imports, overrides: Vec::new(), outputs: outputs.iter().copied().map(json).collect() }
+    EvaluationJob { file, imports, overrides: Vec::new(), outputs: outputs.iter().copied().map(json).collect() }
 }
 
 /// The evaluator's answer to a text, line by line, and its exit code.
-pub(crate) fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
+pub(crate) fn say(request: &[u8]) -> (Vec<EvaluatorMessage>, Option<i32>) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cofferdam-compile"))
         .env_clear()
         .stdin(Stdio::piped())
@@ -54,24 +54,26 @@ pub(crate) fn say(request: &[u8]) -> (Vec<Line>, Option<i32>) {
 
 /// The results of jobs whose directories are at their own paths.
 #[track_caller]
-pub(crate) fn results(jobs: Vec<Job>) -> Vec<std::result::Result<Evaluated, Problem>> {
-    let mut dirs: Vec<Dir> = Vec::new();
+pub(crate) fn results(jobs: Vec<EvaluationJob>) -> Vec<std::result::Result<Evaluated, EvaluationProblem>> {
+    let mut dirs: Vec<EvaluatorDirectory> = Vec::new();
     for name in jobs.iter().flat_map(|job| &job.imports) {
         if dirs.iter().all(|dir| dir.name != *name) {
-            dirs.push(Dir { name: name.clone(), at: name.clone() });
+            dirs.push(EvaluatorDirectory { name: name.clone(), at: name.clone() });
         }
     }
     let count = jobs.len();
-    let request = Request { dirs, jobs, address_space: 2 << 30, cpu_seconds: 60 };
+    let request = EvaluatorRequest { dirs, jobs, address_space: 2 << 30, cpu_seconds: 60 };
     let (lines, code) = say(&serde_json::to_vec(&request).unwrap());
     assert_eq!((lines.len(), code), (2 * count, Some(0)), "{lines:?}");
     let mut results = Vec::new();
     for (number, pair) in lines.chunks(2).enumerate() {
         match pair {
-            [Line::Begun(begun), Line::Done { job, result }] if *begun == number && *job == number => {
+            [EvaluatorMessage::Begun(begun), EvaluatorMessage::Done { job, result }]
+                if *begun == number && *job == number =>
+            {
                 results.push(match result {
-                    Result::Ok(evaluated) => Ok(evaluated.clone()),
-                    Result::Error(problem) => Err(problem.clone()),
+                    EvaluationResult::Ok(evaluated) => Ok(evaluated.clone()),
+                    EvaluationResult::Error(problem) => Err(problem.clone()),
                 });
             }
             other => panic!("{other:?}"),
@@ -82,7 +84,7 @@ pub(crate) fn results(jobs: Vec<Job>) -> Vec<std::result::Result<Evaluated, Prob
 
 /// The one result of one job.
 #[track_caller]
-pub(crate) fn result(job: Job) -> std::result::Result<Evaluated, Problem> {
+pub(crate) fn result(job: EvaluationJob) -> std::result::Result<Evaluated, EvaluationProblem> {
     results(vec![job]).remove(0)
 }
 

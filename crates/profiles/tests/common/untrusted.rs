@@ -4,19 +4,19 @@
 use std::path::{Component, Path};
 
 use cofferdam_profiles::overrides;
-use cofferdam_profiles::protocol::{Line, Request};
-use cofferdam_profiles::store::{Id, Store, Stored};
+use cofferdam_profiles::protocol::{EvaluatorMessage, EvaluatorRequest};
+use cofferdam_profiles::store::{Id, ProfileStore, Stored};
 
 /// Requests and answers: parsing never panics, and accepted input is encoded as itself.
 pub(crate) fn protocol(bytes: &[u8]) {
-    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+    if let Ok(request) = serde_json::from_slice::<EvaluatorRequest>(bytes) {
         let text = serde_json::to_vec(&request).expect("what was read can be written");
-        assert_eq!(serde_json::from_slice::<Request>(&text).expect("what was written can be read"), request);
+        assert_eq!(serde_json::from_slice::<EvaluatorRequest>(&text).expect("what was written can be read"), request);
     }
-    if let Ok(line) = serde_json::from_slice::<Line>(bytes) {
+    if let Ok(line) = serde_json::from_slice::<EvaluatorMessage>(bytes) {
         let text = serde_json::to_string(&line).expect("what was read can be written");
         assert!(!text.contains('\n'), "an answer is one line");
-        assert_eq!(serde_json::from_str::<Line>(&text).expect("what was written can be read"), line);
+        assert_eq!(serde_json::from_str::<EvaluatorMessage>(&text).expect("what was written can be read"), line);
     }
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn id(bytes: &[u8]) {
             assert_eq!(id.as_str(), text);
             let parts: Vec<Component<'_>> = Path::new(text).components().collect();
             assert!(matches!(parts[..], [Component::Normal(name)] if name == text), "{text:?} is no plain name");
-            let file = Store::at("/store").path(&id, Stored::Policy);
+            let file = ProfileStore::at("/store").path(&id, Stored::Policy);
             assert_eq!(file.parent().and_then(Path::parent), Some(Path::new("/store")));
         }
         Err(error) => assert!(error.to_string().chars().count() < 600, "a refusal is short, whatever was refused"),

@@ -23,9 +23,9 @@ use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared, Step};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{FileIdentity, Mount, Policy, Root};
-use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::cache::EvaluationCache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
-use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{CompileRequest, Compiler};
 
 use super::fixed_places::{ABSENT, FixedPlaces, hold, identity};
@@ -67,11 +67,11 @@ impl Host {
         let own = std::env::current_exe().ok();
         let evaluator = helper::find(self.variable(DIRECTORY_VARIABLE).map(std::path::Path::new), own.as_deref());
         let home = self.around.home().map(std::path::Path::new);
-        let cache = Cache::default_directory(self.variable("XDG_CACHE_HOME"), home).map(Cache::at);
+        let cache = EvaluationCache::default_directory(self.variable("XDG_CACHE_HOME"), home).map(EvaluationCache::at);
         let request = CompileRequest {
             file: file.to_owned(),
             overrides: Vec::new(),
-            outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
+            outputs: vec![RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json }],
             imports: Vec::new(),
         };
         let mut compiled = Compiler::new(&self.engine, evaluator).cache(cache).compile(&request).map_err(|error| {
