@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path};
 
-use cofferdam_config::environments::{Around, Surroundings};
+use cofferdam_config::environments::{InterpreterSurroundings, Surroundings};
 use cofferdam_policy::paths::is_within;
 
 use crate::refusal::Refusal;
@@ -48,8 +48,8 @@ impl Caller {
     }
 
     /// The part on which the search for interpreters depends.
-    pub fn around(&self) -> Around<'_> {
-        Around { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
+    pub fn around(&self) -> InterpreterSurroundings<'_> {
+        InterpreterSurroundings { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
     }
 
     /// One of the caller's variables.

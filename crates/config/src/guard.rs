@@ -66,12 +66,12 @@ pub fn guard_from_file(path: impl AsRef<Path>) -> Result<GuardConfig, ConfigErro
 /// # Errors
 /// The text is invalid.
 pub fn guard(text: &str) -> Result<GuardConfig, ConfigError> {
-    let document: Document = toml::from_str(text)?;
+    let document: GuardDocument = toml::from_str(text)?;
     document.sandbox.ok_or(ConfigError::NoTable)
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct GuardDocument {
     sandbox: Option<GuardConfig>,
 }
 

@@ -114,7 +114,7 @@ fn remove_stale(directory: &Path) {
 
 /// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ServerAnswer {
     /// Its process id.
     pub pid: u32,
     /// The answer, or why there is none.
@@ -125,7 +125,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// The directory is not this user's alone.
-pub fn ask(around: &Surroundings, word: &str) -> std::io::Result<Vec<Asked>> {
+pub fn ask(around: &Surroundings, word: &str) -> std::io::Result<Vec<ServerAnswer>> {
     let directory = directory(around);
     let found = match sockets(&directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -136,8 +136,10 @@ pub fn ask(around: &Surroundings, word: &str) -> std::io::Result<Vec<Asked>> {
     for (pid, path) in found {
         match UnixStream::connect(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(&path)?,
-            Err(error) => asked.push(Asked { pid, answer: Err(error.to_string()) }),
-            Ok(stream) => asked.push(Asked { pid, answer: said(stream, word).map_err(|error| error.to_string()) }),
+            Err(error) => asked.push(ServerAnswer { pid, answer: Err(error.to_string()) }),
+            Ok(stream) => {
+                asked.push(ServerAnswer { pid, answer: said(stream, word).map_err(|error| error.to_string()) })
+            }
         }
     }
     Ok(asked)
@@ -175,7 +177,7 @@ mod tests {
             BufReader::new(&stream).read_line(&mut word).unwrap();
             (&stream).write_all(format!("heard {word}").as_bytes()).unwrap();
         });
-        let answer = Asked { pid: std::process::id(), answer: Ok("heard reload".into()) };
+        let answer = ServerAnswer { pid: std::process::id(), answer: Ok("heard reload".into()) };
         assert_eq!(ask(&around, RELOAD).unwrap(), [answer]);
         server.join().unwrap();
         // A killed server leaves its socket.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_config::environments::nix::{Builder, Building};
+use cofferdam_config::environments::nix::{Building, NixBuilder};
 use cofferdam_config::environments::{
-    CodeInput, Environment, EnvironmentSpec, Environments, Found, Kind, Overrides, Rank, Surroundings, WORKSPACE,
-    build_environment, parse, spec,
+    CodeInput, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments, Overrides, Rank,
+    Surroundings, WORKSPACE, build_environment, parse, spec,
 };
 use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
@@ -64,8 +64,8 @@ impl Fixture {
 #[track_caller]
 fn find<'e>(all: &'e Environments, name: &str) -> &'e Environment {
     match all.find(name) {
-        Found::Environment(found) => found,
-        Found::Unknown => panic!("no {name}"),
+        EnvironmentLookup::Environment(found) => found,
+        EnvironmentLookup::Unknown => panic!("no {name}"),
     }
 }
 
@@ -94,11 +94,11 @@ fn precedence_is_the_documented_order() {
     }
     made.set("NIX_SANDBOX_ENVS", "github:o/r#other, github:o/r#x");
     assert_eq!(find(&made.load(), "x").rank, Rank::References);
-    assert_eq!(find(&made.load(), "other").kind, Kind::Reference("github:o/r#other".into()));
+    assert_eq!(find(&made.load(), "other").kind, EnvironmentKind::Reference("github:o/r#other".into()));
     let file = made.write("home/.config/cofferdam/config.toml", "[environments.x]\npreset = \"node\"\n");
     let all = made.load();
     let first = find(&all, "x");
-    assert_eq!((first.rank, &first.kind), (Rank::Configuration, &Kind::Preset("node".into())));
+    assert_eq!((first.rank, &first.kind), (Rank::Configuration, &EnvironmentKind::Preset("node".into())));
     assert_eq!(first.place, format!("{}:1", file.display()));
     assert_eq!(all.configuration.as_deref(), Some(file.as_path()));
     let ranks: Vec<Rank> = all.all().iter().filter(|one| one.name == "x").map(|one| one.rank).collect();
@@ -154,8 +154,11 @@ fn own_variables_override_those_of_other_programs() {
     made.set("PROJECT_DIR", "q");
     made.set("COFFERDAM_CONFIG", "");
     let all = made.load();
-    assert!(matches!(all.find("theirs"), Found::Environment(_)) && matches!(all.find("one"), Found::Environment(_)));
-    assert!(matches!(all.find("a"), Found::Environment(_)));
+    assert!(
+        matches!(all.find("theirs"), EnvironmentLookup::Environment(_))
+            && matches!(all.find("one"), EnvironmentLookup::Environment(_))
+    );
+    assert!(matches!(all.find("a"), EnvironmentLookup::Environment(_)));
     assert_eq!((all.sessions.idle_timeout_seconds, all.sessions.max_lifetime_seconds), (5, 6));
     let project = all.project.unwrap();
     assert_eq!((project.path.as_str(), project.mount_point.as_str()), (made.path("q").to_str().unwrap(), "/project"));
@@ -167,7 +170,7 @@ fn own_variables_override_those_of_other_programs() {
     made.set("PROJECT_MOUNT", "/srv/p");
     let all = made.load();
     for (name, there) in [("ours", true), ("theirs", false), ("b", true), ("a", false), ("two", true), ("one", false)] {
-        assert_eq!(matches!(all.find(name), Found::Environment(_)), there, "{name}");
+        assert_eq!(matches!(all.find(name), EnvironmentLookup::Environment(_)), there, "{name}");
     }
     assert_eq!((all.sessions.idle_timeout_seconds, all.sessions.max_lifetime_seconds), (7, 6));
     let project = all.project.unwrap();
@@ -281,13 +284,16 @@ fn files_writable_by_others_are_not_used() {
     let all = made.load();
     assert!(all.problems[0].problem.contains("can be changed by others"));
     assert!(all.warnings.iter().any(|warning| warning.contains("is left out: it can be changed by others")));
-    assert_eq!((all.find("a"), all.find("x")), (Found::Unknown, Found::Unknown));
+    assert_eq!((all.find("a"), all.find("x")), (EnvironmentLookup::Unknown, EnvironmentLookup::Unknown));
     for (path, mode) in [(file.as_path(), 0o644), (at.parent().unwrap(), 0o755)] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
     let all = made.load();
     assert!(all.problems.is_empty() && all.warnings.is_empty());
-    assert!(matches!(all.find("a"), Found::Environment(_)) && matches!(all.find("x"), Found::Environment(_)));
+    assert!(
+        matches!(all.find("a"), EnvironmentLookup::Environment(_))
+            && matches!(all.find("x"), EnvironmentLookup::Environment(_))
+    );
 }
 
 /// The groups of the default policy that applying an environment changes, as JSON.
@@ -437,7 +443,7 @@ fn flake_has_its_programs_and_its_interpreter() {
         (&["bash".to_owned(), "-s".into()][..], Stdin::Text(long))
     );
     let beside = made.path("home/.config/cofferdam").join("../b#x");
-    let Kind::Flake { reference, .. } = &find(&all, "b").kind else { panic!() };
+    let EnvironmentKind::Flake { reference, .. } = &find(&all, "b").kind else { panic!() };
     assert_eq!(Path::new(reference), beside);
 }
 
@@ -584,7 +590,7 @@ fn one_client_has_no_more_sessions_than_all_together() {
 fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
     let cache = tempfile::tempdir().unwrap();
     let at = std::fs::canonicalize(cache.path()).unwrap();
-    let builder = Builder::new(None, Some(at.clone()));
+    let builder = NixBuilder::new(None, Some(at.clone()));
     let around = Surroundings {
         variables: BTreeMap::new(),
         cwd: "/".into(),
@@ -601,7 +607,7 @@ fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
         name: "e".into(),
         rank: Rank::Configuration,
         place: String::new(),
-        kind: Kind::Flake { reference: "r".into(), interpreter: vec!["sh".into()] },
+        kind: EnvironmentKind::Flake { reference: "r".into(), interpreter: vec!["sh".into()] },
         overrides: Overrides::default(),
     };
     let link = at.join("454349e422f05297191ead13e21d3db520e5abef52055e4964b82fb213f593a1"); // the reference by its SHA-256
@@ -655,7 +661,7 @@ fn a_wrappers_session_program_is_the_one_that_it_names() {
     };
     made.set("COFFERDAM_METADATA", set(&session));
     let all = made.load();
-    let Kind::Artifact(found) = &find(&all, "w").kind else { panic!("{all:?}") };
+    let EnvironmentKind::Artifact(found) = &find(&all, "w").kind else { panic!("{all:?}") };
     assert_eq!(found.session_program.as_deref(), Some(session.as_path()));
     let binds = spec(find(&all, "w"), None).unwrap().binds;
     assert!(binds.iter().any(|path| std::path::Path::new(path) == session), "{binds:?}");

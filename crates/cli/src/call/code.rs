@@ -5,7 +5,7 @@
 use std::io::Read as _;
 
 use clap::ArgMatches;
-use cofferdam_config::environments::{Code, credentials, deny_dot_names, deny_moved};
+use cofferdam_config::environments::{CodeSource, credentials, deny_dot_names, deny_moved};
 use cofferdam_engine::shown_within;
 use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
@@ -27,7 +27,7 @@ pub fn from_arguments(
     code: Option<&str>,
     caller: &Caller,
     stdin_open: bool,
-) -> Result<Code, Refusal> {
+) -> Result<CodeSource, Refusal> {
     if let Some(file) = matches.get_one::<String>("file") {
         let name = matches.get_one::<String>("environment").map_or("python", String::as_str);
         return code_file(file, name, caller);
@@ -41,14 +41,14 @@ pub fn from_arguments(
                 return Err(Refusal::new("arguments", "the code on standard input is longer than 64 MiB")
                     .hint("put it into a file and use --file FILE"));
             }
-            String::from_utf8(bytes).map(Code::Text).map_err(|e| {
+            String::from_utf8(bytes).map(CodeSource::Text).map_err(|e| {
                 let at = e.utf8_error().valid_up_to();
                 Refusal::new("arguments", format!("the code on standard input is not valid UTF-8 at byte {at}"))
                     .hint("put it into a file and use --file FILE")
             })
         }
-        Some(code) => Ok(Code::Text(code.to_owned())),
-        None if stdin_open => Ok(Code::Interactive),
+        Some(code) => Ok(CodeSource::Text(code.to_owned())),
+        None if stdin_open => Ok(CodeSource::Interactive),
         None => Err(Refusal::new("arguments", "no code to run")
             .hint("give it as an argument, as - for standard input, as --file FILE, or start a session with -it")),
     }
@@ -56,7 +56,7 @@ pub fn from_arguments(
 
 /// A code file. The path may be a symbolic link that a repository chose, so it may not lead to a credential, nor to a dot
 /// name of a home. A dot name that the caller writes itself is accepted.
-fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<Code, Refusal> {
+fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<CodeSource, Refusal> {
     let path = caller.absolute(file);
     std::fs::metadata(file).map_err(|e| {
         Refusal::new("arguments", format!("cannot read the code file {file}: {e}")).hint(match file {
@@ -73,7 +73,7 @@ fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<Code, Ref
             quoted(&source)
         )));
     }
-    Ok(Code::File { path, source })
+    Ok(CodeSource::File { path, source })
 }
 
 fn real(path: &str) -> Option<String> {
@@ -112,11 +112,11 @@ pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<Stri
 ///
 /// # Errors
 /// The code file cannot be read.
-pub fn text_of(code: Code) -> Result<Option<String>, Refusal> {
+pub fn text_of(code: CodeSource) -> Result<Option<String>, Refusal> {
     let path = match code {
-        Code::Text(text) => return Ok(Some(text)),
-        Code::Interactive => return Ok(None),
-        Code::File { source, .. } => source,
+        CodeSource::Text(text) => return Ok(Some(text)),
+        CodeSource::Interactive => return Ok(None),
+        CodeSource::File { source, .. } => source,
     };
     let unreadable = |why: String| Refusal::new("arguments", format!("cannot read the code file {path}: {why}"));
     let metadata = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?;

@@ -11,9 +11,10 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 pub use cofferdam_config::environments::nix::Building;
-use cofferdam_config::environments::nix::{Builder, NixError, cache_directory};
+use cofferdam_config::environments::nix::{NixBuilder, NixError, cache_directory};
 use cofferdam_config::environments::{
-    self, BuildError, Environment, EnvironmentSpec, Environments, Found, Kind, Project, Rank, Surroundings, spec,
+    self, BuildError, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments, Project, Rank,
+    Surroundings, spec,
 };
 use cofferdam_engine::Engine;
 use cofferdam_policy::text;
@@ -96,7 +97,7 @@ pub(crate) fn resolve_found(
     let recipe =
         spec(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     let base = match &environment.kind {
-        Kind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
+        EnvironmentKind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
         _ => None,
     };
     Ok(Some(Resolved { name: name.to_owned(), recipe, project, base }))
@@ -124,8 +125,8 @@ pub fn find(
             .hint(format!("correct it, and look at it with: {}", command_line("check", configuration))));
     }
     match all.find(name) {
-        Found::Environment(found) => Ok((found.clone(), all.project)),
-        Found::Unknown => Err(unknown(name, &all, configuration)),
+        EnvironmentLookup::Environment(found) => Ok((found.clone(), all.project)),
+        EnvironmentLookup::Unknown => Err(unknown(name, &all, configuration)),
     }
 }
 
@@ -188,9 +189,9 @@ pub(crate) fn with_shell(
 }
 
 /// The builder of flake references for this caller.
-pub fn builder(caller: &Caller) -> Builder {
+pub fn builder(caller: &Caller) -> NixBuilder {
     let home = caller.homes.first().map(String::as_str);
-    Builder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
+    NixBuilder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
 }
 
 fn unbuilt(error: BuildError) -> Refusal {
@@ -214,7 +215,7 @@ fn nix_refusal(error: &NixError) -> Refusal {
 pub fn unusable(name: &str, environment: &Environment, reason: &str, configuration: Option<&str>) -> Refusal {
     let lines = reason.replace('\n', "\n  ");
     let place = &environment.place;
-    let broken = matches!(environment.kind, Kind::Broken(_));
+    let broken = matches!(environment.kind, EnvironmentKind::Broken(_));
     let what = if broken { "is not whole" } else { "is not available" };
     let refusal = Refusal::new("environment", format!("the environment `{name}` ({place}) {what}: {lines}"));
     let check = match environment.rank {

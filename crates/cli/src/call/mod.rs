@@ -17,7 +17,7 @@ pub mod profile;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::discover::Tree;
+use cofferdam_config::environments::discover::DiscoveryFiles;
 use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_moved, eval_base};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Limits, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
@@ -25,7 +25,7 @@ use cofferdam_policy::{Access, BackendName, Limits, Mount, Network, NetworkLimit
 use self::defaults::{UNLIMITED_OUTPUT, require_open_files, run_defaults, without_time_limits};
 use self::environment::Resolved;
 use self::policy_file::{Base, refused};
-use self::preset::Code;
+use self::preset::CodeSource;
 use crate::args::draft::Draft;
 use crate::args::option::{PolicyOption, Takes};
 use crate::args::table::POLICY_OPTIONS;
@@ -64,7 +64,12 @@ fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
 ///
 /// # Errors
 /// The arguments contradict each other, name what cannot be read, or do not make a valid policy.
-pub fn from_arguments(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) -> Result<Call, Refusal> {
+pub fn from_arguments(
+    matches: &ArgMatches,
+    eval: bool,
+    caller: &Caller,
+    tree: &dyn DiscoveryFiles,
+) -> Result<Call, Refusal> {
     from_base(matches, eval, caller, tree, None, None)
 }
 
@@ -76,7 +81,7 @@ pub(crate) fn from_base(
     matches: &ArgMatches,
     eval: bool,
     caller: &Caller,
-    tree: &dyn Tree,
+    tree: &dyn DiscoveryFiles,
     profile: Option<Base>,
     environment: Option<&Resolved>,
 ) -> Result<Call, Refusal> {
@@ -251,9 +256,9 @@ fn apply_code(
     policy: &mut Policy,
     matches: &ArgMatches,
     caller: &Caller,
-    tree: &dyn Tree,
+    tree: &dyn DiscoveryFiles,
     environment: Option<&Resolved>,
-    code: Code,
+    code: CodeSource,
 ) -> Result<(), Refusal> {
     let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
     let image_given = is_given(matches, "image");

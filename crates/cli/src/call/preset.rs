@@ -2,14 +2,14 @@
 //!
 //! Which interpreter runs the code is found by `cofferdam_config`.
 
-use cofferdam_config::environments::discover::Tree;
+use cofferdam_config::environments::discover::DiscoveryFiles;
 use cofferdam_config::environments::{PresetError, image_preset, preset};
 use cofferdam_policy::Policy;
 
 use crate::caller::Caller;
 use crate::refusal::{REFUSED, Refusal};
 
-pub use cofferdam_config::environments::{Code, LONGEST_ARGUMENT, PRESETS as NAMES};
+pub use cofferdam_config::environments::{CodeSource, LONGEST_ARGUMENT, PRESETS as NAMES};
 
 /// Sets the policy's command to the interpreter of a preset with this code, and adds the mounts that the interpreter needs.
 ///
@@ -18,9 +18,9 @@ pub use cofferdam_config::environments::{Code, LONGEST_ARGUMENT, PRESETS as NAME
 pub fn apply(
     policy: &mut Policy,
     caller: &Caller,
-    tree: &dyn Tree,
+    tree: &dyn DiscoveryFiles,
     name: &str,
-    code: Code,
+    code: CodeSource,
     arguments: &[String],
 ) -> Result<(), Refusal> {
     preset(policy, caller.around(), tree, name, code, arguments).map_err(refused)
@@ -30,7 +30,12 @@ pub fn apply(
 ///
 /// # Errors
 /// The interpreter cannot take this code.
-pub(crate) fn apply_in_image(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), Refusal> {
+pub(crate) fn apply_in_image(
+    policy: &mut Policy,
+    name: &str,
+    code: CodeSource,
+    arguments: &[String],
+) -> Result<(), Refusal> {
     image_preset(policy, name, code, arguments).map_err(refused)
 }
 

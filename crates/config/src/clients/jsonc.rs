@@ -38,27 +38,27 @@ pub enum EditError {
 /// Deepest nesting that is parsed.
 const DEEPEST: usize = 128;
 
-struct Member {
+struct JsoncMember {
     key: String,
     start: usize,
-    value: Node,
+    value: JsoncNode,
 }
 
-struct Node {
+struct JsoncNode {
     start: usize,
     end: usize,
     /// The members of an object, and the position of a comma after the last.
-    members: Option<(Vec<Member>, Option<usize>)>,
+    members: Option<(Vec<JsoncMember>, Option<usize>)>,
 }
 
-struct Scan<'t> {
+struct JsoncScanner<'t> {
     text: &'t str,
     at: usize,
     /// The text with comments and trailing commas replaced by spaces.
     plain: Vec<u8>,
 }
 
-impl Scan<'_> {
+impl JsoncScanner<'_> {
     fn fail(&self, problem: &str) -> EditError {
         let line =
             self.text.as_bytes()[..self.at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -116,7 +116,7 @@ impl Scan<'_> {
         serde_json::from_str(text).map_err(|_| self.fail("a string is not readable"))
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, EditError> {
+    fn value(&mut self, depth: usize) -> Result<JsoncNode, EditError> {
         self.space()?;
         let start = self.at;
         if depth > DEEPEST {
@@ -143,10 +143,10 @@ impl Scan<'_> {
                 None
             }
         };
-        Ok(Node { start, end: self.at, members })
+        Ok(JsoncNode { start, end: self.at, members })
     }
 
-    fn object(&mut self, depth: usize) -> Result<(Vec<Member>, Option<usize>), EditError> {
+    fn object(&mut self, depth: usize) -> Result<(Vec<JsoncMember>, Option<usize>), EditError> {
         let mut members = Vec::new();
         let comma = self.list(b'}', |scan| {
             let start = scan.at;
@@ -156,7 +156,7 @@ impl Scan<'_> {
                 return Err(scan.fail("a colon is expected"));
             }
             scan.at += 1;
-            members.push(Member { key, start, value: scan.value(depth + 1)? });
+            members.push(JsoncMember { key, start, value: scan.value(depth + 1)? });
             Ok(())
         })?;
         Ok((members, comma))
@@ -195,9 +195,9 @@ impl Scan<'_> {
 }
 
 /// Parses the text into spans and a value.
-fn read(text: &str) -> Result<(Node, Value), EditError> {
+fn read(text: &str) -> Result<(JsoncNode, Value), EditError> {
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let mut scan = Scan { text, at: start, plain: text.as_bytes().to_vec() };
+    let mut scan = JsoncScanner { text, at: start, plain: text.as_bytes().to_vec() };
     let root = scan.value(0)?;
     scan.space()?;
     if scan.at != text.len() {
@@ -212,7 +212,7 @@ fn read(text: &str) -> Result<(Node, Value), EditError> {
     Ok((root, value))
 }
 
-fn find<'n>(node: &'n Node, key: &str) -> Result<Option<(usize, &'n Member)>, EditError> {
+fn find<'n>(node: &'n JsoncNode, key: &str) -> Result<Option<(usize, &'n JsoncMember)>, EditError> {
     let Some((members, _)) = &node.members else { return Ok(None) };
     let mut found = members.iter().enumerate().filter(|(_, member)| member.key == key);
     let first = found.next();
@@ -230,7 +230,7 @@ fn indentation(text: &str, at: usize) -> &str {
 }
 
 /// The indentation of one level.
-fn unit(text: &str, root: &Node) -> String {
+fn unit(text: &str, root: &JsoncNode) -> String {
     let first = root.members.as_ref().and_then(|(members, _)| members.first());
     let found = first.map(|member| indentation(text, member.start)).filter(|found| !found.is_empty());
     found.unwrap_or("  ").to_owned()
@@ -256,12 +256,12 @@ fn member(key: &str, value: &Value, indent: &str, unit: &str, line_end: &str) ->
 }
 
 /// The text with a member added at the end of an object.
-fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> String {
+fn inserted(text: &str, object: &JsoncNode, key: &str, value: &Value, unit: &str) -> String {
     let Some((members, comma)) = &object.members else { return text.to_owned() };
     let close = object.end - 1;
     let line_end = line_end(text);
     let outer = indentation(text, object.start).to_owned();
-    let own_line = |member: &&Member| text[..member.start].trim_end_matches([' ', '\t']).ends_with('\n');
+    let own_line = |member: &&JsoncMember| text[..member.start].trim_end_matches([' ', '\t']).ends_with('\n');
     let indent = members.iter().find(own_line).map(|member| indentation(text, member.start).to_owned());
     let indent = indent.unwrap_or_else(|| format!("{outer}{unit}"));
     let before = text[..close].trim_end();
@@ -342,7 +342,7 @@ pub fn removed(text: &str, key: &str, name: &str) -> Result<String, EditError> {
 }
 
 /// The text without one member of an object.
-fn without(text: &str, object: &Node, at: usize) -> String {
+fn without(text: &str, object: &JsoncNode, at: usize) -> String {
     let Some((members, comma)) = &object.members else { return text.to_owned() };
     let Some(gone) = members.get(at) else { return text.to_owned() };
     // Remove from the end of the previous line, so that no empty line is left.

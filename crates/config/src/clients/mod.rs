@@ -13,7 +13,7 @@ pub use jsonc::{EditError, removed, with};
 
 /// An MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Client {
+pub enum McpClient {
     /// Claude Desktop.
     ClaudeDesktop,
     /// Claude Code.
@@ -26,7 +26,7 @@ pub enum Client {
     Zed,
 }
 
-/// The names of [`Client::ALL`], in the same order.
+/// The names of [`McpClient::ALL`], in the same order.
 pub const NAMES: [&str; 5] = ["claude-desktop", "claude-code", "cursor", "vscode", "zed"];
 
 /// The operating system that the client runs on.
@@ -53,14 +53,14 @@ impl Platform {
     }
 }
 
-impl Client {
+impl McpClient {
     /// All clients.
-    pub const ALL: [Client; 5] =
-        [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode, Client::Zed];
+    pub const ALL: [McpClient; 5] =
+        [McpClient::ClaudeDesktop, McpClient::ClaudeCode, McpClient::Cursor, McpClient::VsCode, McpClient::Zed];
 
     /// The client of this name.
-    pub fn from_name(name: &str) -> Option<Client> {
-        NAMES.iter().position(|known| *known == name).map(|at| Client::ALL[at])
+    pub fn from_name(name: &str) -> Option<McpClient> {
+        NAMES.iter().position(|known| *known == name).map(|at| McpClient::ALL[at])
     }
 
     /// The user's configuration file; `None` without a home, or on Windows without `APPDATA`.
@@ -80,11 +80,11 @@ impl Client {
             Platform::Windows => variable("APPDATA"),
         };
         match self {
-            Client::ClaudeDesktop => Some(applications?.join("Claude").join("claude_desktop_config.json")),
-            Client::ClaudeCode => Some(home?.join(".claude.json")),
-            Client::Cursor => Some(home?.join(".cursor").join("mcp.json")),
-            Client::VsCode => Some(applications?.join("Code").join("User").join("mcp.json")),
-            Client::Zed => Some(
+            McpClient::ClaudeDesktop => Some(applications?.join("Claude").join("claude_desktop_config.json")),
+            McpClient::ClaudeCode => Some(home?.join(".claude.json")),
+            McpClient::Cursor => Some(home?.join(".cursor").join("mcp.json")),
+            McpClient::VsCode => Some(applications?.join("Code").join("User").join("mcp.json")),
+            McpClient::Zed => Some(
                 match platform {
                     Platform::Windows => applications?.join("Zed"),
                     Platform::Linux => xdg()?.join("zed"),
@@ -98,29 +98,31 @@ impl Client {
     /// The configuration file of a project, relative to its directory; `None` if the client has none.
     pub fn project_file(self) -> Option<&'static str> {
         match self {
-            Client::ClaudeDesktop => None,
-            Client::ClaudeCode => Some(".mcp.json"),
-            Client::Cursor => Some(".cursor/mcp.json"),
-            Client::VsCode => Some(".vscode/mcp.json"),
-            Client::Zed => Some(".zed/settings.json"),
+            McpClient::ClaudeDesktop => None,
+            McpClient::ClaudeCode => Some(".mcp.json"),
+            McpClient::Cursor => Some(".cursor/mcp.json"),
+            McpClient::VsCode => Some(".vscode/mcp.json"),
+            McpClient::Zed => Some(".zed/settings.json"),
         }
     }
 
     /// The key of the object with the servers.
     pub fn key(self) -> &'static str {
         match self {
-            Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor => "mcpServers",
-            Client::VsCode => "servers",
-            Client::Zed => "context_servers",
+            McpClient::ClaudeDesktop | McpClient::ClaudeCode | McpClient::Cursor => "mcpServers",
+            McpClient::VsCode => "servers",
+            McpClient::Zed => "context_servers",
         }
     }
 
     /// The entry of a server that the client starts as a program.
     pub fn entry(self, program: &str, arguments: &[String]) -> Value {
         match self {
-            Client::ClaudeDesktop | Client::Cursor => json!({"command": program, "args": arguments}),
-            Client::ClaudeCode | Client::VsCode => json!({"type": "stdio", "command": program, "args": arguments}),
-            Client::Zed => json!({"source": "custom", "command": program, "args": arguments, "env": {}}),
+            McpClient::ClaudeDesktop | McpClient::Cursor => json!({"command": program, "args": arguments}),
+            McpClient::ClaudeCode | McpClient::VsCode => {
+                json!({"type": "stdio", "command": program, "args": arguments})
+            }
+            McpClient::Zed => json!({"source": "custom", "command": program, "args": arguments, "env": {}}),
         }
     }
 }
@@ -134,31 +136,34 @@ mod tests {
         let variables = |list: &[(&str, &str)]| {
             list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
         };
-        let file = |client: Client, platform, list: &[(&str, &str)]| {
+        let file = |client: McpClient, platform, list: &[(&str, &str)]| {
             let found = client.user_file(platform, Some("/home/u"), &variables(list));
             found.map(|path| path.to_str().unwrap().to_owned())
         };
         let (linux, mac, windows) = (Platform::Linux, Platform::MacOs, Platform::Windows);
         let is = |path: &str| Some(path.to_owned());
-        assert_eq!(file(Client::ClaudeDesktop, linux, &[]), is("/home/u/.config/Claude/claude_desktop_config.json"));
-        assert_eq!(file(Client::VsCode, linux, &[("XDG_CONFIG_HOME", "/x")]), is("/x/Code/User/mcp.json"));
+        assert_eq!(file(McpClient::ClaudeDesktop, linux, &[]), is("/home/u/.config/Claude/claude_desktop_config.json"));
+        assert_eq!(file(McpClient::VsCode, linux, &[("XDG_CONFIG_HOME", "/x")]), is("/x/Code/User/mcp.json"));
         assert_eq!(
-            file(Client::Zed, linux, &[("XDG_CONFIG_HOME", "relative")]),
+            file(McpClient::Zed, linux, &[("XDG_CONFIG_HOME", "relative")]),
             is("/home/u/.config/zed/settings.json")
         );
         let library = "/home/u/Library/Application Support";
-        assert_eq!(file(Client::ClaudeDesktop, mac, &[]), is(&format!("{library}/Claude/claude_desktop_config.json")));
-        assert_eq!(file(Client::VsCode, mac, &[]), is(&format!("{library}/Code/User/mcp.json")));
-        assert_eq!(file(Client::Zed, mac, &[("XDG_CONFIG_HOME", "/x")]), is("/home/u/.config/zed/settings.json"));
-        assert_eq!(file(Client::ClaudeDesktop, windows, &[]), None);
-        assert_eq!(file(Client::Zed, windows, &[("APPDATA", "/app")]), is("/app/Zed/settings.json"));
+        assert_eq!(
+            file(McpClient::ClaudeDesktop, mac, &[]),
+            is(&format!("{library}/Claude/claude_desktop_config.json"))
+        );
+        assert_eq!(file(McpClient::VsCode, mac, &[]), is(&format!("{library}/Code/User/mcp.json")));
+        assert_eq!(file(McpClient::Zed, mac, &[("XDG_CONFIG_HOME", "/x")]), is("/home/u/.config/zed/settings.json"));
+        assert_eq!(file(McpClient::ClaudeDesktop, windows, &[]), None);
+        assert_eq!(file(McpClient::Zed, windows, &[("APPDATA", "/app")]), is("/app/Zed/settings.json"));
         for platform in [linux, mac, windows] {
-            assert_eq!(file(Client::ClaudeCode, platform, &[]), is("/home/u/.claude.json"));
-            assert_eq!(file(Client::Cursor, platform, &[]), is("/home/u/.cursor/mcp.json"));
+            assert_eq!(file(McpClient::ClaudeCode, platform, &[]), is("/home/u/.claude.json"));
+            assert_eq!(file(McpClient::Cursor, platform, &[]), is("/home/u/.cursor/mcp.json"));
         }
-        assert_eq!(Client::ClaudeCode.user_file(linux, None, &variables(&[])), None);
-        for (name, client) in NAMES.iter().zip(Client::ALL) {
-            assert_eq!(Client::from_name(name), Some(client));
+        assert_eq!(McpClient::ClaudeCode.user_file(linux, None, &variables(&[])), None);
+        for (name, client) in NAMES.iter().zip(McpClient::ALL) {
+            assert_eq!(McpClient::from_name(name), Some(client));
         }
     }
 }

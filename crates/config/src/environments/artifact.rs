@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::metadata::{Metadata, metadata};
-use super::{LONGEST_FILE, NO_MICROVM, Problem, shown};
+use super::{DefinitionProblem, LONGEST_FILE, NO_MICROVM, shown};
 
 /// The default Nix store; `NIX_STORE_DIR` names another one.
 pub(crate) const NIX_STORE: &str = "/nix/store";
@@ -46,8 +46,8 @@ pub fn artifact(
     name: Option<&str>,
     homes: &[String],
     store: &Path,
-) -> Result<Artifact, Vec<Problem>> {
-    let mut look = Look { place: directory.display().to_string(), store, problems: Vec::new() };
+) -> Result<Artifact, Vec<DefinitionProblem>> {
+    let mut look = ArtifactReader { place: directory.display().to_string(), store, problems: Vec::new() };
     let found = look.artifact(directory, name, homes);
     match found {
         Some(artifact) if look.problems.is_empty() => Ok(artifact),
@@ -58,16 +58,16 @@ pub fn artifact(
 /// Programs that create a nested sandbox when `bin/run` calls them.
 const NESTING: &str = "bwrap";
 
-struct Look<'s> {
+struct ArtifactReader<'s> {
     place: String,
     store: &'s Path,
-    problems: Vec<Problem>,
+    problems: Vec<DefinitionProblem>,
 }
 
-impl Look<'_> {
+impl ArtifactReader<'_> {
     fn problem(&mut self, key: &str, problem: impl Into<String>, accepted: &str) {
         let (place, problem) = (self.place.clone(), problem.into());
-        self.problems.push(Problem { place, key: key.into(), problem, accepted: accepted.into() });
+        self.problems.push(DefinitionProblem { place, key: key.into(), problem, accepted: accepted.into() });
     }
 
     fn artifact(&mut self, directory: &Path, name: Option<&str>, homes: &[String]) -> Option<Artifact> {
@@ -276,7 +276,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn artifact(directory: &Path, name: Option<&str>, homes: &[String]) -> Result<Artifact, Vec<Problem>> {
+    fn artifact(directory: &Path, name: Option<&str>, homes: &[String]) -> Result<Artifact, Vec<DefinitionProblem>> {
         super::artifact(directory, name, homes, Path::new(NIX_STORE))
     }
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::credentials::credentials_elsewhere;
 use super::discover::contains_more;
-use super::nix::{Builder, Building, NixError};
+use super::nix::{Building, NixBuilder, NixError};
 use super::spec::store_of;
-use super::{Environment, Kind, Project, Rank, Shell, Surroundings, artifact};
+use super::{Environment, EnvironmentKind, Project, Rank, Shell, Surroundings, artifact};
 
 /// Why an environment or project with a flake cannot be used now.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +51,12 @@ pub enum BuildError {
 /// It is not built, and cannot or must not be built.
 pub fn build_environment(
     mut environment: Environment,
-    builder: &Builder,
+    builder: &NixBuilder,
     around: &Surroundings,
     building: Building,
     on_build: impl FnOnce(&str),
 ) -> Result<(Environment, Option<PathBuf>), BuildError> {
-    let (Kind::Reference(reference) | Kind::Flake { reference, .. }) = &environment.kind else {
+    let (EnvironmentKind::Reference(reference) | EnvironmentKind::Flake { reference, .. }) = &environment.kind else {
         return Ok((environment, None));
     };
     // An environment that is unavailable for another reason is not built.
@@ -80,12 +80,12 @@ pub fn build_environment(
         let (name, reference) = (environment.name.clone(), reference.clone());
         return Err(BuildError::NoStore { name, reference, built, shown });
     }
-    if matches!(environment.kind, Kind::Reference(_)) {
+    if matches!(environment.kind, EnvironmentKind::Reference(_)) {
         // A name derived from the reference itself need not be the artifact's name.
         let name = (environment.rank != Rank::References).then_some(environment.name.as_str());
         environment.kind = match artifact(&built, name, &around.homes, &around.store()) {
-            Ok(found) => Kind::Artifact(Box::new(found)),
-            Err(problems) => Kind::Broken(problems),
+            Ok(found) => EnvironmentKind::Artifact(Box::new(found)),
+            Err(problems) => EnvironmentKind::Broken(problems),
         };
         return Ok((environment, None));
     }
@@ -99,7 +99,7 @@ pub fn build_environment(
 /// The shell cannot be built or used.
 pub fn build_project_shell(
     project: Option<Project>,
-    builder: &Builder,
+    builder: &NixBuilder,
     around: &Surroundings,
     building: Building,
     on_build: impl FnOnce(&str),
@@ -138,9 +138,9 @@ pub fn build_project_shell(
 }
 
 /// The environment as known without building anything. If the existing build of its reference is unusable, it says so.
-pub fn as_known(environment: &Environment, builder: &Builder, around: &Surroundings) -> Environment {
+pub fn as_known(environment: &Environment, builder: &NixBuilder, around: &Surroundings) -> Environment {
     match build_environment(environment.clone(), builder, around, Building::Never, |_| {}) {
-        Ok((known, _)) if matches!(known.kind, Kind::Broken(_)) => known,
+        Ok((known, _)) if matches!(known.kind, EnvironmentKind::Broken(_)) => known,
         _ => environment.clone(),
     }
 }

@@ -2,11 +2,11 @@
 
 use cofferdam_policy::{Policy, Stdin};
 
-use super::discover::Tree;
+use super::discover::DiscoveryFiles;
 use super::metadata::StdinMode;
 use super::preset;
 use super::spec::{CodeInput, CodeSlot, EnvironmentSpec};
-use super::{Around, stdin_mode_of};
+use super::{InterpreterSurroundings, stdin_mode_of};
 
 impl EnvironmentSpec {
     /// Sets the policy's command to one that runs code, and returns how each run passes its code. `long` is for code of more than
@@ -17,8 +17,8 @@ impl EnvironmentSpec {
     pub fn open(
         &self,
         policy: &mut Policy,
-        around: Around<'_>,
-        tree: &dyn Tree,
+        around: InterpreterSurroundings<'_>,
+        tree: &dyn DiscoveryFiles,
         long: bool,
     ) -> Result<CodeSlot, String> {
         let (argv, mode) = match &self.code_input {

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use cofferdam_policy::paths::{PathSet, is_within, may_be_one_name};
 use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credential_deny_moved, dot_deny};
 
-use super::{Around, EnvironmentSpec, Project};
+use super::{EnvironmentSpec, InterpreterSurroundings, Project};
 
 /// The default policy of code: it sees the system's files. With `shows_more` of the host, credentials are denied.
 pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
@@ -66,7 +66,7 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
 /// Denies the dot names of the caller's homes in a host view, except those that programs need. Lists each home once, and the few
 /// directories of which some names are shown. Not denied are the working directory, the directories of PATH, and the paths of
 /// `volumes`; a volume that contains a home shows the home unchanged.
-pub fn deny_dot_names(policy: &mut Policy, around: Around<'_>, volumes: &[String]) {
+pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, volumes: &[String]) {
     let path = around.variable("PATH").unwrap_or_default().split(':').filter(|dir| dir.starts_with('/'));
     let mut opened: Vec<String> = path.chain([around.cwd]).map(str::to_owned).chain(volumes.iter().cloned()).collect();
     let real =

@@ -1,17 +1,17 @@
 //! Finds the real interpreter of a name: through PATH, pyenv and nodenv shims, asdf, venvs and symlinks.
 //!
-//! Nothing is run or cached. The file system is accessed through a `Tree`, so that tests can use a fake one. The result is a
-//! program, and the paths that must be mounted for it.
+//! Nothing is run or cached. The file system is accessed through a `DiscoveryFiles`, so that tests can use a fake one. The result
+//! is a program, and the paths that must be mounted for it.
 //!
 //! Links, `pyvenv.cfg`, version files and shims may be written by sandboxed code or come with a repository. They determine where to
 //! look, but not what may be mounted: each directory is checked and mounted by its canonical path.
 
 use std::path::{Path, PathBuf};
 
-use super::Around;
+use super::InterpreterSurroundings;
 
 /// The file system operations that discovery needs.
-pub trait Tree {
+pub trait DiscoveryFiles {
     /// The first bytes of a regular file that may be executed; `None` for anything else. Follows symlinks.
     fn executable(&self, path: &Path) -> Option<Vec<u8>>;
     /// The first bytes of a regular file as text. Follows symlinks.
@@ -42,7 +42,7 @@ fn head(path: &Path) -> Option<(std::fs::Metadata, Vec<u8>)> {
     Some((metadata, bytes))
 }
 
-impl Tree for HostTree {
+impl DiscoveryFiles for HostTree {
     fn executable(&self, path: &Path) -> Option<Vec<u8>> {
         use std::os::unix::fs::PermissionsExt as _;
         let (metadata, bytes) = head(path)?;
@@ -69,7 +69,7 @@ impl Tree for HostTree {
 
 /// The interpreter that is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedInterpreter {
     /// Program names, best first.
     pub names: &'static [&'static str],
     /// Prefixes of the real program's name, unlike that of a shim that links to its manager's binary.
@@ -138,7 +138,11 @@ const NOT_FOR_PROGRAMS: &[&str] = &["/boot", "/dev", "/etc", "/proc", "/run", "/
 const STORES: &[&str] = &["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"];
 
 /// Looks along the caller's PATH for the first name that leads to a real interpreter.
-pub fn discover(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted) -> Option<Interpreter> {
+pub fn discover(
+    tree: &dyn DiscoveryFiles,
+    caller: InterpreterSurroundings<'_>,
+    wanted: &WantedInterpreter,
+) -> Option<Interpreter> {
     let path = caller.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     for name in wanted.names {
         // A relative entry would find programs in a directory that the caller did not name.
@@ -163,9 +167,9 @@ fn is_elf(head: &[u8]) -> bool {
 
 /// The program that a version manager's shim would start here.
 fn behind_shim(
-    tree: &dyn Tree,
-    caller: Around<'_>,
-    wanted: &Wanted,
+    tree: &dyn DiscoveryFiles,
+    caller: InterpreterSurroundings<'_>,
+    wanted: &WantedInterpreter,
     name: &str,
     shim: &Path,
     head: &[u8],
@@ -221,7 +225,7 @@ fn is_plain_name(version: &str) -> bool {
     !version.is_empty() && !version.starts_with(['#', '.', '/']) && !version.split('/').any(|part| part == "..")
 }
 
-fn up_the_tree<'t>(tree: &'t dyn Tree, cwd: &'t str, name: &'t str) -> impl Iterator<Item = String> + 't {
+fn up_the_tree<'t>(tree: &'t dyn DiscoveryFiles, cwd: &'t str, name: &'t str) -> impl Iterator<Item = String> + 't {
     Path::new(cwd).ancestors().filter_map(move |directory| tree.text(&directory.join(name)))
 }
 
@@ -233,7 +237,12 @@ fn newest(installed: &[String], prefix: &str) -> Option<String> {
 }
 
 /// Follows the program's symlinks and collects what each hop needs.
-fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &Path) -> Option<Interpreter> {
+fn interpreter(
+    tree: &dyn DiscoveryFiles,
+    caller: InterpreterSurroundings<'_>,
+    wanted: &WantedInterpreter,
+    program: &Path,
+) -> Option<Interpreter> {
     let mut needs: Vec<Need> = Vec::new();
     let mut need = |source: &Path, target: &Path| {
         if let (Some(source), Some(target)) = (source.to_str(), target.to_str())
@@ -296,7 +305,7 @@ fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &P
 
 /// The path with its first symlink replaced by its target; `None` if it has no symlink. Directories of the path may be links as
 /// well: `~/.nvm/current/bin/node`, `/opt/python/bin/python3`.
-fn real_hop(tree: &dyn Tree, path: &Path) -> Option<PathBuf> {
+fn real_hop(tree: &dyn DiscoveryFiles, path: &Path) -> Option<PathBuf> {
     let mut walked = PathBuf::from("/");
     let mut rest = path.strip_prefix("/").ok()?.components();
     while let Some(component) = rest.next() {
@@ -336,10 +345,10 @@ fn is_system(path: &Path) -> bool {
 /// The canonical path of a directory that is an installation of the interpreter and contains nothing else. Its name does not
 /// matter, since a link in a project may lead anywhere.
 fn installation(
-    tree: &dyn Tree,
-    caller: Around<'_>,
+    tree: &dyn DiscoveryFiles,
+    caller: InterpreterSurroundings<'_>,
     credentials: &[String],
-    wanted: &Wanted,
+    wanted: &WantedInterpreter,
     prefix: &Path,
 ) -> Option<PathBuf> {
     let real = tree.canonical(prefix)?;
@@ -358,7 +367,7 @@ fn installation(
 
 /// Whether a canonical directory contains more than an installation may: `/` and the usual system directories, homes and their
 /// ancestors, and directories that contain credentials or lie in a directory of credentials.
-pub(super) fn contains_more(caller: Around<'_>, credentials: &[String], real: &Path) -> bool {
+pub(super) fn contains_more(caller: InterpreterSurroundings<'_>, credentials: &[String], real: &Path) -> bool {
     let home = |home: &String| Path::new(home).starts_with(real);
     let credential = |denied: &String| Path::new(denied).starts_with(real) || real.starts_with(denied);
     real.parent().is_none()

@@ -13,13 +13,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::metadata::{most_memory, most_seconds};
 use super::{
-    BackendWord, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, Problem, Written, interpreter_words, is_name,
-    is_variable, shown,
+    BackendWord, DefinitionProblem, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, ProjectDefinition,
+    interpreter_words, is_name, is_variable, shown,
 };
 
 /// What a definition runs its code with, as written in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum DefinitionSource {
     /// `preset`.
     Preset(String),
     /// `sandbox`, a path.
@@ -44,7 +44,7 @@ pub struct Definition {
     /// `FILE:LINE`.
     pub place: String,
     /// Its source and settings, or all mistakes in it.
-    pub what: Result<(Source, Overrides), Vec<Problem>>,
+    pub what: Result<(DefinitionSource, Overrides), Vec<DefinitionProblem>>,
 }
 
 /// A parsed configuration file.
@@ -53,9 +53,9 @@ pub struct Parsed {
     /// The definitions, in the order of their names.
     pub definitions: Vec<Definition>,
     /// Mistakes outside the definitions. With any, no part of the file is used.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<DefinitionProblem>,
     /// `[project]`, its path absolute.
-    pub project: Option<Written>,
+    pub project: Option<ProjectDefinition>,
     /// `[session]`.
     pub session: Lives,
     /// Keys of other programs that have no effect here: `PLACE: KEY`.
@@ -84,7 +84,7 @@ const KEYS: &[&str] = &[
 /// Parses a configuration. `file` is its absolute path, which relative paths start from; `home` is the value of `~/`.
 pub fn parse(text: &str, file: &Path, home: Option<&str>) -> Parsed {
     let mut out = Parsed::default();
-    let reader = Reader { text, file, home };
+    let reader = DefinitionReader { text, file, home };
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         out.problems.push(reader.syntax(error, document.get_ref()));
@@ -104,13 +104,13 @@ pub fn parse(text: &str, file: &Path, home: Option<&str>) -> Parsed {
     out
 }
 
-struct Reader<'t> {
+struct DefinitionReader<'t> {
     text: &'t str,
     file: &'t Path,
     home: Option<&'t str>,
 }
 
-impl Reader<'_> {
+impl DefinitionReader<'_> {
     fn line(&self, span: &Range<usize>) -> usize {
         self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
     }
@@ -119,13 +119,13 @@ impl Reader<'_> {
         format!("{}:{}", self.file.display(), self.line(span))
     }
 
-    fn problem(&self, span: &Range<usize>, key: &str, problem: impl Into<String>, accepted: &str) -> Problem {
+    fn problem(&self, span: &Range<usize>, key: &str, problem: impl Into<String>, accepted: &str) -> DefinitionProblem {
         let key = key.escape_debug().to_string();
-        Problem { place: self.place(span), key, problem: problem.into(), accepted: accepted.into() }
+        DefinitionProblem { place: self.place(span), key, problem: problem.into(), accepted: accepted.into() }
     }
 
     /// An error of the parser. For a duplicate key it names the place of the first one.
-    fn syntax(&self, error: &toml::de::Error, document: &DeTable<'_>) -> Problem {
+    fn syntax(&self, error: &toml::de::Error, document: &DeTable<'_>) -> DefinitionProblem {
         let span = error.span().unwrap_or_default();
         let mut problem = error.message().to_owned();
         if problem.contains("duplicate key") {
@@ -189,8 +189,8 @@ impl Reader<'_> {
         name: &str,
         at: &Range<usize>,
         value: &Spanned<DeValue<'_>>,
-        problems: &mut Vec<Problem>,
-    ) -> Option<(Source, Overrides)> {
+        problems: &mut Vec<DefinitionProblem>,
+    ) -> Option<(DefinitionSource, Overrides)> {
         let prefix = format!("environments.{name}");
         let DeValue::Table(table) = value.get_ref() else {
             problems.push(self.problem(&value.span(), &prefix, kind(value.get_ref()), "a table"));
@@ -249,7 +249,7 @@ impl Reader<'_> {
                 None => fields.wrong(&span, "access", format!("{} is none", shown(text)), "\"ro\" or \"cow\""),
             }
         }
-        out.project = Some(Written { path, mount_point, use_flake, inherit_env, copy_on_write });
+        out.project = Some(ProjectDefinition { path, mount_point, use_flake, inherit_env, copy_on_write });
     }
 
     /// Default limits of definitions that have none of their own. An artifact always has its own.
@@ -262,7 +262,7 @@ impl Reader<'_> {
         let memory = fields.number("memory_mb", most_memory());
         for definition in &mut out.definitions {
             let Ok((source, overrides)) = &mut definition.what else { continue };
-            if !matches!(source, Source::Directory(_) | Source::Reference(_)) {
+            if !matches!(source, DefinitionSource::Directory(_) | DefinitionSource::Reference(_)) {
                 overrides.timeout_seconds = overrides.timeout_seconds.or(seconds);
                 overrides.memory_mb = overrides.memory_mb.or(memory);
             }
@@ -285,7 +285,7 @@ impl Reader<'_> {
             max_sessions: fields.number("max_sessions", MOST_SESSIONS),
             max_sessions_per_client: fields.number("max_sessions_per_client", MOST_SESSIONS),
         };
-        let total = lives.max_sessions.unwrap_or(super::Sessions::default().max_sessions);
+        let total = lives.max_sessions.unwrap_or(super::SessionSettings::default().max_sessions);
         if let Some(own) = lives.max_sessions_per_client.filter(|own| *own > total)
             && let Some(value) = fields.table.get("max_sessions_per_client")
         {
@@ -349,10 +349,10 @@ fn kind(value: &DeValue<'_>) -> String {
 }
 
 struct Fields<'a, 't> {
-    reader: &'a Reader<'a>,
+    reader: &'a DefinitionReader<'a>,
     prefix: &'a str,
     table: &'a DeTable<'t>,
-    problems: &'a mut Vec<Problem>,
+    problems: &'a mut Vec<DefinitionProblem>,
 }
 
 impl<'a> Fields<'a, '_> {
@@ -448,7 +448,7 @@ impl<'a> Fields<'a, '_> {
         found.map(|(_, value)| *value)
     }
 
-    fn source(&mut self, form: &str, interpreter: Option<Vec<String>>) -> Option<Source> {
+    fn source(&mut self, form: &str, interpreter: Option<Vec<String>>) -> Option<DefinitionSource> {
         let (text, span) = self.text(form)?;
         let reference =
             (form == "image" && !is_local(text)) || form == "flake" || (form == "sandbox" && is_reference(text));
@@ -459,18 +459,21 @@ impl<'a> Fields<'a, '_> {
         }
         let path = || self.reader.path(text);
         Some(match form {
-            "preset" if PRESETS.contains(&text) => Source::Preset(text.to_owned()),
+            "preset" if PRESETS.contains(&text) => DefinitionSource::Preset(text.to_owned()),
             "preset" => {
                 self.wrong(&span, form, format!("{} is not known", shown(text)), &PRESETS.join(", "));
                 return None;
             }
-            "sandbox" if reference => Source::Reference(self.local(text)),
-            "sandbox" => Source::Directory(path()),
+            "sandbox" if reference => DefinitionSource::Reference(self.local(text)),
+            "sandbox" => DefinitionSource::Directory(path()),
             // The default of the builder.
-            "flake" => Source::Flake(self.local(text), interpreter.unwrap_or_else(|| vec!["bash".into(), "-s".into()])),
-            "profile" => Source::Profile(path(), interpreter.unwrap_or_default()),
-            _ if reference => Source::Image(text.to_owned(), interpreter.unwrap_or_default()),
-            _ => Source::ImageAt(path(), interpreter.unwrap_or_default()),
+            "flake" => DefinitionSource::Flake(
+                self.local(text),
+                interpreter.unwrap_or_else(|| vec!["bash".into(), "-s".into()]),
+            ),
+            "profile" => DefinitionSource::Profile(path(), interpreter.unwrap_or_default()),
+            _ if reference => DefinitionSource::Image(text.to_owned(), interpreter.unwrap_or_default()),
+            _ => DefinitionSource::ImageAt(path(), interpreter.unwrap_or_default()),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Rewrites hints in terms of a definition: the engine's hints name options of the command, which neither an operator's file nor
 //! a client of the server has. Pure.
 
-use super::{Environment, Kind};
+use super::{Environment, EnvironmentKind};
 
 /// Options that a definition has an equivalent key for.
 const KEYS: &[(&str, &str)] = &[
@@ -79,7 +79,7 @@ fn unenforced(environment: &Environment, table: &str, fields: &str) -> String {
     let doctor = "`cofferdam doctor` shows what this host lacks";
     let mut keys: Vec<&str> = fields.split(',').filter_map(|field| key(environment, field)).collect();
     keys.dedup();
-    if keys.is_empty() && matches!(environment.kind, Kind::Profile { .. }) {
+    if keys.is_empty() && matches!(environment.kind, EnvironmentKind::Profile { .. }) {
         let list: Vec<String> = fields.split(',').map(|field| format!("\"{field}\"")).collect();
         return format!("in the profile: best_effort = [{}] runs with what can be enforced; {doctor}", list.join(", "));
     }
@@ -110,8 +110,10 @@ fn of_step(environment: &Environment, table: &str, step: &str) -> String {
     let what = match step.split(['.', '[']).next().unwrap_or(step) {
         "exec" | "interpreter" => "`interpreter`, by a path inside, a program that is there",
         "network" => "another `network`, or another `backend`",
-        "filesystem" if matches!(environment.kind, Kind::Image { .. }) => "another `image`, or another `backend`",
-        "limits" | "audit" | "filesystem" if matches!(environment.kind, Kind::Profile { .. }) => {
+        "filesystem" if matches!(environment.kind, EnvironmentKind::Image { .. }) => {
+            "another `image`, or another `backend`"
+        }
+        "limits" | "audit" | "filesystem" if matches!(environment.kind, EnvironmentKind::Profile { .. }) => {
             return format!("change `{step}` in the profile, or `backend` in {table} of the configuration");
         }
         "filesystem" => "another `backend`; or in [project], another `path`",
@@ -125,15 +127,17 @@ mod tests {
     use super::super::{Overrides, Rank};
     use super::*;
 
-    fn environment(kind: Kind, overrides: Overrides) -> Environment {
+    fn environment(kind: EnvironmentKind, overrides: Overrides) -> Environment {
         let place = "/etc/cofferdam/config.toml:1".into();
         Environment { name: "mine".into(), rank: Rank::Configuration, place, kind, overrides }
     }
 
     #[test]
     fn a_hint_names_keys_of_the_definition_and_no_option() {
-        let preset =
-            environment(Kind::Preset("python".into()), Overrides { memory_mb: Some(64), ..Overrides::default() });
+        let preset = environment(
+            EnvironmentKind::Preset("python".into()),
+            Overrides { memory_mb: Some(64), ..Overrides::default() },
+        );
         for (step, hint, expected) in [
             (
                 "limits.memory_mb",
@@ -156,7 +160,7 @@ mod tests {
             assert!(!translated.contains("--") && !translated.contains(" -v"), "{translated}");
         }
         let file = "p.ncl".into();
-        let profile = environment(Kind::Profile { file, interpreter: Vec::new() }, Overrides::default());
+        let profile = environment(EnvironmentKind::Profile { file, interpreter: Vec::new() }, Overrides::default());
         let translated =
             in_definition(&profile, "limits.memory_mb", "--best-effort=limits.memory_mb,network.mode runs");
         assert!(translated.contains("best_effort = [\"limits.memory_mb\", \"network.mode\"]"), "{translated}");
@@ -164,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_no_option_of_ours_stays() {
-        let preset = environment(Kind::Preset("python".into()), Overrides::default());
+        let preset = environment(EnvironmentKind::Preset("python".into()), Overrides::default());
         for hint in [
             "sysctl -w kernel.unprivileged_userns_clone=1",
             "sudo systemctl start docker, or name its socket with DOCKER_HOST=unix:///path",

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{LONGEST_FILE, Problem, is_name, is_variable, shown};
+use super::{DefinitionProblem, LONGEST_FILE, is_name, is_variable, shown};
 
 /// How `bin/run`, which reads the code from its standard input, passes it to its interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,8 +76,8 @@ fn limit(key: &str) -> u64 {
 ///
 /// # Errors
 /// All mistakes in it.
-pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<Problem>> {
-    let mut reader = Reader { place, prefix: String::new(), problems: Vec::new() };
+pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<DefinitionProblem>> {
+    let mut reader = MetadataReader { place, prefix: String::new(), problems: Vec::new() };
     let read = reader.object(text).map(|object| reader.metadata(&object, None));
     match read {
         Some(Some(metadata)) if reader.problems.is_empty() => Ok(metadata),
@@ -100,7 +100,7 @@ pub struct Bundled {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BundledSet {
     /// Each environment by name, or its mistakes.
-    pub environments: Vec<(String, Result<Bundled, Vec<Problem>>)>,
+    pub environments: Vec<(String, Result<Bundled, Vec<DefinitionProblem>>)>,
     /// `project.path`, `mount_point`, `use_flake`, `inherit_env.vars`.
     pub project: Option<(String, Option<String>, bool, Vec<String>)>,
     /// `session.idle_timeout_seconds` and `max_lifetime_seconds`.
@@ -111,8 +111,8 @@ pub struct BundledSet {
 ///
 /// # Errors
 /// It cannot be parsed, or `project` or `session` are invalid. Mistakes in one environment are returned with it.
-pub fn bundled(text: &[u8], place: &str) -> Result<BundledSet, Vec<Problem>> {
-    let mut reader = Reader { place, prefix: String::new(), problems: Vec::new() };
+pub fn bundled(text: &[u8], place: &str) -> Result<BundledSet, Vec<DefinitionProblem>> {
+    let mut reader = MetadataReader { place, prefix: String::new(), problems: Vec::new() };
     let mut set = BundledSet::default();
     if let Some(top) = reader.object(text) {
         reader.bundled(&top, &mut set);
@@ -155,13 +155,13 @@ impl<'de> Visitor<'de> for Keys {
     }
 }
 
-struct Reader<'p> {
+struct MetadataReader<'p> {
     place: &'p str,
     prefix: String,
-    problems: Vec<Problem>,
+    problems: Vec<DefinitionProblem>,
 }
 
-impl Reader<'_> {
+impl MetadataReader<'_> {
     fn problem(&mut self, key: &str, problem: impl Into<String>, accepted: &str) {
         let key = match (self.prefix.is_empty(), key.is_empty()) {
             (true, _) => key.to_owned(),
@@ -169,7 +169,7 @@ impl Reader<'_> {
             _ => format!("{}.{key}", self.prefix),
         };
         let (place, problem) = (self.place.to_owned(), problem.into());
-        self.problems.push(Problem { place, key, problem, accepted: accepted.into() });
+        self.problems.push(DefinitionProblem { place, key, problem, accepted: accepted.into() });
     }
 
     fn object(&mut self, text: &[u8]) -> Option<Object> {
@@ -327,9 +327,9 @@ impl Reader<'_> {
         }
     }
 
-    fn bundled_one(&mut self, name: &str, value: &Value) -> Result<Bundled, Vec<Problem>> {
+    fn bundled_one(&mut self, name: &str, value: &Value) -> Result<Bundled, Vec<DefinitionProblem>> {
         let prefix = format!("environments.{}", name.escape_debug());
-        let mut one = Reader { place: self.place, prefix, problems: Vec::new() };
+        let mut one = MetadataReader { place: self.place, prefix, problems: Vec::new() };
         let read = match value {
             Value::Object(object) => {
                 if one.text(object, "exec").is_none_or(|exec| !exec.starts_with('/')) {
@@ -385,7 +385,8 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Metadata, String> {
-        let lines = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        let lines =
+            |problems: Vec<DefinitionProblem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         metadata(text.as_bytes(), "metadata.json").map_err(lines)
     }
 

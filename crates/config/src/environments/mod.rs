@@ -39,11 +39,11 @@ pub use credentials::{apply, credentials, deny_dot_names, deny_moved, eval_base}
 pub use file::{Parsed, parse};
 pub use hint_wording::in_definition;
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
-pub use preset::{Code, PresetError, image_preset, preset};
+pub use preset::{CodeSource, PresetError, image_preset, preset};
 pub use shell::Shell;
-pub use sources::{Environments, Found};
+pub use sources::{EnvironmentLookup, Environments};
 pub use spec::{CodeInput, CodeSlot, EnvironmentSpec, LONGEST_ARGUMENT, WORKSPACE, spec};
-pub use surroundings::{Around, ObserveError, Surroundings};
+pub use surroundings::{InterpreterSurroundings, ObserveError, Surroundings};
 
 /// The presets, which work without a definition.
 pub const PRESETS: &[&str] = &["python", "shell", "node"];
@@ -53,7 +53,7 @@ pub(crate) const LONGEST_FILE: u64 = 1 << 20;
 
 /// A mistake in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct DefinitionProblem {
     /// The file, with its line if known, or the variable.
     pub place: String,
     /// The key, dotted; empty for the whole file or variable.
@@ -64,7 +64,7 @@ pub struct Problem {
     pub accepted: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DefinitionProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.place)?;
         if !self.key.is_empty() {
@@ -119,14 +119,14 @@ pub struct Environment {
     /// The file with its line, the directory, or the variable that defines it.
     pub place: String,
     /// What runs its code.
-    pub kind: Kind,
+    pub kind: EnvironmentKind,
     /// The definition's other settings.
     pub overrides: Overrides,
 }
 
 /// What runs an environment's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum EnvironmentKind {
     /// An interpreter of the host: one of [`PRESETS`].
     Preset(String),
     /// A checked artifact.
@@ -155,19 +155,19 @@ pub enum Kind {
         interpreter: Vec<String>,
     },
     /// A definition with mistakes. It keeps its name, so that no definition of lower precedence replaces it.
-    Broken(Vec<Problem>),
+    Broken(Vec<DefinitionProblem>),
 }
 
-impl Kind {
+impl EnvironmentKind {
     /// The kind in a word, as the configuration names it.
     pub fn word(&self) -> &'static str {
         match self {
-            Kind::Preset(_) => "preset",
-            Kind::Artifact(_) | Kind::Reference(_) => "sandbox",
-            Kind::Flake { .. } => "flake",
-            Kind::Profile { .. } => "profile",
-            Kind::Image { .. } => "image",
-            Kind::Broken(_) => "broken",
+            EnvironmentKind::Preset(_) => "preset",
+            EnvironmentKind::Artifact(_) | EnvironmentKind::Reference(_) => "sandbox",
+            EnvironmentKind::Flake { .. } => "flake",
+            EnvironmentKind::Profile { .. } => "profile",
+            EnvironmentKind::Image { .. } => "image",
+            EnvironmentKind::Broken(_) => "broken",
         }
     }
 }
@@ -204,11 +204,13 @@ pub(crate) const NO_MICROVM: &str = "its backend is `microvm`, and no backend ru
 impl Environment {
     /// Why it is unavailable: the mistakes of an invalid definition, or the reason why a valid one cannot be used.
     pub fn unavailable(&self) -> Option<String> {
-        if let Kind::Broken(problems) = &self.kind {
+        if let EnvironmentKind::Broken(problems) = &self.kind {
             return Some(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
         }
         let of_artifact = match &self.kind {
-            Kind::Artifact(artifact) => artifact.unavailable.clone().or_else(|| self.ungranted_nesting(artifact)),
+            EnvironmentKind::Artifact(artifact) => {
+                artifact.unavailable.clone().or_else(|| self.ungranted_nesting(artifact))
+            }
             _ => None,
         };
         match self.overrides.backend {
@@ -241,7 +243,7 @@ impl Environment {
     pub fn description(&self) -> Option<&str> {
         let own = self.overrides.description.as_deref();
         own.or(match &self.kind {
-            Kind::Artifact(artifact) => artifact.metadata.description.as_deref(),
+            EnvironmentKind::Artifact(artifact) => artifact.metadata.description.as_deref(),
             _ => None,
         })
     }
@@ -270,7 +272,7 @@ pub struct Project {
 
 /// A project as defined.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Written {
+pub struct ProjectDefinition {
     /// The directory.
     pub path: PathBuf,
     /// The path inside the sandbox.
@@ -291,7 +293,7 @@ pub const PROJECT_MOUNT: &str = "/project";
 
 /// The limits of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sessions {
+pub struct SessionSettings {
     /// Seconds without a call until a session ends.
     pub idle_timeout_seconds: u64,
     /// Seconds until a session ends in any case.
@@ -302,9 +304,9 @@ pub struct Sessions {
     pub max_sessions_per_client: u64,
 }
 
-impl Default for Sessions {
-    fn default() -> Sessions {
-        Sessions {
+impl Default for SessionSettings {
+    fn default() -> SessionSettings {
+        SessionSettings {
             idle_timeout_seconds: 300,
             max_lifetime_seconds: 3600,
             max_sessions: 64,

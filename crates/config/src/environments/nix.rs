@@ -92,14 +92,14 @@ pub enum Building {
 
 /// Builds references, and finds previous builds.
 #[derive(Debug, Clone)]
-pub struct Builder {
+pub struct NixBuilder {
     program: Option<PathBuf>,
     cache: Option<PathBuf>,
 }
 
-impl Builder {
+impl NixBuilder {
     /// A builder that looks for `nix` along `path`, and has links to builds in `cache`.
-    pub fn new(path: Option<&str>, cache: Option<PathBuf>) -> Builder {
+    pub fn new(path: Option<&str>, cache: Option<PathBuf>) -> NixBuilder {
         // A relative entry would find a program in an untrusted directory.
         let mut directories = path.unwrap_or("/usr/local/bin:/usr/bin:/bin").split(':').filter(|d| d.starts_with('/'));
         let program = directories.find_map(|directory| {
@@ -108,7 +108,7 @@ impl Builder {
             let metadata = std::fs::metadata(&candidate).ok()?;
             (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then_some(candidate)
         });
-        Builder { program, cache }
+        NixBuilder { program, cache }
     }
 
     /// The result of the last build of the reference, if it still exists.
@@ -123,7 +123,7 @@ impl Builder {
         self.led(&link)
     }
 
-    /// What [`Builder::describe`] requires: Nix, a cache, and the name of the project's shell in it.
+    /// What [`NixBuilder::describe`] requires: Nix, a cache, and the name of the project's shell in it.
     ///
     /// # Errors
     /// One of them is missing.
@@ -253,7 +253,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     /// A `nix` that records its arguments, and links the result to `built`.
-    fn stand_in(directory: &Path, built: &Path, code: u8) -> Builder {
+    fn stand_in(directory: &Path, built: &Path, code: u8) -> NixBuilder {
         let bin = directory.join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         let text = format!(
@@ -264,7 +264,7 @@ mod tests {
         let nix = bin.join("nix");
         std::fs::write(&nix, text).unwrap();
         std::fs::set_permissions(&nix, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Builder::new(Some(&format!(".:{}", bin.display())), Some(directory.join("cache/flakes")))
+        NixBuilder::new(Some(&format!(".:{}", bin.display())), Some(directory.join("cache/flakes")))
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn what_fails_says_what_and_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
-        let none = Builder::new(Some("/nowhere:relative"), Some(directory.path().join("c")));
+        let none = NixBuilder::new(Some("/nowhere:relative"), Some(directory.path().join("c")));
         let reported = none.build("github:o/r").unwrap_err().to_string();
         assert!(
             reported.contains("no `nix` is on PATH") && reported.contains("hint: apt-get install nix-bin"),
@@ -301,7 +301,7 @@ mod tests {
         assert!(matches!(failing.build("x:y"), Err(NixError::Failed { .. })));
         let empty = stand_in(directory.path(), Path::new("/nowhere"), 0);
         assert!(matches!(empty.build("x:y"), Err(NixError::Nothing { .. })));
-        let homeless = Builder { cache: None, ..empty };
+        let homeless = NixBuilder { cache: None, ..empty };
         assert!(matches!(homeless.build("x:y"), Err(NixError::Cache { .. })));
     }
 }

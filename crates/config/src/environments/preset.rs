@@ -5,10 +5,10 @@ use std::path::Path;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Mount, Policy, Root, Stdin};
 
-use super::discover::{Need, Tree, Wanted, discover};
+use super::discover::{DiscoveryFiles, Need, WantedInterpreter, discover};
 
 use super::spec::{CodeSlot, LONGEST_ARGUMENT};
-use super::{Around, PRESETS};
+use super::{InterpreterSurroundings, PRESETS};
 
 /// Why a preset cannot run the code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +40,8 @@ pub enum PresetError {
     },
 }
 
-struct Environment {
-    wanted: Wanted,
+struct PresetSpec {
+    wanted: WantedInterpreter,
     /// The option that makes the interpreter run the next argument.
     code: &'static str,
     /// The options that make it read code from standard input.
@@ -53,8 +53,8 @@ struct Environment {
     image: &'static str,
 }
 
-const PYTHON: Environment = Environment {
-    wanted: Wanted {
+const PYTHON: PresetSpec = PresetSpec {
+    wanted: WantedInterpreter {
         names: &["python3", "python"],
         stems: &["python"],
         asdf: "python",
@@ -68,8 +68,8 @@ const PYTHON: Environment = Environment {
     image: "python3",
 };
 
-const SHELL: Environment = Environment {
-    wanted: Wanted {
+const SHELL: PresetSpec = PresetSpec {
+    wanted: WantedInterpreter {
         names: &["bash", "sh"],
         stems: &["bash", "sh", "dash", "busybox"],
         asdf: "",
@@ -83,8 +83,8 @@ const SHELL: Environment = Environment {
     image: "sh",
 };
 
-const NODE: Environment = Environment {
-    wanted: Wanted {
+const NODE: PresetSpec = PresetSpec {
+    wanted: WantedInterpreter {
         names: &["node", "nodejs"],
         stems: &["node"],
         asdf: "nodejs",
@@ -100,7 +100,7 @@ const NODE: Environment = Environment {
 
 /// The source of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Code {
+pub enum CodeSource {
     /// This text.
     Text(String),
     /// A file of the host.
@@ -120,10 +120,10 @@ pub enum Code {
 /// There is no interpreter, or the code cannot be passed to it.
 pub fn preset(
     policy: &mut Policy,
-    caller: Around<'_>,
-    tree: &dyn Tree,
+    caller: InterpreterSurroundings<'_>,
+    tree: &dyn DiscoveryFiles,
     name: &str,
-    code: Code,
+    code: CodeSource,
     arguments: &[String],
 ) -> Result<(), PresetError> {
     let found = interpreter(policy, caller, tree, name)?;
@@ -134,33 +134,38 @@ pub fn preset(
 ///
 /// # Errors
 /// There is no such preset, or the code cannot be passed to it.
-pub fn image_preset(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), PresetError> {
+pub fn image_preset(
+    policy: &mut Policy,
+    name: &str,
+    code: CodeSource,
+    arguments: &[String],
+) -> Result<(), PresetError> {
     enter(policy, named(name)?, code, arguments)
 }
 
 /// The preset, and the start of a command that runs its interpreter.
-type Found = (Environment, Vec<String>);
+type FoundPreset = (PresetSpec, Vec<String>);
 
-fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) -> Result<(), PresetError> {
+fn enter(policy: &mut Policy, found: FoundPreset, code: CodeSource, arguments: &[String]) -> Result<(), PresetError> {
     let (environment, mut argv) = found;
     match code {
-        Code::Text(text) if text.len() <= LONGEST_ARGUMENT => {
+        CodeSource::Text(text) if text.len() <= LONGEST_ARGUMENT => {
             argv.push(environment.code.into());
             argv.push(text);
             argv.extend(environment.name.map(String::from));
         }
-        Code::Text(text) => {
+        CodeSource::Text(text) => {
             if policy.command.stdin != Stdin::Closed {
                 return Err(PresetError::InputTaken { bytes: text.len() });
             }
             argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
             policy.command.stdin = Stdin::Text(text);
         }
-        Code::File { path, source } => {
+        CodeSource::File { path, source } => {
             bind(policy, &source, &path);
             argv.push(path);
         }
-        Code::Interactive => {}
+        CodeSource::Interactive => {}
     }
     argv.extend_from_slice(arguments);
     policy.command.argv = argv;
@@ -174,8 +179,8 @@ fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) ->
 /// There is no interpreter.
 pub(crate) fn open(
     policy: &mut Policy,
-    caller: Around<'_>,
-    tree: &dyn Tree,
+    caller: InterpreterSurroundings<'_>,
+    tree: &dyn DiscoveryFiles,
     name: &str,
     long: bool,
 ) -> Result<CodeSlot, PresetError> {
@@ -191,7 +196,7 @@ pub(crate) fn open_image(policy: &mut Policy, name: &str, long: bool) -> Result<
     Ok(open_found(policy, named(name)?, long))
 }
 
-fn open_found(policy: &mut Policy, (environment, mut argv): Found, long: bool) -> CodeSlot {
+fn open_found(policy: &mut Policy, (environment, mut argv): FoundPreset, long: bool) -> CodeSlot {
     let entry = if long {
         argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
         policy.command.stdin = Stdin::Caller;
@@ -205,7 +210,7 @@ fn open_found(policy: &mut Policy, (environment, mut argv): Found, long: bool) -
 }
 
 /// The preset of this name.
-fn of_name(name: &str) -> Result<Environment, PresetError> {
+fn of_name(name: &str) -> Result<PresetSpec, PresetError> {
     match name {
         "python" => Ok(PYTHON),
         "shell" => Ok(SHELL),
@@ -215,14 +220,19 @@ fn of_name(name: &str) -> Result<Environment, PresetError> {
 }
 
 /// The preset, with the interpreter of an image by its name.
-fn named(name: &str) -> Result<Found, PresetError> {
+fn named(name: &str) -> Result<FoundPreset, PresetError> {
     let environment = of_name(name)?;
     let program = environment.image.to_owned();
     Ok((environment, vec![program]))
 }
 
 /// Finds the interpreter, mounts what it needs, and returns the start of its command.
-fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &str) -> Result<Found, PresetError> {
+fn interpreter(
+    policy: &mut Policy,
+    caller: InterpreterSurroundings<'_>,
+    tree: &dyn DiscoveryFiles,
+    name: &str,
+) -> Result<FoundPreset, PresetError> {
     // The host's interpreter is not used in an image, whose own is found by its name.
     if matches!(policy.filesystem.root, Root::Image(_)) {
         return named(name);

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::{BackendName, FileIdentity, Root};
 
 use super::artifact::{Artifact, artifact};
-use super::file::{Definition, Parsed, Source, parse};
+use super::file::{Definition, DefinitionSource, Parsed, parse};
 use super::metadata::{Bundled, bundled, most_seconds};
 use super::{
-    BackendWord, Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_ACCESS, PROJECT_MOUNT,
-    Problem, Project, Rank, Sessions, Surroundings, Written, is_name, shown,
+    BackendWord, DefinitionProblem, Environment, EnvironmentKind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS,
+    PROJECT_ACCESS, PROJECT_MOUNT, Project, ProjectDefinition, Rank, SessionSettings, Surroundings, is_name, shown,
 };
 
 /// Most entries of one registry directory that are read.
@@ -26,7 +26,7 @@ const MOST_ENTRIES: usize = 4096;
 pub struct Environments {
     all: Vec<Environment>,
     /// Mistakes outside of any one definition. With any, no definition is used.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<DefinitionProblem>,
     /// What was ignored without being a mistake.
     pub warnings: Vec<String>,
     /// The configuration file that was read.
@@ -34,12 +34,12 @@ pub struct Environments {
     /// The project that environments mount.
     pub project: Option<Project>,
     /// The limits of sessions.
-    pub sessions: Sessions,
+    pub sessions: SessionSettings,
 }
 
 /// The meaning of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found<'e> {
+pub enum EnvironmentLookup<'e> {
     /// This environment.
     Environment(&'e Environment),
     /// No environment has the name.
@@ -70,7 +70,7 @@ impl Environments {
         }
         for name in PRESETS {
             let (name, place) = ((*name).to_owned(), "built in".to_owned());
-            let kind = Kind::Preset(name.clone());
+            let kind = EnvironmentKind::Preset(name.clone());
             out.all.push(Environment { name, rank: Rank::Preset, place, kind, overrides: Overrides::default() });
         }
         out.all.sort_by(|a, b| (&a.name, a.rank).cmp(&(&b.name, b.rank)));
@@ -82,7 +82,7 @@ impl Environments {
     fn found(
         &mut self,
         ignored: Vec<String>,
-        problems: Vec<Problem>,
+        problems: Vec<DefinitionProblem>,
         definitions: Vec<Definition>,
         around: &Surroundings,
     ) {
@@ -113,15 +113,15 @@ impl Environments {
         };
         let place = directory.display().to_string();
         let (name, kind) = match artifact(&directory, None, &around.homes, &around.store()) {
-            Ok(found) => (found.metadata.name.clone(), Kind::Artifact(Box::new(found))),
-            Err(problems) => (path.to_owned(), Kind::Broken(problems)),
+            Ok(found) => (found.metadata.name.clone(), EnvironmentKind::Artifact(Box::new(found))),
+            Err(problems) => (path.to_owned(), EnvironmentKind::Broken(problems)),
         };
         Environment { name, rank: Rank::CommandLine, place, kind, overrides: Overrides::default() }
     }
 
     /// The meaning of a name.
-    pub fn find(&self, name: &str) -> Found<'_> {
-        self.all.iter().find(|one| one.name == name).map_or(Found::Unknown, Found::Environment)
+    pub fn find(&self, name: &str) -> EnvironmentLookup<'_> {
+        self.all.iter().find(|one| one.name == name).map_or(EnvironmentLookup::Unknown, EnvironmentLookup::Environment)
     }
 
     /// All definitions, sorted by name and precedence.
@@ -143,7 +143,7 @@ impl Environments {
     fn read(&mut self, file: &Path, named: bool, around: &Surroundings) -> Option<Parsed> {
         let mut problem = |problem: String, accepted: &str| {
             let (place, accepted) = (file.display().to_string(), accepted.to_owned());
-            self.problems.push(Problem { place, key: String::new(), problem, accepted });
+            self.problems.push(DefinitionProblem { place, key: String::new(), problem, accepted });
             None
         };
         match std::fs::metadata(file) {
@@ -167,7 +167,7 @@ impl Environments {
     }
 
     /// The environments that a wrapper bundles, and its project.
-    fn bundled(&mut self, around: &Surroundings) -> Option<Written> {
+    fn bundled(&mut self, around: &Surroundings) -> Option<ProjectDefinition> {
         let (variable, value) = around.setting("METADATA")?;
         // The text itself, as wrappers set it, or the path of a file with it.
         let (place, text) = match value.starts_with('/') {
@@ -176,7 +176,7 @@ impl Environments {
                 Err(error) => {
                     let problem = format!("{} cannot be read: {error}", shown(value));
                     let accepted = "one JSON object, or the path of a file with one".into();
-                    self.problems.push(Problem { place: variable, key: String::new(), problem, accepted });
+                    self.problems.push(DefinitionProblem { place: variable, key: String::new(), problem, accepted });
                     return None;
                 }
             },
@@ -192,14 +192,14 @@ impl Environments {
         for (name, read) in set.environments {
             let kind = match read {
                 Ok(one) => of_bundle(one, &place, &name, around),
-                Err(problems) => Kind::Broken(problems),
+                Err(problems) => EnvironmentKind::Broken(problems),
             };
             let (place, overrides) = (place.clone(), Overrides::default());
             self.all.push(Environment { name, rank: Rank::Bundled, place, kind, overrides });
         }
         self.sessions.idle_timeout_seconds = set.session.0.unwrap_or(self.sessions.idle_timeout_seconds);
         self.sessions.max_lifetime_seconds = set.session.1.unwrap_or(self.sessions.max_lifetime_seconds);
-        set.project.map(|(path, mount_point, use_flake, inherit_env)| Written {
+        set.project.map(|(path, mount_point, use_flake, inherit_env)| ProjectDefinition {
             path: around.absolute(&path),
             mount_point,
             use_flake,
@@ -214,7 +214,7 @@ impl Environments {
         let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
         for (index, reference) in list.split(',').map(str::trim).enumerate().filter(|(_, text)| !text.is_empty()) {
             let place = format!("{variable}, entry {}", index + 1);
-            let problem = |problem: String, accepted: &str| Problem {
+            let problem = |problem: String, accepted: &str| DefinitionProblem {
                 place: place.clone(),
                 key: String::new(),
                 problem,
@@ -228,7 +228,7 @@ impl Environments {
                     .push(problem(reported, "a flake reference that ends in a name, as in github:owner/repo#name"));
                 continue;
             };
-            let mut kind = Kind::Reference(reference.to_owned());
+            let mut kind = EnvironmentKind::Reference(reference.to_owned());
             if let Some((first, other)) = seen.get(&name) {
                 let reported = format!(
                     "{name} is defined twice: by {} here, and by {} in entry {}",
@@ -236,7 +236,7 @@ impl Environments {
                     shown(other),
                     first + 1
                 );
-                kind = Kind::Broken(vec![problem(reported, "")]);
+                kind = EnvironmentKind::Broken(vec![problem(reported, "")]);
                 self.all.retain(|one| !(one.rank == Rank::References && one.name == name));
             }
             seen.entry(name.clone()).or_insert((index, reference.to_owned()));
@@ -281,32 +281,32 @@ impl Environments {
                 continue;
             };
             let kind = match artifact(&path, Some(&name), &around.homes, &around.store()) {
-                Ok(found) => Kind::Artifact(Box::new(found)),
-                Err(problems) => Kind::Broken(problems),
+                Ok(found) => EnvironmentKind::Artifact(Box::new(found)),
+                Err(problems) => EnvironmentKind::Broken(problems),
             };
             let (rank, place) = (Rank::Registry(index), path.display().to_string());
             self.all.push(Environment { name, rank, place, kind, overrides: Overrides::default() });
         }
     }
 
-    fn surroundings_of_runs(&mut self, around: &Surroundings, configured: Option<Written>) {
+    fn surroundings_of_runs(&mut self, around: &Surroundings, configured: Option<ProjectDefinition>) {
         self.project_of_runs(around, configured);
         self.sessions_of_runs(around);
     }
 
     /// Determines the project that runs mount, and its mistakes.
-    fn project_of_runs(&mut self, around: &Surroundings, configured: Option<Written>) {
+    fn project_of_runs(&mut self, around: &Surroundings, configured: Option<ProjectDefinition>) {
         let directory = around.setting("PROJECT_DIR").map(|(_, path)| around.absolute(path));
         let mount = around.setting("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
         if directory.is_some() || configured.is_some() {
-            let Written { path, mount_point, use_flake, inherit_env, mut copy_on_write } =
+            let ProjectDefinition { path, mount_point, use_flake, inherit_env, mut copy_on_write } =
                 configured.unwrap_or_default();
             if let Some((place, word)) = around.setting("PROJECT_ACCESS") {
                 match PROJECT_ACCESS.iter().find(|(known, _)| *known == word) {
                     Some((_, copies)) => copy_on_write = *copies,
                     None => {
                         let (problem, accepted) = (format!("{} is none", shown(word)), "ro or cow".to_owned());
-                        self.problems.push(Problem { place, key: String::new(), problem, accepted });
+                        self.problems.push(DefinitionProblem { place, key: String::new(), problem, accepted });
                     }
                 }
             }
@@ -320,7 +320,12 @@ impl Environments {
                 Ok(Ok((root, _))) if root == "/" => {
                     let (place, key) = (path.display().to_string(), "project.path".to_owned());
                     let problem = "is the whole host, with what runs on it".to_owned();
-                    self.problems.push(Problem { place, key, problem, accepted: "a directory below /".into() });
+                    self.problems.push(DefinitionProblem {
+                        place,
+                        key,
+                        problem,
+                        accepted: "a directory below /".into(),
+                    });
                 }
                 Ok(Ok((real, identity))) => {
                     self.project = Some(Project {
@@ -338,7 +343,7 @@ impl Environments {
                 Err(error) => {
                     let (place, key) = (path.display().to_string(), "project.path".to_owned());
                     let (problem, accepted) = (format!("cannot be looked at: {error}"), "a directory".to_owned());
-                    self.problems.push(Problem { place, key, problem, accepted });
+                    self.problems.push(DefinitionProblem { place, key, problem, accepted });
                 }
             }
             if let Some(project) = self.project.as_ref().filter(|project| project.use_flake) {
@@ -359,7 +364,7 @@ impl Environments {
                 _ => {
                     let problem = format!("{} is no number of seconds", shown(value));
                     let accepted = format!("1 to {}", most_seconds());
-                    self.problems.push(Problem { place, key: String::new(), problem, accepted });
+                    self.problems.push(DefinitionProblem { place, key: String::new(), problem, accepted });
                 }
             }
         }
@@ -367,9 +372,9 @@ impl Environments {
 }
 
 /// The mistake of a project that uses its flake but has none.
-pub(crate) fn no_flake(project: &Project) -> Option<Problem> {
+pub(crate) fn no_flake(project: &Project) -> Option<DefinitionProblem> {
     let flake = Path::new(&project.path).join("flake.nix");
-    (!flake.is_file()).then(|| Problem {
+    (!flake.is_file()).then(|| DefinitionProblem {
         place: flake.display().to_string(),
         key: "project.use_flake".into(),
         problem: "is true, and the project has no such file".into(),
@@ -404,7 +409,7 @@ fn name_of(reference: &str) -> Option<String> {
 fn defined(definition: Definition, around: &Surroundings) -> Environment {
     let Definition { name, place, what } = definition;
     let (kind, overrides) = match what {
-        Err(problems) => (Kind::Broken(problems), Overrides::default()),
+        Err(problems) => (EnvironmentKind::Broken(problems), Overrides::default()),
         Ok((source, overrides)) => {
             (unmade(of_source(source, &name, &place, around), &overrides, &name, &place), overrides)
         }
@@ -412,31 +417,38 @@ fn defined(definition: Definition, around: &Surroundings) -> Environment {
     Environment { name, rank: Rank::Configuration, place, kind, overrides }
 }
 
-fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> Kind {
+fn of_source(source: DefinitionSource, name: &str, place: &str, around: &Surroundings) -> EnvironmentKind {
     match source {
-        Source::Preset(name) => Kind::Preset(name),
-        Source::Directory(directory) => match artifact(&directory, Some(name), &around.homes, &around.store()) {
-            Ok(found) => Kind::Artifact(Box::new(found)),
-            Err(mut problems) => {
-                problems.iter_mut().for_each(|problem| problem.place = format!("{place}: {}", problem.place));
-                Kind::Broken(problems)
+        DefinitionSource::Preset(name) => EnvironmentKind::Preset(name),
+        DefinitionSource::Directory(directory) => {
+            match artifact(&directory, Some(name), &around.homes, &around.store()) {
+                Ok(found) => EnvironmentKind::Artifact(Box::new(found)),
+                Err(mut problems) => {
+                    problems.iter_mut().for_each(|problem| problem.place = format!("{place}: {}", problem.place));
+                    EnvironmentKind::Broken(problems)
+                }
             }
-        },
-        Source::Reference(reference) => Kind::Reference(reference),
-        Source::Flake(reference, interpreter) => Kind::Flake { reference, interpreter },
-        Source::Profile(file, interpreter) => match std::fs::metadata(&file) {
-            Ok(metadata) if metadata.is_file() => Kind::Profile { file, interpreter },
+        }
+        DefinitionSource::Reference(reference) => EnvironmentKind::Reference(reference),
+        DefinitionSource::Flake(reference, interpreter) => EnvironmentKind::Flake { reference, interpreter },
+        DefinitionSource::Profile(file, interpreter) => match std::fs::metadata(&file) {
+            Ok(metadata) if metadata.is_file() => EnvironmentKind::Profile { file, interpreter },
             other => {
                 let problem = match other {
                     Ok(_) => format!("{} is no regular file", shown(&file.display().to_string())),
                     Err(error) => format!("{} cannot be looked at: {error}", shown(&file.display().to_string())),
                 };
                 let (place, key) = (place.to_owned(), format!("environments.{name}.profile"));
-                Kind::Broken(vec![Problem { place, key, problem, accepted: "a Nickel file".into() }])
+                EnvironmentKind::Broken(vec![DefinitionProblem {
+                    place,
+                    key,
+                    problem,
+                    accepted: "a Nickel file".into(),
+                }])
             }
         },
-        Source::Image(image, interpreter) => Kind::Image { root: Root::Image(image), interpreter },
-        Source::ImageAt(path, interpreter) => {
+        DefinitionSource::Image(image, interpreter) => EnvironmentKind::Image { root: Root::Image(image), interpreter },
+        DefinitionSource::ImageAt(path, interpreter) => {
             let metadata = std::fs::metadata(&path).map_err(|error| format!("cannot be looked at: {error}"));
             let found = metadata.and_then(|metadata| {
                 let text = path.to_str().ok_or("is not valid UTF-8")?.to_owned();
@@ -448,11 +460,11 @@ fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> 
                 }
             });
             match found {
-                Ok(root) => Kind::Image { root, interpreter },
+                Ok(root) => EnvironmentKind::Image { root, interpreter },
                 Err(problem) => {
                     let problem = format!("{} {problem}", shown(&path.display().to_string()));
                     let (place, key) = (place.to_owned(), format!("environments.{name}.image"));
-                    Kind::Broken(vec![Problem { place, key, problem, accepted: IMAGES.into() }])
+                    EnvironmentKind::Broken(vec![DefinitionProblem { place, key, problem, accepted: IMAGES.into() }])
                 }
             }
         }
@@ -464,8 +476,9 @@ const IMAGES: &str = "an image's reference such as `alpine:3.20`, or the path of
                       with `/`, `.` or `~/`";
 
 /// Marks an image as invalid with a backend that cannot run it: only containers can, while a directory works with others as well.
-fn unmade(kind: Kind, overrides: &Overrides, name: &str, place: &str) -> Kind {
-    let (Kind::Image { root: Root::Image(image), .. }, Some(BackendWord::Ours(backend))) = (&kind, overrides.backend)
+fn unmade(kind: EnvironmentKind, overrides: &Overrides, name: &str, place: &str) -> EnvironmentKind {
+    let (EnvironmentKind::Image { root: Root::Image(image), .. }, Some(BackendWord::Ours(backend))) =
+        (&kind, overrides.backend)
     else {
         return kind;
     };
@@ -478,14 +491,14 @@ fn unmade(kind: Kind, overrides: &Overrides, name: &str, place: &str) -> Kind {
         format!("`{}` makes no containers, and only they are made of the image {}", backend.name(), shown(image));
     let accepted = format!("{}; or an image that is a directory", containers.join(", "));
     let (place, key) = (place.to_owned(), format!("environments.{name}.backend"));
-    Kind::Broken(vec![Problem { place, key, problem, accepted }])
+    EnvironmentKind::Broken(vec![DefinitionProblem { place, key, problem, accepted }])
 }
 
 fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
 }
 
-fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> Kind {
+fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> EnvironmentKind {
     let program = PathBuf::from(&one.program);
     let programs = [Some(one.program.as_str()), one.session_program.as_deref()];
     let store =
@@ -494,16 +507,26 @@ fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> Ki
     if !is_program(&program) && unavailable.is_none() {
         let (place, key) = (place.to_owned(), format!("environments.{name}.exec"));
         let problem = format!("{} is no executable file", shown(&one.program));
-        return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
+        return EnvironmentKind::Broken(vec![DefinitionProblem {
+            place,
+            key,
+            problem,
+            accepted: "the path of a program".into(),
+        }]);
     }
     let session_program = one.session_program.map(PathBuf::from);
     if let Some(program) = session_program.as_ref().filter(|program| unavailable.is_none() && !is_program(program)) {
         let (place, key) = (place.to_owned(), format!("environments.{name}.session_exec"));
         let problem = format!("{} is no executable file", shown(&program.display().to_string()));
-        return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
+        return EnvironmentKind::Broken(vec![DefinitionProblem {
+            place,
+            key,
+            problem,
+            accepted: "the path of a program".into(),
+        }]);
     }
     let metadata = one.metadata;
-    Kind::Artifact(Box::new(Artifact {
+    EnvironmentKind::Artifact(Box::new(Artifact {
         directory: None,
         program,
         session_program,

@@ -15,7 +15,7 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
 use super::artifact::NIX_STORE;
 use super::metadata::StdinMode;
-use super::{BackendWord, Environment, Kind, Overrides, Project, Shell, stdin_mode_of};
+use super::{BackendWord, Environment, EnvironmentKind, Overrides, Project, Shell, stdin_mode_of};
 
 /// The tmpfs that is the code's working directory and home.
 pub const WORKSPACE: &str = "/workspace";
@@ -98,10 +98,10 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
         overrides: environment.overrides.clone(),
     };
     Ok(match &environment.kind {
-        Kind::Preset(name) => EnvironmentSpec { code_input: CodeInput::Preset(name.clone()), ..plain },
-        Kind::Profile { interpreter, .. } if interpreter.is_empty() => plain,
-        Kind::Profile { interpreter, .. } => EnvironmentSpec { code_input: words(interpreter), ..plain },
-        Kind::Artifact(artifact) => {
+        EnvironmentKind::Preset(name) => EnvironmentSpec { code_input: CodeInput::Preset(name.clone()), ..plain },
+        EnvironmentKind::Profile { interpreter, .. } if interpreter.is_empty() => plain,
+        EnvironmentKind::Profile { interpreter, .. } => EnvironmentSpec { code_input: words(interpreter), ..plain },
+        EnvironmentKind::Artifact(artifact) => {
             let mut binds = Vec::new();
             if let Some(store) = &artifact.store {
                 binds.push(text(store)?);
@@ -122,7 +122,7 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
                 ..plain
             }
         }
-        Kind::Flake { reference, interpreter } => {
+        EnvironmentKind::Flake { reference, interpreter } => {
             let built = text(built.ok_or_else(|| format!("{reference} was not built"))?)?;
             let store = store_of(&built);
             EnvironmentSpec {
@@ -133,13 +133,13 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
                 ..plain
             }
         }
-        Kind::Reference(reference) => return Err(format!("{reference} was not built")),
-        Kind::Image { root, interpreter } => {
+        EnvironmentKind::Reference(reference) => return Err(format!("{reference} was not built")),
+        EnvironmentKind::Image { root, interpreter } => {
             // An image without an interpreter in its definition must have a shell.
             let code_input = if interpreter.is_empty() { CodeInput::Image("shell".into()) } else { words(interpreter) };
             EnvironmentSpec { code_input, root: Some(root.clone()), ..plain }
         }
-        Kind::Broken(_) => return Err("it cannot be used".into()),
+        EnvironmentKind::Broken(_) => return Err("it cannot be used".into()),
     })
 }
 

@@ -22,7 +22,7 @@ pub struct Surroundings {
 
 /// The part of the surroundings that finding an interpreter depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
+pub struct InterpreterSurroundings<'a> {
     /// Environment variables.
     pub variables: &'a BTreeMap<String, String>,
     /// Working directory, absolute.
@@ -31,7 +31,7 @@ pub struct Around<'a> {
     pub homes: &'a [String],
 }
 
-impl<'a> Around<'a> {
+impl<'a> InterpreterSurroundings<'a> {
     /// The value of a variable.
     pub fn variable(self, name: &str) -> Option<&'a str> {
         self.variables.get(name).map(String::as_str)
@@ -106,8 +106,8 @@ impl Surroundings {
     }
 
     /// The part that finding an interpreter depends on.
-    pub fn around(&self) -> Around<'_> {
-        Around { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
+    pub fn around(&self) -> InterpreterSurroundings<'_> {
+        InterpreterSurroundings { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
     }
 
     /// The first home.

@@ -17,7 +17,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Code {
+pub enum FaultCode {
     /// The manifest does not conform to the schema.
     SchemaValidationFailed,
     /// It is not signed by its publisher.
@@ -34,17 +34,17 @@ pub enum Code {
     NotRegistered,
 }
 
-impl Code {
+impl FaultCode {
     /// The name as text.
     pub fn name(self) -> &'static str {
         match self {
-            Code::SchemaValidationFailed => "schema_validation_failed",
-            Code::SignatureVerificationFailed => "signature_verification_failed",
-            Code::FileHashMismatch => "file_hash_mismatch",
-            Code::StaticScanFailed => "static_scan_failed",
-            Code::DuplicateSkill => "duplicate_skill",
-            Code::Revoked => "revoked",
-            Code::NotRegistered => "not_registered",
+            FaultCode::SchemaValidationFailed => "schema_validation_failed",
+            FaultCode::SignatureVerificationFailed => "signature_verification_failed",
+            FaultCode::FileHashMismatch => "file_hash_mismatch",
+            FaultCode::StaticScanFailed => "static_scan_failed",
+            FaultCode::DuplicateSkill => "duplicate_skill",
+            FaultCode::Revoked => "revoked",
+            FaultCode::NotRegistered => "not_registered",
         }
     }
 }
@@ -52,9 +52,9 @@ impl Code {
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Fault {
+pub struct SkillFault {
     /// Its name.
-    pub code: Code,
+    pub code: FaultCode,
     /// The file with the fault, relative to the skill's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -68,17 +68,17 @@ pub struct Fault {
     pub hint: Option<&'static str>,
 }
 
-impl Fault {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Fault {
-        Fault { code, file: None, line: None, message: message.into(), hint: None }
+impl SkillFault {
+    pub(super) fn new(code: FaultCode, message: impl Into<String>) -> SkillFault {
+        SkillFault { code, file: None, line: None, message: message.into(), hint: None }
     }
 
-    pub(super) fn of_file(code: Code, file: &str, message: impl Into<String>) -> Fault {
-        Fault { file: Some(file.to_owned()), ..Fault::new(code, message) }
+    pub(super) fn of_file(code: FaultCode, file: &str, message: impl Into<String>) -> SkillFault {
+        SkillFault { file: Some(file.to_owned()), ..SkillFault::new(code, message) }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SkillFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code.name())?;
         if let Some(file) = &self.file {
@@ -96,7 +96,7 @@ impl fmt::Display for Fault {
 #[non_exhaustive]
 pub enum SkillError {
     /// The faults of the skill; never empty.
-    Refused(Vec<Fault>),
+    Refused(Vec<SkillFault>),
     /// Another user could have written to the registry.
     Untrusted {
         /// Directory or file.
@@ -132,14 +132,14 @@ pub enum SkillError {
 }
 
 impl SkillError {
-    pub(super) fn one(code: Code, message: impl Into<String>) -> SkillError {
-        SkillError::Refused(vec![Fault::new(code, message)])
+    pub(super) fn one(code: FaultCode, message: impl Into<String>) -> SkillError {
+        SkillError::Refused(vec![SkillFault::new(code, message)])
     }
 
     /// The names of the faults, each once, in order.
-    pub fn codes(&self) -> Vec<Code> {
+    pub fn codes(&self) -> Vec<FaultCode> {
         let SkillError::Refused(faults) = self else { return Vec::new() };
-        let mut codes: Vec<Code> = faults.iter().map(|fault| fault.code).collect();
+        let mut codes: Vec<FaultCode> = faults.iter().map(|fault| fault.code).collect();
         codes.sort_unstable();
         codes.dedup();
         codes
@@ -149,7 +149,7 @@ impl SkillError {
     pub fn hint(&self) -> Option<String> {
         match self {
             SkillError::Refused(faults) => match faults.first()? {
-                Fault { hint: Some(hint), .. } => Some((*hint).to_owned()),
+                SkillFault { hint: Some(hint), .. } => Some((*hint).to_owned()),
                 first => of_code(first.code),
             },
             SkillError::Untrusted { path, .. } => Some(format!(
@@ -176,17 +176,19 @@ impl SkillError {
 }
 
 /// The hint for faults of this code.
-fn of_code(code: Code) -> Option<String> {
+fn of_code(code: FaultCode) -> Option<String> {
     match code {
-        Code::NotRegistered => Some("cofferdam skill list".into()),
-        Code::SignatureVerificationFailed => Some("cofferdam skill sign DIR --key FILE, by the publisher".into()),
+        FaultCode::NotRegistered => Some("cofferdam skill list".into()),
+        FaultCode::SignatureVerificationFailed => Some("cofferdam skill sign DIR --key FILE, by the publisher".into()),
         _ => None,
     }
 }
 
 impl From<PolicyErrors> for SkillError {
     fn from(errors: PolicyErrors) -> SkillError {
-        let fault = |error: &cofferdam_policy::PolicyError| Fault::new(Code::SchemaValidationFailed, error.to_string());
+        let fault = |error: &cofferdam_policy::PolicyError| {
+            SkillFault::new(FaultCode::SchemaValidationFailed, error.to_string())
+        };
         SkillError::Refused(errors.0.iter().map(fault).collect())
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const OUTPUT_ENTRIES: u64 = 10_000;
 
 /// What one run exchanges with its caller; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exchange {
+pub struct SkillExchange {
     /// Files of the host, by absolute path.
     pub input: Vec<String>,
     /// An empty directory of the host that the skill writes to copy-on-write, by absolute path. The run retains the changes.
@@ -32,7 +32,7 @@ pub struct Exchange {
     pub stdin: bool,
 }
 
-impl Exchange {
+impl SkillExchange {
     /// Adds all of it to the skill's policy.
     ///
     /// # Errors
@@ -134,11 +134,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::manifest::Stage;
-    use super::super::operator::SandboxConfig;
+    use super::super::operator::OperatorConfig;
     use super::super::policy::policy;
     use super::*;
 
-    fn granted(access: &Value, operator: &str, exchange: &Exchange) -> Result<Policy, PolicyErrors> {
+    fn granted(access: &Value, operator: &str, exchange: &SkillExchange) -> Result<Policy, PolicyErrors> {
         let document = json!({
             "version": "1",
             "name": "report",
@@ -148,15 +148,15 @@ mod tests {
             "files": [{ "path": "main.py", "sha256": "00".repeat(32) }],
         });
         let manifest = Manifest::decode(document.to_string().as_bytes(), Stage::Draft).unwrap();
-        let operator = SandboxConfig::decode(operator.as_bytes()).unwrap();
+        let operator = OperatorConfig::decode(operator.as_bytes()).unwrap();
         let mut policy = policy(&manifest, &operator, "/store/files", &[]).unwrap();
         assert_eq!((&policy.filesystem.root, &policy.command.stdin), (&Root::Minimal, &Stdin::Closed));
         exchange.grant(&manifest, &mut policy).map(|()| policy)
     }
 
-    fn both() -> Exchange {
+    fn both() -> SkillExchange {
         let input = vec!["/home/user/one.pdf".to_owned(), "/srv/two.pdf".to_owned()];
-        Exchange { input, output: Some("/home/user/out".into()), ..Exchange::default() }
+        SkillExchange { input, output: Some("/home/user/out".into()), ..SkillExchange::default() }
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             );
             assert!(matches!(mounts[1], Mount::Bind { access: Access::ReadOnly, exec: false, .. }));
             assert!(matches!(mounts[3], Mount::Bind { access: Access::CopyOnWrite, exec: false, .. }));
-            assert_eq!(granted(&access, "", &Exchange::default()).unwrap().filesystem.mounts.len(), 1);
+            assert_eq!(granted(&access, "", &SkillExchange::default()).unwrap().filesystem.mounts.len(), 1);
         }
         let refused = granted(&json!(false), "", &both()).unwrap_err();
         assert_eq!(refused.0.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), ["--input", "--output"]);
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn one_name_is_one_file_and_one_place_one_mount() {
-        let of = |input: &[&str]| Exchange {
+        let of = |input: &[&str]| SkillExchange {
             input: input.iter().map(|path| (*path).to_owned()).collect(),
-            ..Exchange::default()
+            ..SkillExchange::default()
         };
         assert!(granted(&json!(true), "", &of(&["/a/x", "/b/y"])).is_ok());
         for input in [&["/a/x", "/b/x"][..], &["/"], &["/a/\u{1b}[2J"]] {
@@ -190,12 +190,12 @@ mod tests {
         }
         let volume = "volumes = [{ target = '/input/x' }]";
         assert!(granted(&json!(true), volume, &of(&["/a/x"])).is_err());
-        assert!(granted(&json!(true), volume, &Exchange::default()).is_ok());
+        assert!(granted(&json!(true), volume, &SkillExchange::default()).is_ok());
     }
 
     #[test]
     fn standard_input_is_passed_on_only_when_asked_for() {
-        let exchange = Exchange { stdin: true, ..Exchange::default() };
+        let exchange = SkillExchange { stdin: true, ..SkillExchange::default() };
         assert_eq!(granted(&json!(false), "", &exchange).unwrap().command.stdin, Stdin::Caller);
     }
 }

@@ -22,10 +22,10 @@ use cofferdam_policy::MAX_ERRORS;
 use cofferdam_profiles::private;
 use rustix::fs::{AtFlags, FileType, statat};
 
-use super::error::{Code, Fault, SkillError};
-use super::manifest::{Listed, MANIFEST_FILE, MAX_FILES, MAX_MANIFEST_BYTES, Manifest, Stage};
+use super::error::{FaultCode, SkillError, SkillFault};
+use super::manifest::{MANIFEST_FILE, MAX_FILES, MAX_MANIFEST_BYTES, Manifest, ManifestFile, Stage};
 use super::scan::scan;
-use super::signature::{self, Version};
+use super::signature::{self, VersionHash};
 
 /// Largest file of a skill, bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -45,7 +45,7 @@ pub struct Taken {
     /// The manifest's text, unchanged.
     pub text: Vec<u8>,
     /// The hash that is signed.
-    pub version: Version,
+    pub version: VersionHash,
     /// The content of each file, by path.
     pub files: BTreeMap<String, Vec<u8>>,
 }
@@ -53,15 +53,15 @@ pub struct Taken {
 /// Reads a skill's directory.
 ///
 /// # Errors
-/// All faults, in the order of [`Code`], or the directory cannot be read.
+/// All faults, in the order of [`FaultCode`], or the directory cannot be read.
 pub fn take(directory: &Path) -> Result<Taken, SkillError> {
     let (root, text) = open(directory)?;
     let manifest = Manifest::decode(&text, Stage::Signed)?;
     let mut faults = Vec::new();
     if let Err(error) = signature::verify(&manifest) {
-        faults.push(Fault::new(Code::SignatureVerificationFailed, error.to_string()));
+        faults.push(SkillFault::new(FaultCode::SignatureVerificationFailed, error.to_string()));
     }
-    let mut walk = Walk::default();
+    let mut walk = IntakeWalk::default();
     walk.directory(&root, "", 0);
     let mut mismatches = walk.faults;
     let reported: BTreeSet<String> = mismatches.iter().filter_map(|fault| fault.file.clone()).collect();
@@ -69,31 +69,39 @@ pub fn take(directory: &Path) -> Result<Taken, SkillError> {
         match walk.files.get(&file.path) {
             Some(found) if found.sha256 != file.sha256 => {
                 let problem = format!("its SHA-256 is {}, and the manifest says {}", found.sha256, file.sha256);
-                mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, problem));
+                mismatches.push(SkillFault::of_file(FaultCode::FileHashMismatch, &file.path, problem));
             }
             None if !reported.contains(&file.path) => {
-                mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, "it is listed, and not there"));
+                mismatches.push(SkillFault::of_file(
+                    FaultCode::FileHashMismatch,
+                    &file.path,
+                    "it is listed, and not there",
+                ));
             }
             _ => {}
         }
     }
     let listed: BTreeSet<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
     for path in walk.files.keys().filter(|path| !listed.contains(path.as_str())) {
-        mismatches.push(Fault::of_file(Code::FileHashMismatch, path, "it is there, and the manifest does not list it"));
+        mismatches.push(SkillFault::of_file(
+            FaultCode::FileHashMismatch,
+            path,
+            "it is there, and the manifest does not list it",
+        ));
     }
     mismatches.sort_by(|a, b| a.file.cmp(&b.file));
     faults.extend(mismatches);
     for (path, found) in &walk.files {
-        faults.extend(scan(path, found.mode, &found.bytes).into_iter().map(|finding| Fault {
+        faults.extend(scan(path, found.mode, &found.bytes).into_iter().map(|finding| SkillFault {
             line: finding.line,
-            ..Fault::of_file(Code::StaticScanFailed, path, format!("{}: {}", finding.rule, finding.what))
+            ..SkillFault::of_file(FaultCode::StaticScanFailed, path, format!("{}: {}", finding.rule, finding.what))
         }));
     }
     if !faults.is_empty() {
         faults.truncate(MAX_ERRORS);
         return Err(SkillError::Refused(faults));
     }
-    let version = Version::of(&manifest);
+    let version = VersionHash::of(&manifest);
     let files = walk.files.into_iter().map(|(path, found)| (path, found.bytes)).collect();
     Ok(Taken { manifest, text, version, files })
 }
@@ -102,14 +110,14 @@ pub fn take(directory: &Path) -> Result<Taken, SkillError> {
 ///
 /// # Errors
 /// The directory has content that skills must not have, or cannot be read.
-pub fn listing(directory: &Path) -> Result<Vec<Listed>, SkillError> {
+pub fn listing(directory: &Path) -> Result<Vec<ManifestFile>, SkillError> {
     let root = private::open(directory).map_err(unreadable(directory))?;
-    let mut walk = Walk::default();
+    let mut walk = IntakeWalk::default();
     walk.directory(&root, "", 0);
     if !walk.faults.is_empty() {
         return Err(SkillError::Refused(walk.faults));
     }
-    Ok(walk.files.into_iter().map(|(path, found)| Listed { path, sha256: found.sha256 }).collect())
+    Ok(walk.files.into_iter().map(|(path, found)| ManifestFile { path, sha256: found.sha256 }).collect())
 }
 
 /// A skill's directory and its manifest's text, for signing.
@@ -127,7 +135,10 @@ pub fn open(directory: &Path) -> Result<(OwnedFd, Vec<u8>), SkillError> {
                 "DIR is the directory that has manifest.json at its top; the publisher writes one, and then: \
                  cofferdam skill sign --files --key FILE DIR",
             );
-            SkillError::Refused(vec![Fault { hint, ..Fault::new(Code::SchemaValidationFailed, problem) }])
+            SkillError::Refused(vec![SkillFault {
+                hint,
+                ..SkillFault::new(FaultCode::SchemaValidationFailed, problem)
+            }])
         })?;
     Ok((root, text))
 }
@@ -150,7 +161,7 @@ pub(super) fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
 
 /// One file that was read.
 #[derive(Debug)]
-struct Found {
+struct IntakeFile {
     bytes: Vec<u8>,
     sha256: String,
     mode: u32,
@@ -158,16 +169,16 @@ struct Found {
 
 /// The content of a directory tree.
 #[derive(Debug, Default)]
-struct Walk {
-    files: BTreeMap<String, Found>,
-    faults: Vec<Fault>,
+struct IntakeWalk {
+    files: BTreeMap<String, IntakeFile>,
+    faults: Vec<SkillFault>,
     entries: usize,
     bytes: u64,
 }
 
-impl Walk {
+impl IntakeWalk {
     fn fault(&mut self, path: &str, message: impl Into<String>) {
-        self.faults.push(Fault::of_file(Code::FileHashMismatch, path, message));
+        self.faults.push(SkillFault::of_file(FaultCode::FileHashMismatch, path, message));
     }
 
     fn directory(&mut self, directory: &OwnedFd, above: &str, depth: usize) {
@@ -232,7 +243,7 @@ impl Walk {
             return self.fault(path, format!("with it, the files have more than {MAX_TOTAL_BYTES} bytes"));
         }
         let sha256 = hex(&sha256(&bytes));
-        self.files.insert(path.to_owned(), Found { bytes, sha256, mode });
+        self.files.insert(path.to_owned(), IntakeFile { bytes, sha256, mode });
     }
 }
 

@@ -36,11 +36,11 @@ fn shown_value(value: &Value) -> String {
 
 /// Reads values. It records each mistake and returns a default instead, so that all mistakes are reported at once.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct ValueReader {
     errors: Vec<PolicyError>,
 }
 
-impl Reader {
+impl ValueReader {
     /// All recorded mistakes as an error, up to a bound.
     pub(super) fn finish(self) -> Result<(), PolicyErrors> {
         if self.errors.is_empty() { Ok(()) } else { Err(PolicyErrors(self.errors)) }
@@ -64,13 +64,13 @@ impl Reader {
         value: Option<&'v Value>,
         keys: &[&str],
         required: &[&str],
-    ) -> Members<'v> {
+    ) -> ValueMembers<'v> {
         let members = match value {
-            None => return Members(None),
+            None => return ValueMembers(None),
             Some(Value::Object(members)) => members,
             Some(other) => {
                 self.wrong(path, Some(other), "not an object", &format!("an object with {}", keys.join(", ")));
-                return Members(None);
+                return ValueMembers(None);
             }
         };
         for (key, value) in members {
@@ -84,7 +84,7 @@ impl Reader {
                 if *key == "signature" { "what cofferdam skill sign writes" } else { "it cannot be left out" };
             self.wrong(&format!("{path}.{key}"), None, "missing", accepted);
         }
-        Members(Some(members))
+        ValueMembers(Some(members))
     }
 
     /// A text that satisfies `fits`.
@@ -149,9 +149,9 @@ impl Reader {
 
 /// The members of one object, or of none.
 #[derive(Clone, Copy)]
-pub(super) struct Members<'v>(Option<&'v Map<String, Value>>);
+pub(super) struct ValueMembers<'v>(Option<&'v Map<String, Value>>);
 
-impl<'v> Members<'v> {
+impl<'v> ValueMembers<'v> {
     pub(super) fn get(self, key: &str) -> Option<&'v Value> {
         self.0.and_then(|members| members.get(key))
     }

@@ -9,7 +9,7 @@ use cofferdam_policy::{AllowEntry, PolicyErrors, paths};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::json::{Reader, parse, shown};
+use super::json::{ValueReader, parse, shown};
 
 /// The manifest's file name, at the top of a skill's directory. The manifest does not list itself.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -44,7 +44,7 @@ pub struct Manifest {
     /// The limits that it accepts.
     pub sandbox: Wants,
     /// All of its files.
-    pub files: Vec<Listed>,
+    pub files: Vec<ManifestFile>,
     /// The publisher's signature over all of the above, `0x` and hexadecimal digits; `None` in a draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
@@ -99,7 +99,7 @@ pub struct Wants {
 
 /// One file of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ManifestFile {
     /// Its path relative to the skill's directory, normalised.
     pub path: String,
     /// SHA-256 of its bytes, 64 lower-case hexadecimal digits.
@@ -124,7 +124,7 @@ impl Manifest {
     /// All mistakes, with their JSON paths; a single one if the text is not JSON, too long, or has a key twice.
     pub fn decode(text: &[u8], stage: Stage) -> Result<Manifest, PolicyErrors> {
         let root = parse(text, MAX_MANIFEST_BYTES)?;
-        let mut reader = Reader::default();
+        let mut reader = ValueReader::default();
         let manifest = manifest(&mut reader, &root, stage);
         reader.finish().map(|()| manifest)
     }
@@ -133,7 +133,7 @@ impl Manifest {
     ///
     /// # Errors
     /// It is not a JSON object, or has a key twice.
-    pub fn with_files(text: &[u8], files: &[Listed]) -> Result<Vec<u8>, PolicyErrors> {
+    pub fn with_files(text: &[u8], files: &[ManifestFile]) -> Result<Vec<u8>, PolicyErrors> {
         let mut root = parse(text, MAX_MANIFEST_BYTES)?;
         if let Value::Object(members) = &mut root {
             let files = serde_json::to_value(files).expect("a list of texts");
@@ -156,7 +156,7 @@ impl Manifest {
     }
 }
 
-fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
+fn manifest(read: &mut ValueReader, root: &Value, stage: Stage) -> Manifest {
     const KEYS: &[&str] = &["version", "name", "publisher", "permissions", "sandbox", "files", "signature"];
     let required = if stage == Stage::Draft { &KEYS[..KEYS.len() - 1] } else { KEYS };
     let top = read.object("$", Some(root), KEYS, required);
@@ -215,7 +215,7 @@ pub(super) fn is_loopback(entry: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].into_iter().any(|name| entry.strip_prefix(name).is_some_and(port))
 }
 
-fn actions(read: &mut Reader, value: Option<&Value>) -> Vec<String> {
+fn actions(read: &mut ValueReader, value: Option<&Value>) -> Vec<String> {
     let items = read.list("$.permissions.txActions", value, 0, MAX_LIST);
     let mut actions = Vec::new();
     for (index, item) in items.iter().enumerate() {
@@ -225,7 +225,7 @@ fn actions(read: &mut Reader, value: Option<&Value>) -> Vec<String> {
     actions
 }
 
-fn chains(read: &mut Reader, value: Option<&Value>) -> Vec<u64> {
+fn chains(read: &mut ValueReader, value: Option<&Value>) -> Vec<u64> {
     let items = read.list("$.permissions.chains", value, 0, MAX_LIST);
     let mut chains = Vec::new();
     for (index, item) in items.iter().enumerate() {
@@ -235,7 +235,7 @@ fn chains(read: &mut Reader, value: Option<&Value>) -> Vec<u64> {
 }
 
 fn wish(
-    read: &mut Reader,
+    read: &mut ValueReader,
     path: &str,
     value: Option<&Value>,
     fault: impl Fn(&str) -> Result<(), &'static str>,
@@ -264,9 +264,9 @@ fn wish(
     }
 }
 
-fn files(read: &mut Reader, value: Option<&Value>) -> Vec<Listed> {
+fn files(read: &mut ValueReader, value: Option<&Value>) -> Vec<ManifestFile> {
     const KEYS: &[&str] = &["path", "sha256"];
-    let mut files: Vec<Listed> = Vec::new();
+    let mut files: Vec<ManifestFile> = Vec::new();
     for (index, item) in read.list("$.files", value, 1, MAX_FILES).iter().enumerate() {
         let at = format!("$.files[{index}]");
         let file = read.object(&at, Some(item), KEYS, KEYS);
@@ -282,7 +282,7 @@ fn files(read: &mut Reader, value: Option<&Value>) -> Vec<Listed> {
             );
         }
         let sha256 = read.text(&format!("{at}.sha256"), file.get("sha256"), "^[0-9a-f]{64}$", is_sha256);
-        files.push(Listed { path, sha256 });
+        files.push(ManifestFile { path, sha256 });
     }
     let all: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let mut before = BTreeSet::new();

@@ -25,10 +25,10 @@ mod store_tests;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Code, Fault, SkillError};
+pub use error::{FaultCode, SkillError, SkillFault};
 pub use manifest::Manifest;
-pub use operator::SandboxConfig;
-pub use registry::{Registry, Spec, State};
+pub use operator::OperatorConfig;
+pub use registry::{Registry, SkillSpec, VersionState};
 
 /// Writes a manifest atomically, and readable for other users, so that they can check it.
 ///

@@ -20,7 +20,7 @@ use cofferdam_policy::{
 };
 use serde_json::Value;
 
-use super::json::{Reader, parse};
+use super::json::{ValueReader, parse};
 
 /// Longest text, bytes.
 const MAX_BYTES: usize = 1 << 20;
@@ -50,7 +50,7 @@ const KEYS: &[&str] = &[
 
 /// An operator's configuration. Fields that are left out have no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SandboxConfig {
+pub struct OperatorConfig {
     /// A container's image, by reference; or a tarball or a directory as root, by absolute path.
     pub image: Option<String>,
     /// The most that the network may be: none, the sandbox's own loopback, or the hosts that both sides list.
@@ -70,7 +70,7 @@ pub struct SandboxConfig {
     /// Processes and threads at most, where they are allowed.
     pub max_processes: Option<u64>,
     /// Directories in memory, besides /tmp.
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<TmpfsVolume>,
     /// The API whose address the skill gets, as seen from the host.
     pub api: Option<HttpUrl>,
     /// Further variables for the skill. None of them looks like a secret or changes what programs load.
@@ -81,21 +81,21 @@ pub struct SandboxConfig {
 
 /// An empty directory in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Volume {
+pub struct TmpfsVolume {
     /// The path inside the sandbox.
     pub target: String,
     /// Size, MiB.
     pub size_mb: u64,
 }
 
-impl SandboxConfig {
+impl OperatorConfig {
     /// Parses a configuration: JSON if it begins with `{`, else TOML.
     ///
     /// # Errors
     /// All mistakes, with their paths.
-    pub fn decode(text: &[u8]) -> Result<SandboxConfig, PolicyErrors> {
+    pub fn decode(text: &[u8]) -> Result<OperatorConfig, PolicyErrors> {
         let root = if text.trim_ascii_start().starts_with(b"{") { parse(text, MAX_BYTES)? } else { toml(text)? };
-        let mut reader = Reader::default();
+        let mut reader = ValueReader::default();
         let config = config(&mut reader, &root);
         reader.finish().map(|()| config)
     }
@@ -119,9 +119,9 @@ fn plain(text: &str) -> String {
     cofferdam_policy::text::lines(text)
 }
 
-fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
+fn config(read: &mut ValueReader, root: &Value) -> OperatorConfig {
     let top = read.object("$", Some(root), KEYS, &[]);
-    let text = |read: &mut Reader, key: &str, accepted: &str, fits: &dyn Fn(&str) -> bool| {
+    let text = |read: &mut ValueReader, key: &str, accepted: &str, fits: &dyn Fn(&str) -> bool| {
         top.get(key).map(|value| read.text(&format!("$.{key}"), Some(value), accepted, fits))
     };
     let image =
@@ -144,7 +144,7 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
             "true: there is no other",
         );
     }
-    let number = |read: &mut Reader, key: &str, least: u64, most: u64| {
+    let number = |read: &mut ValueReader, key: &str, least: u64, most: u64| {
         top.get(key).map(|value| read.number(&format!("$.{key}"), Some(value), least, most))
     };
     let (api, variables) = env(read, top.get("env"));
@@ -152,7 +152,7 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
         let accepted = "networkMode allowlist or none, in which the API is reached; or no ISCL_API_URL";
         read.wrong("$.networkMode", top.get("networkMode"), "loopback alone cannot reach the API", accepted);
     }
-    SandboxConfig {
+    OperatorConfig {
         image,
         network,
         allowed_hosts: top.get("allowedHosts").map(|value| hosts(read, value, network == NetworkMode::Allowlist)),
@@ -169,7 +169,7 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
     }
 }
 
-fn hosts(read: &mut Reader, value: &Value, allowlist: bool) -> Vec<AllowEntry> {
+fn hosts(read: &mut ValueReader, value: &Value, allowlist: bool) -> Vec<AllowEntry> {
     if !allowlist {
         read.wrong("$.allowedHosts", Some(value), "hosts without a network", "hosts with networkMode allowlist only");
     }
@@ -188,9 +188,9 @@ fn hosts(read: &mut Reader, value: &Value, allowlist: bool) -> Vec<AllowEntry> {
     hosts
 }
 
-fn volumes(read: &mut Reader, value: Option<&Value>) -> Vec<Volume> {
+fn volumes(read: &mut ValueReader, value: Option<&Value>) -> Vec<TmpfsVolume> {
     const ACCEPTED: &str = "an ephemeral one: { target = \"/work\", sizeMb = 64 }";
-    let mut volumes: Vec<Volume> = Vec::new();
+    let mut volumes: Vec<TmpfsVolume> = Vec::new();
     for (index, item) in read.list("$.volumes", value, 0, 32).iter().enumerate() {
         let at = format!("$.volumes[{index}]");
         if !item.is_object() {
@@ -222,7 +222,7 @@ fn volumes(read: &mut Reader, value: Option<&Value>) -> Vec<Volume> {
             None => TMP_MB,
             size => read.number(&format!("{at}.sizeMb"), size, 1, 1024),
         };
-        volumes.push(Volume { target, size_mb });
+        volumes.push(TmpfsVolume { target, size_mb });
     }
     volumes
 }
@@ -234,7 +234,7 @@ const HOST_NAMES: &[&str] = &["host.docker.internal", "gateway.docker.internal",
 const OWN_VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR"];
 
 /// The API, and the other variables that a skill gets.
-fn env(read: &mut Reader, value: Option<&Value>) -> (Option<HttpUrl>, BTreeMap<String, String>) {
+fn env(read: &mut ValueReader, value: Option<&Value>) -> (Option<HttpUrl>, BTreeMap<String, String>) {
     let mut variables = BTreeMap::new();
     let members = match value {
         None => return (None, variables),
@@ -292,7 +292,7 @@ fn is_secret(value: &str) -> bool {
     is_key || !super::scan::scan("", 0, value.as_bytes()).is_empty()
 }
 
-fn api(read: &mut Reader, url: &Value) -> Option<HttpUrl> {
+fn api(read: &mut ValueReader, url: &Value) -> Option<HttpUrl> {
     let text = read.text("$.env.ISCL_API_URL", Some(url), "an HTTP URL", |_| true);
     match text.parse::<HttpUrl>() {
         Ok(mut url) => {
@@ -312,7 +312,7 @@ fn api(read: &mut Reader, url: &Value) -> Option<HttpUrl> {
     }
 }
 
-fn command(read: &mut Reader, value: &Value) -> Vec<String> {
+fn command(read: &mut ValueReader, value: &Value) -> Vec<String> {
     let items = read.list("$.command", Some(value), 1, 10_000);
     let mut words = Vec::new();
     for (index, item) in items.iter().enumerate() {

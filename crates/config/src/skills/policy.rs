@@ -24,14 +24,14 @@ use cofferdam_policy::{
 use serde::Serialize;
 
 use super::manifest::{Manifest, Wish, is_loopback};
-use super::operator::{CPU_QUOTA_DEFAULT, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
+use super::operator::{CPU_QUOTA_DEFAULT, OperatorConfig, SKILL_DIRECTORY, TMP_MB};
 
 /// The main programs of skills, each with the interpreter that runs it. The one that a skill has is run if the operator names none.
 const PROGRAMS: &[(&str, &[&str])] =
     &[("run", &[]), ("main.py", &["python3"]), ("main.js", &["node"]), ("main.mjs", &["node"]), ("main.sh", &["sh"])];
 
 /// Whether there is a program to run: the operator's, or one of the skill's main programs.
-pub fn names_program(manifest: &Manifest, operator: &SandboxConfig) -> bool {
+pub fn names_program(manifest: &Manifest, operator: &OperatorConfig) -> bool {
     operator.command.is_some() || manifest.files.iter().any(|file| PROGRAMS.iter().any(|(name, _)| file.path == *name))
 }
 
@@ -63,7 +63,7 @@ pub struct LimitsFrom {
 
 impl LimitsFrom {
     /// The side with the lower of these two values.
-    pub fn of(manifest: &Manifest, operator: &SandboxConfig) -> LimitsFrom {
+    pub fn of(manifest: &Manifest, operator: &OperatorConfig) -> LimitsFrom {
         let side = |asked: u64, granted: Option<u64>| match granted {
             Some(granted) if granted < asked => Side::Operator,
             _ => Side::Manifest,
@@ -81,7 +81,7 @@ impl LimitsFrom {
 /// The two sides contradict each other, or there is no program to run; with all reasons.
 pub fn policy(
     manifest: &Manifest,
-    operator: &SandboxConfig,
+    operator: &OperatorConfig,
     files: &str,
     arguments: &[String],
 ) -> Result<Policy, PolicyErrors> {
@@ -135,7 +135,7 @@ fn one(path: &str, problem: String, accepted: &str) -> PolicyErrors {
     PolicyErrors(vec![PolicyError { path: path.into(), value: String::new(), problem, accepted: accepted.into() }])
 }
 
-fn program(manifest: &Manifest, operator: &SandboxConfig) -> Result<Vec<String>, PolicyErrors> {
+fn program(manifest: &Manifest, operator: &OperatorConfig) -> Result<Vec<String>, PolicyErrors> {
     if let Some(command) = &operator.command {
         return Ok(command.clone());
     }
@@ -161,7 +161,7 @@ fn program(manifest: &Manifest, operator: &SandboxConfig) -> Result<Vec<String>,
     }
 }
 
-fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, PolicyErrors> {
+fn network(manifest: &Manifest, operator: &OperatorConfig) -> Result<Network, PolicyErrors> {
     let loopback = Network { mode: NetworkMode::Loopback, ..Network::none() };
     let allow = match (&manifest.permissions.network_access, operator.network) {
         (Wish::Flag(true), NetworkMode::Loopback) => return Ok(loopback),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::manifest::{Manifest, Stage};
-use super::operator::SandboxConfig;
+use super::operator::OperatorConfig;
 use super::policy::{LimitsFrom, Side, image_program, policy};
 
 fn manifest(change: impl Fn(&mut Value)) -> Manifest {
@@ -25,11 +25,11 @@ fn wishing(network: Value) -> Manifest {
     manifest(|document| document["permissions"]["networkAccess"] = network.clone())
 }
 
-fn operator(text: &str) -> SandboxConfig {
-    SandboxConfig::decode(text.as_bytes()).unwrap()
+fn operator(text: &str) -> OperatorConfig {
+    OperatorConfig::decode(text.as_bytes()).unwrap()
 }
 
-fn resolve(manifest: &Manifest, operator: &SandboxConfig) -> Policy {
+fn resolve(manifest: &Manifest, operator: &OperatorConfig) -> Policy {
     policy(manifest, operator, "/store/files", &[]).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn hosts(policy: &Policy) -> Vec<String> {
 #[test]
 fn without_a_word_the_documents_defaults_hold() {
     let manifest = manifest(|document| document["sandbox"]["memoryMb"] = json!(512));
-    let policy = resolve(&manifest, &SandboxConfig::default());
+    let policy = resolve(&manifest, &OperatorConfig::default());
     assert!(!matches!(policy.filesystem.root, Root::Image(_)));
     assert_eq!(policy.command.argv, ["python3", "/skill/main.py"]);
     assert_eq!(policy.command.cwd.as_deref(), Some("/skill"));
@@ -91,15 +91,15 @@ fn json_and_toml_say_the_same() {
     assert_eq!((api.url.to_string().as_str(), api.variable.as_str()), ("http://127.0.0.1:8080", "ISCL_API_URL"));
     let tmpfs = |target: &str, size_mb| Mount::Tmpfs { target: target.into(), size_mb, exec: false };
     assert_eq!(policy.filesystem.mounts[1..], [tmpfs("/work", 8), tmpfs("/cache", 64)]);
-    assert_eq!(operator(""), SandboxConfig::default());
-    assert_eq!(operator("{}"), SandboxConfig::default());
+    assert_eq!(operator(""), OperatorConfig::default());
+    assert_eq!(operator("{}"), OperatorConfig::default());
 }
 
 #[test]
 fn the_side_that_asks_for_less_set_the_limit() {
     let manifest = manifest(|_| {});
     let of = |memory, timeout| {
-        let operator = SandboxConfig { memory_limit_mb: memory, timeout_ms: timeout, ..SandboxConfig::default() };
+        let operator = OperatorConfig { memory_limit_mb: memory, timeout_ms: timeout, ..OperatorConfig::default() };
         let from = LimitsFrom::of(&manifest, &operator);
         (from.memory_mb, from.wall_ms)
     };
@@ -124,7 +124,7 @@ fn unix_sockets_are_the_operators_to_grant() {
     for (granted, text) in [(false, ""), (false, "unixSockets = false"), (true, "unixSockets = true")] {
         assert_eq!(resolve(&manifest(|_| {}), &operator(text)).process.unix_sockets, granted, "{text}");
     }
-    assert!(SandboxConfig::decode(b"unixSockets = 1").is_err());
+    assert!(OperatorConfig::decode(b"unixSockets = 1").is_err());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn how_many_processes_there_may_be_is_the_operators_to_say() {
     let base = Policy::base().limits.processes;
     assert_eq!(resolve(&manifest(|_| {}), &operator("")).limits.processes, base);
     assert_eq!(resolve(&manifest(|_| {}), &operator("maxProcesses = 500")).limits.processes, 500);
-    assert!(SandboxConfig::decode(b"maxProcesses = 0").is_err());
+    assert!(OperatorConfig::decode(b"maxProcesses = 0").is_err());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn harmless_variables_are_passed_and_private_keys_not() {
         assert_eq!(policy.command.variables.get(name).map(String::as_str), Some(value));
     }
     let key = format!("env = {{ WALLET = '0x{}' }}", "a1".repeat(32));
-    let errors = SandboxConfig::decode(key.as_bytes()).unwrap_err().to_string();
+    let errors = OperatorConfig::decode(key.as_bytes()).unwrap_err().to_string();
     assert!(errors.contains("key or token") && !errors.contains("a1a1"), "{errors}");
 }
 
@@ -201,7 +201,7 @@ fn what_an_operator_cannot_grant_is_an_error_with_its_path() {
         ("noSpawn = false\nnoSpawn = true", "$", "duplicate key"),
         ("image = \"\"", "$.image", "reference"),
     ] {
-        let errors = SandboxConfig::decode(text.as_bytes()).expect_err(text).to_string();
+        let errors = OperatorConfig::decode(text.as_bytes()).expect_err(text).to_string();
         assert!(errors.starts_with(path) && errors.contains(word), "{text}: {errors}");
         assert!(!errors.contains("hidden"), "{errors}");
     }
@@ -215,8 +215,8 @@ fn the_narrower_network_wins() {
         (json!(false), granted("['a.example.com']"), vec![]),
         (json!(true), granted("['a.example.com']"), vec!["a.example.com"]),
         (json!(true), granted("[]"), vec![]),
-        (json!(true), SandboxConfig::default(), vec![]),
-        (a.clone(), SandboxConfig::default(), vec![]),
+        (json!(true), OperatorConfig::default(), vec![]),
+        (a.clone(), OperatorConfig::default(), vec![]),
         (a.clone(), operator("networkMode = 'none'"), vec![]),
         (a.clone(), operator("networkMode = 'allowlist'"), vec!["a.example.com"]),
         (a.clone(), granted("['*.example.com']"), vec!["a.example.com"]),
@@ -277,7 +277,7 @@ fn a_skill_with_one_known_start_needs_no_command() {
         })
     };
     let argv = |paths: &[&str]| {
-        policy(&with(paths), &SandboxConfig::default(), "/f", &["x".into(), "-y".into()]).map(|it| it.command.argv)
+        policy(&with(paths), &OperatorConfig::default(), "/f", &["x".into(), "-y".into()]).map(|it| it.command.argv)
     };
     assert_eq!(argv(&["run", "lib/main.py"]).unwrap(), ["/skill/run", "x", "-y"]);
     assert_eq!(argv(&["main.js"]).unwrap(), ["node", "/skill/main.js", "x", "-y"]);
@@ -333,7 +333,7 @@ proptest! {
 
     #[test]
     fn any_text_is_read_without_a_panic(text in ".{0,200}") {
-        let read = SandboxConfig::decode(text.as_bytes());
+        let read = OperatorConfig::decode(text.as_bytes());
         // TOML takes a byte order mark before the first line; what is left is blank, or a comment.
         let rest = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_start();
         prop_assert!(read.is_err() || rest.is_empty() || rest.starts_with('#'));
@@ -351,8 +351,8 @@ fn loopback_needs_the_leave_of_both_sides() {
     for wish in [json!(false), json!(["api.example.com"]), json!(["localhost.example.com"])] {
         assert_eq!(mode(wish.clone(), config), NetworkMode::None, "{wish}");
     }
-    let errors = SandboxConfig::decode(b"networkMode = 'loopback'\nallowedHosts = ['localhost']").unwrap_err();
+    let errors = OperatorConfig::decode(b"networkMode = 'loopback'\nallowedHosts = ['localhost']").unwrap_err();
     assert!(errors.to_string().contains("allowedHosts"), "{errors}");
-    let errors = SandboxConfig::decode(b"networkMode = 'loopback'\nenv = { ISCL_API_URL = 'http://127.0.0.1:1' }");
+    let errors = OperatorConfig::decode(b"networkMode = 'loopback'\nenv = { ISCL_API_URL = 'http://127.0.0.1:1' }");
     assert!(errors.unwrap_err().to_string().contains("networkMode"));
 }

@@ -18,10 +18,10 @@ use cofferdam_profiles::private;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fsync, openat};
 use serde::{Deserialize, Serialize};
 
-use super::error::{Code, SkillError};
+use super::error::{FaultCode, SkillError};
 use super::intake::{self, Taken};
 use super::manifest::is_registered_name;
-use super::store::{self, Kept};
+use super::store::{self, StoredVersion};
 
 const LOCK: &str = ".lock";
 const FILE: &str = "registry.json";
@@ -33,7 +33,7 @@ const FEWEST_DIGITS: usize = 8;
 /// Whether a version may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum VersionState {
     /// It may run.
     Registered,
     /// It must not run, ever again.
@@ -48,7 +48,7 @@ pub struct Versioned {
     /// The hash of its manifest without the signature, 64 hexadecimal digits.
     pub version: String,
     /// Whether it may run.
-    pub state: State,
+    pub state: VersionState,
     /// When it was registered, seconds since 1970.
     pub registered_at: u64,
     /// When it was revoked.
@@ -76,17 +76,17 @@ struct Contents {
 
 /// A skill, and which of its versions: `NAME` or `NAME@VERSION`, of which the first eight digits are enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spec {
+pub struct SkillSpec {
     /// The name.
     pub name: String,
     /// The beginning of the version; `None` for the latest that may run.
     pub version: Option<String>,
 }
 
-impl std::str::FromStr for Spec {
+impl std::str::FromStr for SkillSpec {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Spec, String> {
+    fn from_str(text: &str) -> Result<SkillSpec, String> {
         let (name, version) = match text.split_once('@') {
             Some((name, version)) => (name, Some(version)),
             None => (text, None),
@@ -99,7 +99,7 @@ impl std::str::FromStr for Spec {
         if version.is_some_and(|version| !(FEWEST_DIGITS..=64).contains(&version.len()) || !digits(version)) {
             return Err(format!("{shown:?} has no version behind @: 8 to 64 of the digits that `skill show` prints"));
         }
-        Ok(Spec { name: name.to_owned(), version: version.map(str::to_owned) })
+        Ok(SkillSpec { name: name.to_owned(), version: version.map(str::to_owned) })
     }
 }
 
@@ -138,8 +138,8 @@ impl Registry {
     /// damaged are restored, since the verified directory has the same content.
     ///
     /// # Errors
-    /// All faults of the skill, in the order of [`Code`]; or it cannot be recorded, or the registry cannot be written. The registry
-    /// is unchanged then.
+    /// All faults of the skill, in the order of [`FaultCode`]; or it cannot be recorded, or the registry cannot be written. The
+    /// registry is unchanged then.
     pub fn register(
         &self,
         source: &Path,
@@ -154,7 +154,7 @@ impl Registry {
     /// Checks a skill's directory as [`Registry::register`] does, without changing anything. A registered version is not a fault.
     ///
     /// # Errors
-    /// All faults of the skill, in the order of [`Code`]; or the registry cannot be read.
+    /// All faults of the skill, in the order of [`FaultCode`]; or the registry cannot be read.
     pub fn verify(&self, source: &Path) -> Result<Taken, SkillError> {
         let taken = intake::take(source)?;
         let contents = Contents { version: 1, skills: self.list()? };
@@ -178,22 +178,26 @@ impl Registry {
             .entry(name.clone())
             .or_insert_with(|| Skill { publisher: publisher.clone(), versions: Vec::new() });
         match skill.versions.iter().find(|known| known.version == version).map(|known| known.state) {
-            Some(State::Registered) if store::open(&self.directory, &version).is_err() => {
+            Some(VersionState::Registered) if store::open(&self.directory, &version).is_err() => {
                 // Recorded first: a reader of the record finds the files restored, or damaged as before.
                 let registered = Registered { name, version, publisher, repaired: true };
                 record(&registered).map_err(SkillError::Unrecorded)?;
                 store::keep(&registry.directory, &self.directory, taken)?;
                 return Ok(registered);
             }
-            Some(State::Registered) => {
+            Some(VersionState::Registered) => {
                 let problem = format!("{name}@{version} is registered already");
-                return Err(SkillError::one(Code::DuplicateSkill, problem));
+                return Err(SkillError::one(FaultCode::DuplicateSkill, problem));
             }
-            Some(State::Revoked) | None => {}
+            Some(VersionState::Revoked) | None => {}
         }
         store::keep(&registry.directory, &self.directory, taken)?;
-        let versioned =
-            Versioned { version: version.clone(), state: State::Registered, registered_at: now(), revoked_at: None };
+        let versioned = Versioned {
+            version: version.clone(),
+            state: VersionState::Registered,
+            registered_at: now(),
+            revoked_at: None,
+        };
         skill.versions.push(versioned);
         let registered = Registered { name, version, publisher, repaired: false };
         record(&registered).map_err(SkillError::Unrecorded)?;
@@ -205,7 +209,7 @@ impl Registry {
     ///
     /// # Errors
     /// There is no such skill, or the registry cannot be written.
-    pub fn revoke(&self, spec: &Spec) -> Result<Vec<Registered>, SkillError> {
+    pub fn revoke(&self, spec: &SkillSpec) -> Result<Vec<Registered>, SkillError> {
         let registry = self.locked()?;
         let mut contents = self.read(&registry.directory)?;
         let skill = contents.skills.get_mut(&spec.name).ok_or_else(|| missing(spec))?;
@@ -214,8 +218,8 @@ impl Registry {
         let mut revoked = Vec::new();
         let publisher = skill.publisher.clone();
         for known in skill.versions.iter_mut().filter(|known| one.as_ref().is_none_or(|one| known.version == *one)) {
-            if known.state == State::Registered {
-                (known.state, known.revoked_at) = (State::Revoked, Some(now()));
+            if known.state == VersionState::Registered {
+                (known.state, known.revoked_at) = (VersionState::Revoked, Some(now()));
                 let (name, publisher) = (spec.name.clone(), publisher.clone());
                 revoked.push(Registered { name, version: known.version.clone(), publisher, repaired: false });
             }
@@ -241,7 +245,7 @@ impl Registry {
     /// # Errors
     /// As for [`Registry::list`], or there is no such skill.
     pub fn find(&self, name: &str) -> Result<Skill, SkillError> {
-        let spec = Spec { name: name.to_owned(), version: None };
+        let spec = SkillSpec { name: name.to_owned(), version: None };
         self.list()?.remove(name).ok_or_else(|| missing(&spec))
     }
 
@@ -249,7 +253,7 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`Registry::find`], or there is no such version, or several begin so.
-    pub fn version(&self, spec: &Spec) -> Result<Versioned, SkillError> {
+    pub fn version(&self, spec: &SkillSpec) -> Result<Versioned, SkillError> {
         let skill = self.find(&spec.name)?;
         chosen(spec, &skill).map(|at| skill.versions[at].clone())
     }
@@ -258,7 +262,7 @@ impl Registry {
     ///
     /// # Errors
     /// It is not there, or another.
-    pub fn content(&self, version: &str) -> Result<Kept, SkillError> {
+    pub fn content(&self, version: &str) -> Result<StoredVersion, SkillError> {
         store::open(&self.directory, version)
     }
 
@@ -266,11 +270,11 @@ impl Registry {
     ///
     /// # Errors
     /// There is none, it is revoked, or its content is not what was registered.
-    pub fn runnable(&self, spec: &Spec) -> Result<(Versioned, Kept), SkillError> {
+    pub fn runnable(&self, spec: &SkillSpec) -> Result<(Versioned, StoredVersion), SkillError> {
         let versioned = self.version(spec)?;
-        if versioned.state == State::Revoked {
+        if versioned.state == VersionState::Revoked {
             let reported = format!("{}@{} is revoked", spec.name, versioned.version);
-            return Err(SkillError::one(Code::Revoked, reported));
+            return Err(SkillError::one(FaultCode::Revoked, reported));
         }
         let kept = self.content(&versioned.version)?;
         if kept.manifest.name != spec.name {
@@ -352,23 +356,23 @@ fn acceptable(contents: &Contents, name: &str, version: &str, publisher: &str) -
     let Some(skill) = contents.skills.get(name) else { return Ok(()) };
     if skill.publisher != publisher {
         let problem = format!("{name} is the skill of {}, and this one is that of {publisher}", skill.publisher);
-        return Err(SkillError::one(Code::DuplicateSkill, problem));
+        return Err(SkillError::one(FaultCode::DuplicateSkill, problem));
     }
-    if skill.versions.iter().any(|known| known.version == version && known.state == State::Revoked) {
+    if skill.versions.iter().any(|known| known.version == version && known.state == VersionState::Revoked) {
         let problem = format!("{name}@{version} was revoked, and is not taken again");
-        return Err(SkillError::one(Code::Revoked, problem));
+        return Err(SkillError::one(FaultCode::Revoked, problem));
     }
     Ok(())
 }
 
-fn missing(spec: &Spec) -> SkillError {
-    SkillError::one(Code::NotRegistered, format!("no skill {} is registered", spec.name))
+fn missing(spec: &SkillSpec) -> SkillError {
+    SkillError::one(FaultCode::NotRegistered, format!("no skill {} is registered", spec.name))
 }
 
 /// Which version is meant: the one that begins so, or the latest that may run, or the latest.
-fn chosen(spec: &Spec, skill: &Skill) -> Result<usize, SkillError> {
+fn chosen(spec: &SkillSpec, skill: &Skill) -> Result<usize, SkillError> {
     let Some(begin) = &spec.version else {
-        let may = skill.versions.iter().rposition(|known| known.state == State::Registered);
+        let may = skill.versions.iter().rposition(|known| known.state == VersionState::Registered);
         return may.or(skill.versions.len().checked_sub(1)).ok_or_else(|| missing(spec));
     };
     let mut fitting = skill.versions.iter().enumerate().filter(|(_, known)| known.version.starts_with(begin.as_str()));
@@ -376,11 +380,11 @@ fn chosen(spec: &Spec, skill: &Skill) -> Result<usize, SkillError> {
         (Some((at, _)), None) => Ok(at),
         (None, _) => {
             let reported = format!("{} has no version that begins with {begin}", spec.name);
-            Err(SkillError::one(Code::NotRegistered, reported))
+            Err(SkillError::one(FaultCode::NotRegistered, reported))
         }
         _ => {
             let reported = format!("several versions of {} begin with {begin}: give more digits", spec.name);
-            Err(SkillError::one(Code::NotRegistered, reported))
+            Err(SkillError::one(FaultCode::NotRegistered, reported))
         }
     }
 }

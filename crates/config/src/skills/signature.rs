@@ -75,12 +75,12 @@ pub enum KeyError {
 
 /// A hash of what is signed, which names one version of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Version(pub [u8; 32]);
+pub struct VersionHash(pub [u8; 32]);
 
-impl Version {
+impl VersionHash {
     /// The version that this manifest describes, independent of the signature and its encoding.
-    pub fn of(manifest: &Manifest) -> Version {
-        Version(keccak256(&manifest.canonical()))
+    pub fn of(manifest: &Manifest) -> VersionHash {
+        VersionHash(keccak256(&manifest.canonical()))
     }
 
     /// As 64 hexadecimal digits.
@@ -90,20 +90,20 @@ impl Version {
 }
 
 /// A publisher's key.
-pub struct Key(SigningKey);
+pub struct PublisherKey(SigningKey);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for PublisherKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key of {}", self.address())
     }
 }
 
-impl Key {
+impl PublisherKey {
     /// Makes one, and writes it to a new file that only its owner can read: 64 hexadecimal digits.
     ///
     /// # Errors
     /// There is no randomness, or the file is there already or cannot be written.
-    pub fn make(path: &Path) -> Result<Key, KeyError> {
+    pub fn make(path: &Path) -> Result<PublisherKey, KeyError> {
         let io = |source| KeyError::Io { operation: "make", path: path.to_owned(), source };
         let key = loop {
             let mut seed = [0u8; 32];
@@ -112,7 +112,7 @@ impl Key {
                 return Err(io(std::io::Error::other("too little randomness")));
             }
             // One in 2^128 is no key.
-            if let Some(key) = Key::from_bytes(&seed) {
+            if let Some(key) = PublisherKey::from_bytes(&seed) {
                 break key;
             }
         };
@@ -126,7 +126,7 @@ impl Key {
     ///
     /// # Errors
     /// The file cannot be read, is accessible to other users, or does not contain a key.
-    pub fn read(path: &Path) -> Result<Key, KeyError> {
+    pub fn read(path: &Path) -> Result<PublisherKey, KeyError> {
         let io = |source| KeyError::Io { operation: "read", path: path.to_owned(), source };
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = std::fs::OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(io)?;
@@ -141,12 +141,13 @@ impl Key {
         (&file).take(256).read_to_string(&mut text).map_err(io)?;
         let text = text.trim_end();
         let seed = unhex(text.strip_prefix("0x").unwrap_or(text));
-        seed.and_then(|seed| Key::from_bytes(&seed.try_into().ok()?)).ok_or_else(|| KeyError::None(path.to_owned()))
+        seed.and_then(|seed| PublisherKey::from_bytes(&seed.try_into().ok()?))
+            .ok_or_else(|| KeyError::None(path.to_owned()))
     }
 
     /// The key that is this number; none, where there is none.
-    pub fn from_bytes(bytes: &[u8; 32]) -> Option<Key> {
-        SigningKey::from_slice(bytes).ok().map(Key)
+    pub fn from_bytes(bytes: &[u8; 32]) -> Option<PublisherKey> {
+        SigningKey::from_slice(bytes).ok().map(PublisherKey)
     }
 
     /// The address by which others know it, in lower case.
@@ -164,7 +165,7 @@ impl Key {
             let publisher = manifest.publisher.address.clone();
             return Err(SignatureError::Another { recovered: own, publisher });
         }
-        let hash = Version::of(manifest).0;
+        let hash = VersionHash::of(manifest).0;
         let (signature, recovery) = self.0.sign_prehash_recoverable(&hash);
         let mut bytes = signature.to_bytes().to_vec();
         bytes.push(27 + recovery.to_byte());
@@ -181,7 +182,7 @@ impl Key {
 pub fn verify(manifest: &Manifest) -> Result<(), SignatureError> {
     let text = manifest.signature.as_deref().ok_or(SignatureError::Missing)?;
     let bytes = text.strip_prefix("0x").and_then(unhex).ok_or(SignatureError::Text)?;
-    let recovered = recover(&Version::of(manifest).0, &bytes)?;
+    let recovered = recover(&VersionHash::of(manifest).0, &bytes)?;
     if recovered.eq_ignore_ascii_case(&manifest.publisher.address) {
         return Ok(());
     }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::error::SkillError;
 use super::intake::{self, Taken};
 use super::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, Stage};
-use super::signature::Version;
+use super::signature::VersionHash;
 
 const CONTENT: &str = "content";
 const FILES: &str = "files";
@@ -37,7 +37,7 @@ const MAX_STAMPS_BYTES: u64 = 16 << 20;
 /// A stored version.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Kept {
+pub struct StoredVersion {
     /// Its manifest.
     pub manifest: Manifest,
     /// The directory to mount.
@@ -177,7 +177,7 @@ fn create(directory: &OwnedFd, name: &str, bytes: &[u8], mode: u32) -> io::Resul
 ///
 /// # Errors
 /// It does not exist, or was changed.
-pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> {
+pub(super) fn open(directory: &Path, version: &str) -> Result<StoredVersion, SkillError> {
     let place = directory.join(CONTENT);
     let path = place.join(version);
     let registry = private::open(directory).map_err(lost(directory))?;
@@ -188,7 +188,7 @@ pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> 
     let text = file(&own, &path, MANIFEST_FILE, MAX_MANIFEST_BYTES as u64)?;
     let damaged = |why: &str| SkillError::Damaged { path: path.join(MANIFEST_FILE), why: why.into() };
     let manifest = Manifest::decode(&text, Stage::Registered).map_err(|_| damaged("it is no manifest"))?;
-    if Version::of(&manifest).hex() != version {
+    if VersionHash::of(&manifest).hex() != version {
         return Err(damaged("it is another manifest than the one that was registered"));
     }
     let files = path.join(FILES);
@@ -196,7 +196,7 @@ pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> 
     if !by_stamps {
         rehash(&files, &manifest)?;
     }
-    Ok(Kept { manifest, files, by_stamps })
+    Ok(StoredVersion { manifest, files, by_stamps })
 }
 
 /// Refuses what another user could write to: also a file that is hashed again and again could be another one when it runs.

@@ -13,19 +13,19 @@ use cofferdam_engine::audit::{hex, sha256};
 use cofferdam_profiles::private;
 use serde_json::json;
 
-use super::error::{Code, SkillError};
+use super::error::{FaultCode, SkillError};
 use super::intake::{Taken, listing, take};
 use super::manifest::{Manifest, Stage};
-use super::registry::{Registered, Registry, Spec, State};
-use super::signature::{Key, Version};
+use super::registry::{Registered, Registry, SkillSpec, VersionState};
+use super::signature::{PublisherKey, VersionHash};
 use super::store;
 
-fn key(number: u8) -> Key {
-    Key::from_bytes(&[number; 32]).unwrap()
+fn key(number: u8) -> PublisherKey {
+    PublisherKey::from_bytes(&[number; 32]).unwrap()
 }
 
 /// A directory with these files and a manifest over them.
-fn skill(directory: &Path, name: &str, files: &[(&str, &[u8])], key: &Key) {
+fn skill(directory: &Path, name: &str, files: &[(&str, &[u8])], key: &PublisherKey) {
     for (path, bytes) in files {
         let path = directory.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -64,12 +64,12 @@ fn register(registry: &Registry, source: &Path) -> Result<Registered, SkillError
     registry.register(source, |_| Ok(()))
 }
 
-fn spec(text: &str) -> Spec {
+fn spec(text: &str) -> SkillSpec {
     text.parse().unwrap()
 }
 
 fn codes(result: Result<impl std::fmt::Debug, SkillError>) -> Vec<&'static str> {
-    result.unwrap_err().codes().into_iter().map(Code::name).collect()
+    result.unwrap_err().codes().into_iter().map(FaultCode::name).collect()
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_is_registered_is_kept_as_it_was_and_read_only() {
     let registered = register(&registry, &source).unwrap();
     fs::remove_dir_all(&source).unwrap();
     let (versioned, kept) = registry.runnable(&spec("weather")).unwrap();
-    assert_eq!((&versioned.version, versioned.state), (&registered.version, State::Registered));
+    assert_eq!((&versioned.version, versioned.state), (&registered.version, VersionState::Registered));
     assert!(kept.by_stamps);
     let mode = |path: &str| fs::metadata(kept.files.join(path)).unwrap().mode() & 0o7777;
     assert_eq!((mode(""), mode("lib"), mode("lib/a.py"), mode("run")), (0o755, 0o755, 0o644, 0o755));
@@ -95,7 +95,7 @@ fn what_is_registered_is_kept_as_it_was_and_read_only() {
 #[test]
 fn the_name_of_a_skill_is_never_a_path() {
     for text in ["", "../x", "a/b", "A", "a@", "a@xyz", "a@1234567", "a@ABCDEF012", "a b"] {
-        assert!(text.parse::<Spec>().is_err(), "{text}");
+        assert!(text.parse::<SkillSpec>().is_err(), "{text}");
     }
 }
 
@@ -112,7 +112,7 @@ fn a_registered_name_that_looks_like_an_option_can_be_run_and_revoked_but_not_re
     // As an earlier release registered it.
     let files =
         manifest.files.iter().map(|file| (file.path.clone(), fs::read(source.join(&file.path)).unwrap())).collect();
-    let version = Version::of(&manifest);
+    let version = VersionHash::of(&manifest);
     let taken = Taken { manifest, text: text.into(), version, files };
     let directory = private::open(registry.directory()).unwrap();
     store::keep(&directory, registry.directory(), &taken).unwrap();
@@ -189,7 +189,7 @@ fn every_fault_is_reported_in_order() {
     fs::write(source.join("more.py"), "").unwrap();
     fs::remove_file(source.join("run")).unwrap();
     let error = register(&registry, &source).unwrap_err();
-    let codes: Vec<_> = error.codes().into_iter().map(Code::name).collect();
+    let codes: Vec<_> = error.codes().into_iter().map(FaultCode::name).collect();
     assert_eq!(codes, ["signature_verification_failed", "file_hash_mismatch", "static_scan_failed"]);
     let reported = error.to_string();
     let lines: Vec<&str> = reported.lines().collect();
@@ -213,7 +213,7 @@ fn only_regular_files_and_directories_are_accepted() {
         fs::remove_file(&place).unwrap();
         put(&place);
         let reported = take(&source).unwrap_err();
-        assert_eq!(reported.codes(), [Code::FileHashMismatch]);
+        assert_eq!(reported.codes(), [FaultCode::FileHashMismatch]);
         fs::remove_file(&place).unwrap();
         fs::write(&place, was).unwrap();
         reported.to_string()
@@ -252,7 +252,7 @@ fn bits_of_other_users_are_refused() {
     let (_directory, source, _) = example();
     fs::set_permissions(source.join("run"), fs::Permissions::from_mode(0o4755)).unwrap();
     let reported = take(&source).unwrap_err();
-    assert_eq!(reported.codes(), [Code::StaticScanFailed]);
+    assert_eq!(reported.codes(), [FaultCode::StaticScanFailed]);
     assert!(reported.to_string().contains("run: setuid"));
 }
 
@@ -271,7 +271,7 @@ fn a_file_of_a_gibibyte_is_refused_unread() {
     file.set_len(1 << 30).unwrap();
     let begun = Instant::now();
     let reported = take(&source).unwrap_err();
-    assert_eq!(reported.codes(), [Code::FileHashMismatch]);
+    assert_eq!(reported.codes(), [FaultCode::FileHashMismatch]);
     assert!(reported.to_string().contains("more than 16777216 bytes"), "{reported}");
     // Reading and hashing it takes several seconds in a build for tests.
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
@@ -319,7 +319,7 @@ fn directory_changed_while_read_is_refused_or_as_hashed() {
             let registry = Registry::at(directory.path().join(format!("skills-{round}")));
             match register(&registry, &source) {
                 Err(error) => {
-                    assert_eq!(error.codes(), [Code::FileHashMismatch], "{error}");
+                    assert_eq!(error.codes(), [FaultCode::FileHashMismatch], "{error}");
                     refused += 1;
                 }
                 Ok(_) => {
@@ -582,7 +582,7 @@ fn concurrent_writers_lose_nothing_and_readers_see_whole() {
     for number in 0..8 {
         let versions = &skills[&format!("skill-{number}")].versions;
         assert_eq!(versions.len(), 4);
-        assert!(versions.iter().all(|known| known.state == State::Revoked && known.revoked_at.is_some()));
+        assert!(versions.iter().all(|known| known.state == VersionState::Revoked && known.revoked_at.is_some()));
     }
 }
 

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::manifest::{Manifest, Stage, TX_ACTIONS, Wish, path_fault};
-use super::signature::{Key, SignatureError, Version, recover, verify};
+use super::signature::{PublisherKey, SignatureError, VersionHash, recover, verify};
 
 /// Made by eth-keys and rfc8785, by `fixtures/sign.py`.
 const INDEPENDENT: &[&str] = &[include_str!("fixtures/eth-keys-a.json"), include_str!("fixtures/eth-keys-b.json")];
 
-fn key(number: u8) -> Key {
-    Key::from_bytes(&[number; 32]).unwrap()
+fn key(number: u8) -> PublisherKey {
+    PublisherKey::from_bytes(&[number; 32]).unwrap()
 }
 
 fn plain() -> Value {
@@ -104,8 +104,8 @@ fn a_known_key_has_its_known_address() {
     // The key 1, whose address is in every book.
     let mut one = [0; 32];
     one[31] = 1;
-    assert_eq!(Key::from_bytes(&one).unwrap().address(), "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf");
-    assert!(Key::from_bytes(&[0; 32]).is_none() && Key::from_bytes(&[0xff; 32]).is_none());
+    assert_eq!(PublisherKey::from_bytes(&one).unwrap().address(), "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf");
+    assert!(PublisherKey::from_bytes(&[0; 32]).is_none() && PublisherKey::from_bytes(&[0xff; 32]).is_none());
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn wrong_key_and_malleable_signature_are_distinct_errors() {
     foreign.publisher.address = key(7).address();
     assert!(verify(&foreign).is_err());
     // The other signature that the same curve point gives: n - s, and the other v.
-    let hash = Version::of(&manifest).0;
+    let hash = VersionHash::of(&manifest).0;
     let mut bytes = signature_bytes(&manifest);
     let signature = k256::ecdsa::Signature::from_slice(&bytes[..64]).unwrap();
     let (r, s) = signature.split_scalars();
@@ -345,16 +345,16 @@ fn a_key_file_is_its_owners() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("publisher.key");
-    let made = Key::make(&path).unwrap();
+    let made = PublisherKey::make(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(Key::read(&path).unwrap().address(), made.address());
-    assert!(Key::make(&path).is_err());
+    assert_eq!(PublisherKey::read(&path).unwrap().address(), made.address());
+    assert!(PublisherKey::make(&path).is_err());
     assert!(!format!("{made:?}").contains(std::fs::read_to_string(&path).unwrap().trim()));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    assert!(Key::read(&path).unwrap_err().to_string().contains("hint: chmod 600"));
+    assert!(PublisherKey::read(&path).unwrap_err().to_string().contains("hint: chmod 600"));
     std::fs::write(&path, "00").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(Key::read(&path).unwrap_err().to_string().contains("holds no key"));
+    assert!(PublisherKey::read(&path).unwrap_err().to_string().contains("holds no key"));
 }
 
 fn any_wish() -> impl Strategy<Value = Wish> {
@@ -394,7 +394,7 @@ proptest! {
     fn reading_what_was_written_gives_the_same(manifest in any_manifest()) {
         let read = Manifest::decode(manifest.encode().as_bytes(), Stage::Signed).unwrap();
         prop_assert_eq!(&read, &manifest);
-        prop_assert_eq!(Version::of(&read), Version::of(&manifest));
+        prop_assert_eq!(VersionHash::of(&read), VersionHash::of(&manifest));
         // The canonical form is a fixed point, and says the same.
         let canonical = manifest.canonical();
         let again = Manifest::decode(&canonical, Stage::Draft).unwrap();

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use cofferdam_config::skills::manifest::{Manifest, Stage, is_address, is_name, path_fault};
-use cofferdam_config::skills::operator::{SKILL_DIRECTORY, SandboxConfig};
+use cofferdam_config::skills::operator::{OperatorConfig, SKILL_DIRECTORY};
 use cofferdam_config::skills::policy::policy;
-use cofferdam_config::skills::signature::{Version, verify};
+use cofferdam_config::skills::signature::{VersionHash, verify};
 use cofferdam_policy::{Access, Mount, NetworkMode, OnViolation, Policy, PolicyErrors, Root};
 
 const FILES: &str = "/var/lib/skills/content";
@@ -39,11 +39,11 @@ pub(crate) fn manifest(bytes: &[u8]) {
         let again = Manifest::decode(manifest.encode().as_bytes(), stage).expect("what was written is read");
         assert_eq!(again, manifest);
         assert_eq!(
-            (again.canonical(), Version::of(&again).hex()),
-            (manifest.canonical(), Version::of(&manifest).hex())
+            (again.canonical(), VersionHash::of(&again).hex()),
+            (manifest.canonical(), VersionHash::of(&manifest).hex())
         );
         assert!(verify(&manifest).is_err() || manifest.signature.is_some(), "signed by nothing");
-        holds(&manifest, &SandboxConfig::default());
+        holds(&manifest, &OperatorConfig::default());
     }
 }
 
@@ -54,13 +54,13 @@ pub(crate) fn operator(bytes: &[u8]) {
         let text = include_bytes!("../seeds/skill_manifest/a.json");
         Manifest::decode(text, Stage::Signed).expect("the seed is a manifest")
     });
-    match SandboxConfig::decode(bytes) {
+    match OperatorConfig::decode(bytes) {
         Ok(config) => holds(manifest, &config),
         Err(errors) => reported(&errors),
     }
 }
 
-fn holds(manifest: &Manifest, operator: &SandboxConfig) {
+fn holds(manifest: &Manifest, operator: &OperatorConfig) {
     let policy = match policy(manifest, operator, FILES, &[]) {
         Ok(policy) => policy,
         Err(errors) => return reported(&errors),

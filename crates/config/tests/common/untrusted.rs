@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use cofferdam_config::environments::{Problem, bundled, is_name, metadata, parse};
+use cofferdam_config::environments::{DefinitionProblem, bundled, is_name, metadata, parse};
 
-fn reported(problems: &[Problem]) {
+fn reported(problems: &[DefinitionProblem]) {
     for problem in problems {
         let text = problem.to_string();
         assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use cofferdam_config::environments::discover::HostTree;
-use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
+use cofferdam_config::environments::nix::{Building, NixBuilder, cache_directory};
 use cofferdam_config::environments::{
-    self, BackendWord, Code, CodeInput, CodeSlot, Environment, EnvironmentSpec, Kind, LONGEST_ARGUMENT, Project,
-    SessionAgent, Surroundings, WORKSPACE, spec,
+    self, BackendWord, CodeInput, CodeSlot, CodeSource, Environment, EnvironmentKind, EnvironmentSpec,
+    LONGEST_ARGUMENT, Project, SessionAgent, Surroundings, WORKSPACE, spec,
 };
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::About;
@@ -58,8 +58,8 @@ impl Host {
     }
 
     /// The builder of flake references.
-    pub(crate) fn builder(&self) -> Builder {
-        Builder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
+    pub(crate) fn builder(&self) -> NixBuilder {
+        NixBuilder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
     }
 
     /// The policy that a profile compiles to.
@@ -196,7 +196,7 @@ fn agent(
         let message = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
         failure(Step::Session, &format!("{message}\nhint: leave `session` out"))
     };
-    if let Kind::Artifact(artifact) = &environment.kind {
+    if let EnvironmentKind::Artifact(artifact) = &environment.kind {
         let program = artifact.session_program.as_deref().ok_or_else(|| stateless("it has no bin/session-run"))?;
         let program =
             program.to_str().ok_or_else(|| stateless("the path of its bin/session-run is not valid UTF-8"))?;
@@ -208,12 +208,12 @@ fn agent(
             None => Agent::Foreign,
         });
     }
-    if let Kind::Image { .. } = &environment.kind {
+    if let EnvironmentKind::Image { .. } = &environment.kind {
         return Err(stateless("it runs in an image, and its interpreter anew for each call"));
     }
     match &spec.code_input {
         CodeInput::Preset(name) => {
-            environments::preset(policy, host.around.around(), &HostTree, name, Code::Interactive, &[])
+            environments::preset(policy, host.around.around(), &HostTree, name, CodeSource::Interactive, &[])
                 .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
         }
         CodeInput::Words { argv, .. } => policy.command.argv.clone_from(argv),
@@ -280,7 +280,7 @@ impl ServedEnvironment {
     /// Whether its definition alone rules out sessions and returned files, because it runs in an image or a container.
     pub(crate) fn is_stateless(&self) -> bool {
         let contained = matches!(self.environment.overrides.backend, Some(BackendWord::Ours(b)) if b.is_container());
-        contained || matches!(self.environment.kind, Kind::Image { .. })
+        contained || matches!(self.environment.kind, EnvironmentKind::Image { .. })
     }
 
     /// Why it is unavailable by its definition; `None` if it is available.
@@ -302,7 +302,10 @@ impl ServedEnvironment {
             return unable.map(|unable| unable.to_string());
         }
         if shell.is_some()
-            || matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. })
+            || matches!(
+                self.environment.kind,
+                EnvironmentKind::Profile { .. } | EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }
+            )
         {
             return None;
         }
@@ -398,7 +401,7 @@ impl ServedEnvironment {
                 .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
         let spec = self.spec(&environment, built)?;
         let base = match &environment.kind {
-            Kind::Profile { file, .. } => host.compiled(file)?,
+            EnvironmentKind::Profile { file, .. } => host.compiled(file)?,
             _ => environments::eval_base(false, homes),
         };
         let variable = |name: &str| host.around.variables.get(name).cloned();
@@ -412,7 +415,7 @@ impl ServedEnvironment {
             environments::build_project_shell(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
                 .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
         environments::apply(&mut policy, &spec, project.as_ref(), homes, variable);
-        if matches!(environment.kind, Kind::Profile { .. }) {
+        if matches!(environment.kind, EnvironmentKind::Profile { .. }) {
             add_workspace(&mut policy);
         }
         Ok((environment, spec, policy))

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project};
+use cofferdam_config::environments::{DefinitionProblem, Environment, EnvironmentKind, Environments, Project};
 use cofferdam_engine::{Failure, Step};
 use cofferdam_policy::paths::lexical;
 use cofferdam_policy::text::one_line;
@@ -80,7 +80,7 @@ impl FixedPlaces {
         if let Some((path, identity, _)) = self.places().projects.get(&project.written) {
             (project.path, project.identity) = (path.clone(), *identity);
         } else if Path::new(&project.path) != lexical(&project.written) {
-            all.problems.push(Problem {
+            all.problems.push(DefinitionProblem {
                 place: project.written.display().to_string(),
                 key: "project.path".into(),
                 problem:
@@ -122,7 +122,7 @@ impl FixedPlaces {
             return Err(failure(Step::caller("environment"), &format!("{message}\nhint: {PUT_BACK}")));
         }
         let root = match &environment.kind {
-            Kind::Image { root: Root::Directory(path) | Root::Image(path), .. } => path,
+            EnvironmentKind::Image { root: Root::Directory(path) | Root::Image(path), .. } => path,
             _ => return Ok(()),
         };
         match places.images.get(root) {
@@ -182,7 +182,7 @@ impl FixedPlaces {
 /// The directory that an environment's root is made of.
 fn image_directory(environment: &Environment) -> Option<&str> {
     match &environment.kind {
-        Kind::Image { root: Root::Directory(path), .. } => Some(path),
+        EnvironmentKind::Image { root: Root::Directory(path), .. } => Some(path),
         _ => None,
     }
 }

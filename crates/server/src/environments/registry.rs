@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project, Sessions, as_known};
+use cofferdam_config::environments::{
+    DefinitionProblem, Environment, EnvironmentKind, Environments, Project, SessionSettings, as_known,
+};
 use cofferdam_engine::session;
 use tokio::sync::watch;
 
@@ -20,7 +22,7 @@ use super::environment::{Host, ServedEnvironment};
 pub(crate) struct EnvironmentSet {
     environments: BTreeMap<String, Arc<ServedEnvironment>>,
     /// The limits of sessions.
-    pub sessions: Sessions,
+    pub sessions: SessionSettings,
     /// The operator's project that environments mount.
     pub project: Option<Project>,
 }
@@ -137,7 +139,10 @@ impl EnvironmentRegistry {
     ///
     /// # Errors
     /// All mistakes that are not about one environment alone.
-    pub(crate) fn load(host: Arc<Host>, configuration: Option<String>) -> Result<EnvironmentRegistry, Vec<Problem>> {
+    pub(crate) fn load(
+        host: Arc<Host>,
+        configuration: Option<String>,
+    ) -> Result<EnvironmentRegistry, Vec<DefinitionProblem>> {
         let all = Environments::load(&host.around, configuration.as_deref());
         if !all.problems.is_empty() {
             return Err(all.problems);
@@ -176,7 +181,7 @@ impl EnvironmentRegistry {
     pub(crate) fn artifacts(&self) -> Vec<PathBuf> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = |one: &Environment| match &one.kind {
-            Kind::Artifact(artifact) => artifact.directory.clone(),
+            EnvironmentKind::Artifact(artifact) => artifact.directory.clone(),
             _ => None,
         };
         loaded.all.all().iter().filter_map(directory).collect()

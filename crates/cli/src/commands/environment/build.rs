@@ -1,6 +1,6 @@
 //! `cofferdam environment build`: builds the flake reference of an environment.
 
-use cofferdam_config::environments::{Kind, spec};
+use cofferdam_config::environments::{EnvironmentKind, spec};
 use cofferdam_engine::{Engine, Expected};
 
 use super::row::{Host, Row};
@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 /// Builds the flake reference of an environment, also if it was built before.
 pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
-    if !matches!(found.kind, Kind::Reference(_) | Kind::Flake { .. }) {
+    if !matches!(found.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }) {
         if let Some(reason) = found.unavailable() {
             return Err(environment::unusable(name, &found, &reason, configuration));
         }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use cofferdam_config::environments::{Environments, Kind, Problem, Surroundings, artifact, as_known};
+use cofferdam_config::environments::{
+    DefinitionProblem, EnvironmentKind, Environments, Surroundings, artifact, as_known,
+};
 use cofferdam_engine::{Engine, Expected};
 use serde::Serialize;
 
@@ -18,8 +20,8 @@ use crate::refusal::Refusal;
 pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let mut problems = mistakes(all);
     let (builder, around) = (builder(caller), surroundings(caller));
-    for one in all.all().iter().filter(|one| matches!(one.kind, Kind::Reference(_))) {
-        if let Kind::Broken(found) = as_known(one, &builder, &around).kind {
+    for one in all.all().iter().filter(|one| matches!(one.kind, EnvironmentKind::Reference(_))) {
+        if let EnvironmentKind::Broken(found) = as_known(one, &builder, &around).kind {
             problems.extend(found);
         }
     }
@@ -73,9 +75,9 @@ struct Row {
 }
 
 /// Prints the mistakes and returns the exit code.
-fn report(problems: &[Problem], json: bool) -> Result<i32, Refusal> {
+fn report(problems: &[DefinitionProblem], json: bool) -> Result<i32, Refusal> {
     if json {
-        let row = |one: &Problem| {
+        let row = |one: &DefinitionProblem| {
             let one = one.clone();
             Row { place: one.place, key: one.key, problem: one.problem, accepted: one.accepted }
         };

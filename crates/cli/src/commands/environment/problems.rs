@@ -1,14 +1,14 @@
 //! Mistakes and warnings of definitions, printed on standard error.
 
-use cofferdam_config::environments::{Environments, Kind, Problem};
+use cofferdam_config::environments::{DefinitionProblem, EnvironmentKind, Environments};
 
 use crate::output::stderr::{self, print_note};
 use crate::output::text::paragraph;
 
 /// All mistakes: of the definitions as a whole, and of single ones.
-pub(super) fn mistakes(all: &Environments) -> Vec<Problem> {
+pub(super) fn mistakes(all: &Environments) -> Vec<DefinitionProblem> {
     let broken = all.all().iter().filter_map(|one| match &one.kind {
-        Kind::Broken(problems) => Some(problems.as_slice()),
+        EnvironmentKind::Broken(problems) => Some(problems.as_slice()),
         _ => None,
     });
     all.problems.iter().chain(broken.flatten()).cloned().collect()
@@ -22,7 +22,7 @@ pub(super) fn print_warnings(all: &Environments) {
 }
 
 /// Prints the mistakes.
-pub(super) fn print_problems(problems: &[Problem]) {
+pub(super) fn print_problems(problems: &[DefinitionProblem]) {
     let text: String = problems.iter().map(|problem| paragraph(&problem.to_string()) + "\n").collect();
     stderr::write(&text);
 }

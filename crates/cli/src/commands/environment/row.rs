@@ -1,6 +1,6 @@
 //! One definition of an environment as `list`, `show` and `build` report it, and whether a call of it would start here.
 
-use cofferdam_config::environments::{Environment, Environments, Kind, Project, as_known};
+use cofferdam_config::environments::{Environment, EnvironmentKind, Environments, Project, as_known};
 use cofferdam_engine::Engine;
 use serde::Serialize;
 
@@ -48,14 +48,14 @@ impl<'e> Row<'e> {
     pub(super) fn of(one: &'e Environment, all: Option<&'e Environments>, host: &Host<'_>) -> Row<'e> {
         let caller = host.caller;
         let built = match &one.kind {
-            Kind::Reference(reference) | Kind::Flake { reference, .. } => {
+            EnvironmentKind::Reference(reference) | EnvironmentKind::Flake { reference, .. } => {
                 Some(builder(caller).built(reference).is_some())
             }
             _ => None,
         };
-        let evaluated = matches!(one.kind, Kind::Profile { .. }).then_some(host.evaluates);
+        let evaluated = matches!(one.kind, EnvironmentKind::Profile { .. }).then_some(host.evaluates);
         let reason = one.unavailable().or_else(|| match &one.kind {
-            Kind::Reference(_) => as_known(one, &builder(caller), &surroundings(caller)).unavailable(),
+            EnvironmentKind::Reference(_) => as_known(one, &builder(caller), &surroundings(caller)).unavailable(),
             _ => None,
         });
         // A list builds and evaluates nothing.
@@ -67,7 +67,7 @@ impl<'e> Row<'e> {
             source: one.rank.word(),
             place: &one.place,
             available: reason.is_none(),
-            broken: matches!(one.kind, Kind::Broken(_)),
+            broken: matches!(one.kind, EnvironmentKind::Broken(_)),
             reason,
             built,
             evaluated,

@@ -2,7 +2,7 @@
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::{CodeInput, Kind, apply, spec};
+use cofferdam_config::environments::{CodeInput, EnvironmentKind, apply, spec};
 use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, text};
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub(super) fn show(
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
     let (one, built) = match environment::built(found.clone(), caller, Building::Never, false) {
         Ok(built) => built,
-        Err(unbuilt) if matches!(found.kind, Kind::Reference(_) | Kind::Flake { .. }) => {
+        Err(unbuilt) if matches!(found.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }) => {
             print_note(&unbuilt.message, unbuilt.hint.as_deref());
             (found, None)
         }
@@ -54,7 +54,7 @@ pub(super) fn show(
     let mut shown = Shown { row: Row::of(&one, None, &host), passing: None, policy: None };
     if let Ok(recipe) = spec(&one, built.as_deref()) {
         let mut policy = match &one.kind {
-            Kind::Profile { file, .. } => profile::of_file(matches, caller, &engine, false, file)?.policy,
+            EnvironmentKind::Profile { file, .. } => profile::of_file(matches, caller, &engine, false, file)?.policy,
             _ => Policy::base(),
         };
         let variable = |name: &str| caller.variable(name).map(str::to_owned);

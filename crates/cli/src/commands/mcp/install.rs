@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use cofferdam_config::clients::{Client, NAMES, Platform, removed, with};
+use cofferdam_config::clients::{McpClient, NAMES, Platform, removed, with};
 
 use super::server_program;
 use crate::args::config::config_option;
@@ -59,7 +59,7 @@ pub(super) fn command() -> Command {
 /// Installs or removes the server, and returns the exit code.
 pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     let word = matches.get_one::<String>("client").map_or("", String::as_str);
-    let Some(client) = Client::from_name(word) else {
+    let Some(client) = McpClient::from_name(word) else {
         return Err(Refusal::new("arguments", format!("no client is called '{word}'")));
     };
     let name = matches.get_one::<String>("name").map_or("cofferdam", String::as_str);
@@ -110,7 +110,7 @@ pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal>
     Ok(0)
 }
 
-fn file_of(client: Client, word: &str, project: bool, caller: &Caller) -> Result<PathBuf, Refusal> {
+fn file_of(client: McpClient, word: &str, project: bool, caller: &Caller) -> Result<PathBuf, Refusal> {
     if project {
         let file = client.project_file().ok_or_else(|| {
             Refusal::new("arguments", format!("{word} has no configuration of a project")).hint("leave out --project")

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use cofferdam_config::skills::{Registry, SkillError, Spec};
+use cofferdam_config::skills::{Registry, SkillError, SkillSpec};
 use cofferdam_engine::audit::{Trail, TrailOptions};
 
 use crate::call::audit_trail;
@@ -82,7 +82,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It is missing or has the wrong form.
-    pub(super) fn spec(&self) -> Result<Spec, Refusal> {
+    pub(super) fn spec(&self) -> Result<SkillSpec, Refusal> {
         let named = if self.named_behind() { self.behind().next() } else { None };
         named
             .map_or_else(|| self.what("NAME"), Ok)?

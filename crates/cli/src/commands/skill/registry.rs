@@ -7,9 +7,9 @@ use std::path::Path;
 
 use cofferdam_config::skills::intake::{listing, open};
 use cofferdam_config::skills::manifest::{MANIFEST_FILE, Manifest, Stage, is_name};
-use cofferdam_config::skills::registry::{Registered, Skill, State};
-use cofferdam_config::skills::signature::{Key, KeyError};
-use cofferdam_config::skills::{Code, SkillError};
+use cofferdam_config::skills::registry::{Registered, Skill, VersionState};
+use cofferdam_config::skills::signature::{KeyError, PublisherKey};
+use cofferdam_config::skills::{FaultCode, SkillError};
 use cofferdam_engine::audit::{AuditEntry, Durability, Trail};
 use cofferdam_policy::text;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn key_refusal(error: KeyError) -> Refusal {
 /// Makes a publisher's key.
 pub(super) fn keygen(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let file = invocation.caller.absolute(invocation.what("FILE")?);
-    let key = Key::make(Path::new(&file)).map_err(key_refusal)?;
+    let key = PublisherKey::make(Path::new(&file)).map_err(key_refusal)?;
     match invocation.flag("json") {
         true => print_json(&json!({ "file": file, "address": key.address() }))?,
         false => print(&format!("{}\n", key.address()))?,
@@ -45,7 +45,7 @@ pub(super) fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let key = invocation.path("key").ok_or_else(|| {
         Refusal::new("arguments", "sign takes the publisher's key").hint("cofferdam skill sign DIR --key FILE")
     })?;
-    let key = Key::read(&key).map_err(key_refusal)?;
+    let key = PublisherKey::read(&key).map_err(key_refusal)?;
     let refusal = |error: SkillError| refused(&error, SKILL_REFUSED);
     let (root, mut text) = open(directory).map_err(refusal)?;
     if invocation.flag("files") {
@@ -127,7 +127,7 @@ pub(super) fn register(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 
 /// Records why a skill was not registered.
 fn record_refused(trail: &Trail, directory: &Path, error: &SkillError) -> Result<(), Refusal> {
-    let codes: Vec<&str> = error.codes().into_iter().map(Code::name).collect();
+    let codes: Vec<&str> = error.codes().into_iter().map(FaultCode::name).collect();
     let message: String = error.to_string().chars().take(LONGEST_MESSAGE).collect();
     let mut entry = AuditEntry::new("skill_registration_failed")
         .with("error", codes.first().copied().unwrap_or("registry_failed"))
@@ -184,10 +184,10 @@ pub(super) fn revoke(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     })
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: VersionState) -> &'static str {
     match state {
-        State::Registered => "registered",
-        State::Revoked => "revoked",
+        VersionState::Registered => "registered",
+        VersionState::Revoked => "revoked",
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn list(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     }
     let mut text = String::new();
     for (name, skill) in &skills {
-        let may = skill.versions.iter().rev().find(|known| known.state == State::Registered);
+        let may = skill.versions.iter().rev().find(|known| known.state == VersionState::Registered);
         let latest = may.or(skill.versions.last());
         let latest = latest.map_or(String::new(), |it| {
             format!("{}  {}", &it.version[..16.min(it.version.len())], state_name(it.state))

@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_config::skills::exchange::Exchange;
-use cofferdam_config::skills::operator::SandboxConfig;
+use cofferdam_config::skills::exchange::SkillExchange;
+use cofferdam_config::skills::operator::OperatorConfig;
 use cofferdam_config::skills::policy::{LimitsFrom, image_program, names_program, policy};
-use cofferdam_config::skills::{Code, SkillError};
+use cofferdam_config::skills::{FaultCode, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{AuditEntry, Durability, hex, sha256};
 use cofferdam_engine::audited_run::About;
@@ -44,7 +44,7 @@ pub(super) fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, R
 fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentation) -> Result<i32, Refusal> {
     let spec = invocation.spec()?;
     let mut operator = match invocation.path("config") {
-        None => SandboxConfig::default(),
+        None => OperatorConfig::default(),
         Some(path) => operator(&path)?,
     };
     let (versioned, kept) = match invocation.registry.runnable(&spec) {
@@ -172,7 +172,7 @@ fn image_command(
 }
 
 /// The files that the call exchanges with the skill. Each input must be an existing file, because the sandbox mounts it.
-fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<Exchange, Refusal> {
+fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<SkillExchange, Refusal> {
     let given = invocation.matches.get_many::<String>("input").into_iter().flatten();
     let input: Vec<String> = given.map(|file| invocation.caller.absolute(file)).collect();
     for file in &input {
@@ -207,7 +207,7 @@ fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<Exchange, R
                 .hint("--output DIR, a directory elsewhere"));
         }
     }
-    Ok(Exchange { input, output, output_missing, stdin: invocation.flag("interactive") })
+    Ok(SkillExchange { input, output, output_missing, stdin: invocation.flag("interactive") })
 }
 
 /// Refuses to show a place of credentials, as `eval --file` does. Links that are followed are not the caller's word.
@@ -230,7 +230,11 @@ const LONGEST_HASHED: u64 = 16 << 20;
 ///
 /// # Errors
 /// An input has become a place of credentials meanwhile.
-fn exchange_facts(exchange: &Exchange, policy: &mut Policy, caller: &Caller) -> Result<Map<String, Value>, Refusal> {
+fn exchange_facts(
+    exchange: &SkillExchange,
+    policy: &mut Policy,
+    caller: &Caller,
+) -> Result<Map<String, Value>, Refusal> {
     let mut facts = Map::new();
     if !exchange.input.is_empty() {
         let mut named = Vec::new();
@@ -273,7 +277,7 @@ fn input_fact(path: &str, policy: &mut Policy, caller: &Caller) -> Result<Value,
 /// The refusal of a skill that may not run. Records it.
 fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -> Refusal {
     let mut refusal = refused(error, REFUSED);
-    let code = error.codes().first().map_or("registry_failed", |code: &Code| code.name());
+    let code = error.codes().first().map_or("registry_failed", |code: &FaultCode| code.name());
     let message: String = error.to_string().chars().take(8000).collect();
     let entry = AuditEntry::new("sandbox_error")
         .skill(name)
@@ -289,12 +293,12 @@ fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -
     refusal
 }
 
-fn operator(path: &Path) -> Result<SandboxConfig, Refusal> {
+fn operator(path: &Path) -> Result<OperatorConfig, Refusal> {
     let shown = path.display();
     let text = read_text(&path.to_string_lossy())
         .map_err(|error| Refusal::new("policy", format!("cannot read the operator's configuration {shown}: {error}")))?
         .map_err(|_| Refusal::new("policy", format!("the operator's configuration {shown} is too long")))?;
-    SandboxConfig::decode(&text).map_err(|errors| {
+    OperatorConfig::decode(&text).map_err(|errors| {
         Refusal::new("policy", format!("the operator's configuration {shown} is refused:\n  {}", indented(&errors)))
     })
 }
@@ -329,7 +333,7 @@ mod tests {
         let path = file.to_str().unwrap().to_owned();
         let mut policy = Policy::base();
         let facts = exchange_facts(
-            &Exchange { input: vec![path.clone()], ..Exchange::default() },
+            &SkillExchange { input: vec![path.clone()], ..SkillExchange::default() },
             &mut policy,
             &Caller::default(),
         );
