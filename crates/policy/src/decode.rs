@@ -14,13 +14,13 @@ use std::str::FromStr;
 
 use crate::allow::{AllowRule, DenyEntry};
 use crate::defaults::{API_VARIABLE_DEFAULT, HOSTNAME_DEFAULT, default_protected, default_variables, unnamed_limits};
-use crate::error::{At, Collector, PolicyError, PolicyErrors, closest, shown_text};
+use crate::error::{Collector, PolicyError, PolicyErrors, PolicyPlace, closest, shown_text};
 use crate::field::Field;
 use crate::json::{self, Json};
 use crate::model::*;
 use crate::network::{API_URL, ENTRY, PROXY_URL};
 use crate::object_schema;
-use crate::typed::{Decoder, Members, list, single_member, word_of};
+use crate::typed::{Decoder, JsonMembers, list, single_member, word_of};
 use crate::url::HttpUrl;
 
 const ACCESSES: &[(&str, Access)] =
@@ -77,7 +77,7 @@ fn read(text: &[u8]) -> Result<(Policy, Collector), PolicyErrors> {
     let document = json::parse(text)?;
     let mut decoder = Decoder::default();
     if document.has_duplicates {
-        decoder.duplicates(&At::Root, &document.root);
+        decoder.duplicates(&PolicyPlace::Root, &document.root);
     }
     let policy = decoder.policy(&document.root);
     Ok((policy, decoder.errors))
@@ -86,7 +86,7 @@ fn read(text: &[u8]) -> Result<(Policy, Collector), PolicyErrors> {
 /// The objects, in the order of `model`. An object that is absent is one without keys.
 impl Decoder {
     fn policy(&mut self, json: &Json<'_>) -> Policy {
-        let at = &At::Root;
+        let at = &PolicyPlace::Root;
         let top = self.object(at, Some(json), &object_schema::POLICY);
         let limits = self.object(&at.key("limits"), top.get("limits"), &object_schema::LIMITS);
         Policy {
@@ -105,7 +105,7 @@ impl Decoder {
         }
     }
 
-    fn command(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Command {
+    fn command(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Command {
         let object = self.object(at, json, &object_schema::COMMAND);
         Command {
             argv: self.strings(&at.key("argv"), object.get("argv")).unwrap_or_default(),
@@ -115,7 +115,7 @@ impl Decoder {
         }
     }
 
-    fn variables(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> BTreeMap<String, String> {
+    fn variables(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> BTreeMap<String, String> {
         match json {
             None => default_variables(),
             Some(Json::Object(members)) => {
@@ -129,7 +129,7 @@ impl Decoder {
         }
     }
 
-    fn stdin(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Stdin {
+    fn stdin(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Stdin {
         const ACCEPTED: &str = r#""closed", "caller" or {"text": "…"}"#;
         match json {
             None => Stdin::Closed,
@@ -145,7 +145,7 @@ impl Decoder {
         }
     }
 
-    fn filesystem(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Filesystem {
+    fn filesystem(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Filesystem {
         let object = self.object(at, json, &object_schema::FILESYSTEM);
         let mounts = object.get("mounts");
         Filesystem {
@@ -157,7 +157,7 @@ impl Decoder {
         }
     }
 
-    fn root(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Root {
+    fn root(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Root {
         const ACCEPTED: &str = r#""host", "minimal", "interpreter", {"directory": "/…"} or {"image": "…"}"#;
         match json {
             None => Root::Minimal,
@@ -175,10 +175,10 @@ impl Decoder {
         }
     }
 
-    fn mount(&mut self, at: &At<'_>, json: &Json<'_>) -> Mount {
+    fn mount(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> Mount {
         const ACCEPTED: &str = r#"an object with "type": "bind" or "tmpfs""#;
         let kind = match json {
-            Json::Object(members) => Members(members).get("type").and_then(word_of),
+            Json::Object(members) => JsonMembers(members).get("type").and_then(word_of),
             _ => None,
         };
         match kind {
@@ -206,7 +206,7 @@ impl Decoder {
         }
     }
 
-    fn network(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Network {
+    fn network(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Network {
         let object = self.object(at, json, &object_schema::NETWORK);
         Network {
             mode: self.word(&at.key("mode"), object.get("mode"), NETWORK_MODES),
@@ -222,7 +222,7 @@ impl Decoder {
         }
     }
 
-    fn allow_rule(&mut self, at: &At<'_>, json: &Json<'_>) -> AllowRule {
+    fn allow_rule(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> AllowRule {
         match json {
             Json::String(_) => return self.parsed(at, json, true, ENTRY, AllowRule::unread),
             Json::Object(_) => {}
@@ -242,11 +242,11 @@ impl Decoder {
         }
     }
 
-    fn deny_entry(&mut self, at: &At<'_>, json: &Json<'_>) -> DenyEntry {
+    fn deny_entry(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> DenyEntry {
         self.parsed(at, json, true, ENTRY, DenyEntry::unread)
     }
 
-    fn api(&mut self, at: &At<'_>, json: &Json<'_>) -> NetworkApi {
+    fn api(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> NetworkApi {
         let object = self.object(at, Some(json), &object_schema::NETWORK_API);
         let url = object.get("url").map(|json| self.parsed(&at.key("url"), json, false, API_URL, HttpUrl::unread));
         let variable = object.get("variable").map(|json| self.string(&at.key("variable"), json));
@@ -256,7 +256,7 @@ impl Decoder {
         }
     }
 
-    fn network_limits(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> NetworkLimits {
+    fn network_limits(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> NetworkLimits {
         let object = self.object(at, json, &object_schema::NETWORK_LIMITS);
         NetworkLimits::from_table(|limit| {
             object.get(limit.key).map(|json| self.integer(&at.key(limit.key), json, limit.unit))
@@ -266,7 +266,7 @@ impl Decoder {
     /// What a text says in a form of its own, or a stand-in for what cannot be read.
     fn parsed<T: FromStr<Err = &'static str>>(
         &mut self,
-        at: &At<'_>,
+        at: &PolicyPlace<'_>,
         json: &Json<'_>,
         shown: bool,
         accepted: &str,
@@ -287,7 +287,7 @@ impl Decoder {
         })
     }
 
-    fn process(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Process {
+    fn process(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Process {
         let object = self.object(at, json, &object_schema::PROCESS);
         let hostname = object.get("hostname");
         Process {
@@ -299,7 +299,7 @@ impl Decoder {
         }
     }
 
-    fn seccomp(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Seccomp {
+    fn seccomp(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Seccomp {
         let object = self.object(at, json, &object_schema::SECCOMP);
         let rules = object.get("rules");
         Seccomp {
@@ -308,7 +308,7 @@ impl Decoder {
         }
     }
 
-    fn syscall_rule(&mut self, at: &At<'_>, json: &Json<'_>) -> SyscallRule {
+    fn syscall_rule(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> SyscallRule {
         let object = self.object(at, Some(json), &object_schema::SYSCALL_RULE);
         let when = object.get("when");
         SyscallRule {
@@ -318,7 +318,7 @@ impl Decoder {
         }
     }
 
-    fn syscall_action(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> SyscallAction {
+    fn syscall_action(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> SyscallAction {
         const ACCEPTED: &str = r#""kill" or {"errno": "EPERM"}"#;
         let Some(json) = json else {
             return SyscallAction::Kill;
@@ -333,7 +333,7 @@ impl Decoder {
         }
     }
 
-    fn arg_condition(&mut self, at: &At<'_>, json: &Json<'_>) -> ArgCondition {
+    fn arg_condition(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> ArgCondition {
         let object = self.object(at, Some(json), &object_schema::ARG_CONDITION);
         let index = object.get("index").map_or(0, |json| self.integer(&at.key("index"), json, "arguments"));
         let mask = object.get("mask").map_or(u64::MAX, |json| self.integer(&at.key("mask"), json, "bits"));
@@ -346,7 +346,7 @@ impl Decoder {
         }
     }
 
-    fn limits(&mut self, at: &At<'_>, object: Members<'_>) -> Limits {
+    fn limits(&mut self, at: &PolicyPlace<'_>, object: JsonMembers<'_>) -> Limits {
         Limits::from_table(|limit| match object.get(limit.key) {
             Some(json) => self.integer(&at.key(limit.key), json, limit.unit),
             None => limit.default,
@@ -354,11 +354,11 @@ impl Decoder {
     }
 
     /// What the text lists, and every limit that it does not name.
-    fn enforcement(&mut self, at: &At<'_>, json: Option<&Json<'_>>, limits: Members<'_>) -> Enforcement {
+    fn enforcement(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>, limits: JsonMembers<'_>) -> Enforcement {
         let object = self.object(at, json, &object_schema::ENFORCEMENT);
         let mut best_effort = unnamed_limits(|key| limits.get(key).is_none());
         let mut listed = BTreeSet::new();
-        let field = |decoder: &mut Decoder, at: &At<'_>, json: &Json<'_>| {
+        let field = |decoder: &mut Decoder, at: &PolicyPlace<'_>, json: &Json<'_>| {
             let field = word_of(json).and_then(Field::from_name);
             match field {
                 Some(field) if !listed.insert(field) => {
@@ -380,7 +380,7 @@ impl Decoder {
         Enforcement { best_effort }
     }
 
-    fn audit(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Audit {
+    fn audit(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Audit {
         let object = self.object(at, json, &object_schema::AUDIT);
         Audit {
             enabled: self.boolean(&at.key("enabled"), object.get("enabled"), true),
@@ -389,7 +389,7 @@ impl Decoder {
         }
     }
 
-    fn version(&mut self, at: &At<'_>, json: &Json<'_>) -> u32 {
+    fn version(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> u32 {
         let Json::Number(number) = json else {
             self.wrong(at, json, "not a number", "1, without quotes");
             return VERSION;

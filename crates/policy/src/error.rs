@@ -109,38 +109,38 @@ fn overlap(a: &str, b: &str) -> bool {
 
 /// A place in the policy, as a chain of borrowed steps: costs nothing until an error needs it as text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum At<'a> {
+pub(crate) enum PolicyPlace<'a> {
     /// The whole text.
     Root,
     /// A member of an object.
-    Key(&'a At<'a>, &'a str),
+    Key(&'a PolicyPlace<'a>, &'a str),
     /// An element of an array.
-    Index(&'a At<'a>, usize),
+    Index(&'a PolicyPlace<'a>, usize),
 }
 
-impl<'a> At<'a> {
+impl<'a> PolicyPlace<'a> {
     /// The member `key` of what is here.
-    pub(crate) fn key(&'a self, key: &'a str) -> At<'a> {
-        At::Key(self, key)
+    pub(crate) fn key(&'a self, key: &'a str) -> PolicyPlace<'a> {
+        PolicyPlace::Key(self, key)
     }
 
     /// The element `index` of what is here.
-    pub(crate) fn index(&'a self, index: usize) -> At<'a> {
-        At::Index(self, index)
+    pub(crate) fn index(&'a self, index: usize) -> PolicyPlace<'a> {
+        PolicyPlace::Index(self, index)
     }
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for PolicyPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            At::Root => f.write_str("$"),
-            At::Key(parent, key) => {
+            PolicyPlace::Root => f.write_str("$"),
+            PolicyPlace::Key(parent, key) => {
                 let plain = !key.is_empty()
                     && key.len() <= SHOWN_CHARS
                     && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
                 if plain { write!(f, "{parent}.{key}") } else { write!(f, "{parent}[{}]", shown_text(key)) }
             }
-            At::Index(parent, index) => write!(f, "{parent}[{index}]"),
+            PolicyPlace::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(shown_text("a\u{1b}[2J\u{202e}\u{9b}"), r#""a\u{1b}[2J\u{202e}\u{9b}""#);
         let long = shown_text(&"x".repeat(1000));
         assert!(long.ends_with("…\"") && long.chars().count() == SHOWN_CHARS + 3);
-        assert_eq!(At::Root.key("a").key("b c").index(3).to_string(), "$.a[\"b c\"][3]");
+        assert_eq!(PolicyPlace::Root.key("a").key("b c").index(3).to_string(), "$.a[\"b c\"][3]");
     }
 
     #[test]

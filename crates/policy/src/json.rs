@@ -30,12 +30,12 @@ pub(crate) enum Json<'t> {
     Number(serde_json::Number),
     String(Cow<'t, str>),
     Array(Vec<Json<'t>>),
-    Object(Vec<Member<'t>>),
+    Object(Vec<JsonMember<'t>>),
 }
 
 /// One member of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Member<'t> {
+pub(crate) struct JsonMember<'t> {
     pub(crate) key: Cow<'t, str>,
     pub(crate) value: Json<'t>,
     /// Whether an earlier member of the same object has the same key.
@@ -44,7 +44,7 @@ pub(crate) struct Member<'t> {
 
 /// A whole text.
 #[derive(Debug)]
-pub(crate) struct Document<'t> {
+pub(crate) struct JsonDocument<'t> {
     pub(crate) root: Json<'t>,
     /// Whether any object in it has a key twice; spares looking for them.
     pub(crate) has_duplicates: bool,
@@ -77,7 +77,7 @@ pub(crate) fn shown_json(value: &Json<'_>) -> String {
 }
 
 /// Reads a text. What cannot be read is a single error, with the byte offset (UTF-8) or the line and column.
-pub(crate) fn parse(text: &[u8]) -> Result<Document<'_>, PolicyErrors> {
+pub(crate) fn parse(text: &[u8]) -> Result<JsonDocument<'_>, PolicyErrors> {
     const ACCEPTED: &str = "one JSON object, UTF-8";
     if text.len() > MAX_POLICY_BYTES {
         return Err(PolicyErrors::too_large(text.len() as u64));
@@ -87,12 +87,12 @@ pub(crate) fn parse(text: &[u8]) -> Result<Document<'_>, PolicyErrors> {
         let problem = format!("not UTF-8: byte 0x{:02x} at offset {offset}", text[offset]);
         PolicyErrors::one("$", String::new(), problem, ACCEPTED)
     })?;
-    let reader = Reader { values: Cell::new(0), has_duplicates: Cell::new(false) };
+    let reader = JsonCounts { values: Cell::new(0), has_duplicates: Cell::new(false) };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     Value { reader: &reader, depth: 0 }
         .deserialize(&mut deserializer)
         .and_then(|root| deserializer.end().map(|()| root))
-        .map(|root| Document { root, has_duplicates: reader.has_duplicates.get() })
+        .map(|root| JsonDocument { root, has_duplicates: reader.has_duplicates.get() })
         .map_err(|cause| {
             let (line, column) = (cause.line(), cause.column());
             let message = cause.to_string();
@@ -118,7 +118,7 @@ fn boundary(text: &str, index: usize) -> usize {
 }
 
 /// What is counted over a whole text.
-struct Reader {
+struct JsonCounts {
     values: Cell<usize>,
     has_duplicates: Cell<bool>,
 }
@@ -126,7 +126,7 @@ struct Reader {
 /// Reads one value at that depth.
 #[derive(Clone, Copy)]
 struct Value<'r> {
-    reader: &'r Reader,
+    reader: &'r JsonCounts,
     depth: usize,
 }
 
@@ -205,7 +205,7 @@ impl<'de> Visitor<'de> for Value<'_> {
         /// Above so many members a set finds duplicates faster than looking at each.
         const FEW: usize = 32;
         let inside = self.inside()?;
-        let mut members: Vec<Member<'de>> = Vec::new();
+        let mut members: Vec<JsonMember<'de>> = Vec::new();
         let mut seen: HashSet<Cow<'de, str>> = HashSet::new();
         while let Some(key) = access.next_key_seed(Text)? {
             self.count()?;
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for Value<'_> {
                 self.reader.has_duplicates.set(true);
             }
             let value = access.next_value_seed(inside)?;
-            members.push(Member { key, value, duplicate });
+            members.push(JsonMember { key, value, duplicate });
         }
         Ok(Json::Object(members))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::allow::{AllowEntry, AllowRule, DenyEntry, METHODS};
-use crate::error::At;
+use crate::error::PolicyPlace;
 use crate::host::UrlHost;
 use crate::model::{Network, NetworkApi, NetworkLimits, NetworkMode};
 use crate::typed::list;
@@ -22,7 +22,7 @@ pub(crate) const PROXY_URL: &str = "http://[USER:PASSWORD@]HOST:PORT";
 const ONLY_ALLOWLIST: &str = "only mode `allowlist` has an effect on it";
 
 impl Checker {
-    pub(crate) fn network(&mut self, at: &At<'_>, network: &Network) {
+    pub(crate) fn network(&mut self, at: &PolicyPlace<'_>, network: &Network) {
         let items = |count: usize| format!("[… {count} items]");
         if network.mode == NetworkMode::Allowlist {
             if network.allow.is_empty() && network.api.is_none() {
@@ -76,7 +76,7 @@ impl Checker {
         }
     }
 
-    fn allow_rule(&mut self, at: &At<'_>, rule: &AllowRule, deny: &[DenyEntry]) {
+    fn allow_rule(&mut self, at: &PolicyPlace<'_>, rule: &AllowRule, deny: &[DenyEntry]) {
         let entry = &rule.entry;
         if entry.to_string().parse::<AllowEntry>().as_ref() != Ok(entry) {
             self.text(at, &entry.to_string(), "not in its normal form", ENTRY);
@@ -94,7 +94,7 @@ impl Checker {
     }
 
     /// Rules add up: methods or paths of a rule forbid nothing where another one, of all requests, covers its host and ports.
-    fn narrows(&mut self, at: &At<'_>, rule: &AllowRule, all: &[AllowRule]) {
+    fn narrows(&mut self, at: &PolicyPlace<'_>, rule: &AllowRule, all: &[AllowRule]) {
         let wide = |other: &AllowRule| !other.inspects() && other.entry.covers(&rule.entry);
         if rule.inspects()
             && let Some((index, over)) = all.iter().enumerate().find(|(_, other)| wide(other))
@@ -112,7 +112,7 @@ impl Checker {
         }
     }
 
-    fn methods(&mut self, at: &At<'_>, methods: &[String], must_have_one: bool) {
+    fn methods(&mut self, at: &PolicyPlace<'_>, methods: &[String], must_have_one: bool) {
         if methods.is_empty() && must_have_one {
             let accepted = "at least one method; leave the key out for all, or mode `none` for no request";
             self.add(at, "[]", "no request could be made", accepted);
@@ -134,7 +134,7 @@ impl Checker {
         }
     }
 
-    fn paths(&mut self, at: &At<'_>, paths: &[String]) {
+    fn paths(&mut self, at: &PolicyPlace<'_>, paths: &[String]) {
         if paths.is_empty() {
             self.add(at, "[]", "no request could be made", "at least one path; leave the key out for all");
         }
@@ -149,7 +149,7 @@ impl Checker {
         }
     }
 
-    fn api(&mut self, at: &At<'_>, api: &NetworkApi) {
+    fn api(&mut self, at: &PolicyPlace<'_>, api: &NetworkApi) {
         if api.url.credentials.is_some() {
             let accepted = format!("{API_URL}; what the API asks for, the program sends");
             self.add(&at.key("url"), &format!("\"{}\"", api.url), "a user or a password", &accepted);
@@ -161,7 +161,7 @@ impl Checker {
         }
     }
 
-    fn upstream_proxy(&mut self, at: &At<'_>, proxy: &HttpUrl) {
+    fn upstream_proxy(&mut self, at: &PolicyPlace<'_>, proxy: &HttpUrl) {
         let problem = match proxy {
             HttpUrl { https: true, .. } => "a proxy that itself speaks TLS is not supported",
             HttpUrl { path, .. } if !path.is_empty() => "a proxy has no path",
@@ -171,7 +171,7 @@ impl Checker {
     }
 
     /// What was put together rather than read has to be what its text reads as.
-    fn normal(&mut self, at: &At<'_>, url: &HttpUrl, accepted: &str) {
+    fn normal(&mut self, at: &PolicyPlace<'_>, url: &HttpUrl, accepted: &str) {
         let empty = matches!(&url.host, UrlHost::Name(name) if name.is_empty());
         if empty || url.to_text().parse::<HttpUrl>().as_ref() != Ok(url) {
             self.add(at, &format!("\"{url}\""), "not in its normal form", accepted);

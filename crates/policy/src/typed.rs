@@ -3,16 +3,16 @@
 //! Owns the words for a wrong type, an unknown, missing or duplicate key. Knows no key by itself: `decode` says
 //! where which type stands.
 
-use crate::error::{At, Collector, PolicyError, closest};
+use crate::error::{Collector, PolicyError, PolicyPlace, closest};
 use crate::json::shown_json;
-use crate::json::{Json, Member};
+use crate::json::{Json, JsonMember};
 use crate::object_schema::{self, ObjectSchema};
 
 /// The members of one object, or of none.
 #[derive(Clone, Copy)]
-pub(crate) struct Members<'j>(pub(crate) &'j [Member<'j>]);
+pub(crate) struct JsonMembers<'j>(pub(crate) &'j [JsonMember<'j>]);
 
-impl<'j> Members<'j> {
+impl<'j> JsonMembers<'j> {
     /// The value of the first member of that name.
     pub(crate) fn get(self, key: &str) -> Option<&'j Json<'j>> {
         self.0.iter().find(|member| member.key == key).map(|member| &member.value)
@@ -29,16 +29,16 @@ impl Decoder {
     /// The members of an object, whose keys are checked against its shape.
     pub(crate) fn object<'j>(
         &mut self,
-        at: &At<'_>,
+        at: &PolicyPlace<'_>,
         json: Option<&'j Json<'j>>,
         expected: &ObjectSchema,
-    ) -> Members<'j> {
+    ) -> JsonMembers<'j> {
         let members = match json {
-            None => return Members(&[]),
+            None => return JsonMembers(&[]),
             Some(Json::Object(members)) => members,
             Some(other) => {
                 self.wrong(at, other, "not an object", &format!("{}: an object", expected.what));
-                return Members(&[]);
+                return JsonMembers(&[]);
             }
         };
         for member in members {
@@ -56,10 +56,10 @@ impl Decoder {
                 });
             }
         }
-        Members(members)
+        JsonMembers(members)
     }
 
-    pub(crate) fn unknown_key(&mut self, at: &At<'_>, member: &Member<'_>, expected: &ObjectSchema) {
+    pub(crate) fn unknown_key(&mut self, at: &PolicyPlace<'_>, member: &JsonMember<'_>, expected: &ObjectSchema) {
         self.errors.add(|| {
             let known = object_schema::KNOWN_MISTAKES.iter().find(|(mistake, meant)| {
                 *mistake == member.key && expected.keys.iter().any(|key| meant.starts_with(&format!("`{key}`")))
@@ -75,7 +75,7 @@ impl Decoder {
     }
 
     /// Reports every key that is there twice, wherever.
-    pub(crate) fn duplicates(&mut self, at: &At<'_>, json: &Json<'_>) {
+    pub(crate) fn duplicates(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) {
         match json {
             Json::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
@@ -98,9 +98,9 @@ impl Decoder {
     /// The elements of an array, in their places; `None` when it is absent.
     pub(crate) fn list<T>(
         &mut self,
-        at: &At<'_>,
+        at: &PolicyPlace<'_>,
         json: Option<&Json<'_>>,
-        mut element: impl FnMut(&mut Decoder, &At<'_>, &Json<'_>) -> T,
+        mut element: impl FnMut(&mut Decoder, &PolicyPlace<'_>, &Json<'_>) -> T,
     ) -> Option<Vec<T>> {
         match json? {
             Json::Array(items) => {
@@ -113,12 +113,12 @@ impl Decoder {
         }
     }
 
-    pub(crate) fn strings(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Option<Vec<String>> {
+    pub(crate) fn strings(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> Option<Vec<String>> {
         self.list(at, json, Decoder::string)
     }
 
     /// A text, or an empty one in place of another type.
-    pub(crate) fn string(&mut self, at: &At<'_>, json: &Json<'_>) -> String {
+    pub(crate) fn string(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> String {
         match json {
             Json::String(text) => text.to_string(),
             Json::Null => {
@@ -133,11 +133,11 @@ impl Decoder {
     }
 
     /// A text that cannot be absent: that it is was reported with the object.
-    pub(crate) fn text(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> String {
+    pub(crate) fn text(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>) -> String {
         json.map(|json| self.string(at, json)).unwrap_or_default()
     }
 
-    pub(crate) fn boolean(&mut self, at: &At<'_>, json: Option<&Json<'_>>, default: bool) -> bool {
+    pub(crate) fn boolean(&mut self, at: &PolicyPlace<'_>, json: Option<&Json<'_>>, default: bool) -> bool {
         match json {
             None => default,
             Some(Json::Bool(value)) => *value,
@@ -149,7 +149,7 @@ impl Decoder {
     }
 
     /// A whole number that is not negative; `unit` says of what, in the plural.
-    pub(crate) fn integer(&mut self, at: &At<'_>, json: &Json<'_>, unit: &str) -> u64 {
+    pub(crate) fn integer(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>, unit: &str) -> u64 {
         let problem = match json {
             Json::Number(number) => match (number.as_u64(), number.as_f64()) {
                 (Some(value), _) => return value,
@@ -170,12 +170,17 @@ impl Decoder {
     }
 
     /// One of a few words, or the default of their type when it is absent.
-    pub(crate) fn word<T: Copy + Default>(&mut self, at: &At<'_>, json: Option<&Json<'_>>, words: &[(&str, T)]) -> T {
+    pub(crate) fn word<T: Copy + Default>(
+        &mut self,
+        at: &PolicyPlace<'_>,
+        json: Option<&Json<'_>>,
+        words: &[(&str, T)],
+    ) -> T {
         json.map_or_else(T::default, |json| self.known_word(at, json, words))
     }
 
     /// One of a few words, or the first of them in place of another.
-    pub(crate) fn known_word<T: Copy>(&mut self, at: &At<'_>, json: &Json<'_>, words: &[(&str, T)]) -> T {
+    pub(crate) fn known_word<T: Copy>(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>, words: &[(&str, T)]) -> T {
         if let Some((_, value)) = words.iter().find(|(word, _)| word_of(json) == Some(word)) {
             return *value;
         }
@@ -188,7 +193,7 @@ impl Decoder {
         words[0].1
     }
 
-    pub(crate) fn wrong(&mut self, at: &At<'_>, json: &Json<'_>, problem: &str, accepted: &str) {
+    pub(crate) fn wrong(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>, problem: &str, accepted: &str) {
         self.errors.add(|| PolicyError {
             path: at.to_string(),
             value: shown_json(json),

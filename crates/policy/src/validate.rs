@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::errno::errno_from_name;
-use crate::error::{At, Collector, PolicyError, PolicyErrors, shown_text};
+use crate::error::{Collector, PolicyError, PolicyErrors, PolicyPlace, shown_text};
 use crate::limits::MAX_MIB;
 use crate::model::*;
 use crate::paths::{PathSet, fault, is_within};
@@ -29,7 +29,7 @@ impl Policy {
 /// Every breach.
 pub(crate) fn check(policy: &Policy) -> Collector {
     let mut checker = Checker { errors: Collector::default() };
-    let root = &At::Root;
+    let root = &PolicyPlace::Root;
     checker.identity(root, policy);
     checker.command(&root.key("command"), &policy.command);
     checker.filesystem(&root.key("filesystem"), policy);
@@ -45,7 +45,7 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    fn identity(&mut self, at: &At<'_>, policy: &Policy) {
+    fn identity(&mut self, at: &PolicyPlace<'_>, policy: &Policy) {
         if policy.version != VERSION {
             self.add(&at.key("version"), &policy.version.to_string(), "not a known version", "1");
         }
@@ -61,7 +61,7 @@ impl Checker {
         }
     }
 
-    fn command(&mut self, at: &At<'_>, command: &Command) {
+    fn command(&mut self, at: &PolicyPlace<'_>, command: &Command) {
         let argv = &at.key("argv");
         match command.argv.first() {
             None => self.add(argv, "[]", "no program to run", "the program and its arguments"),
@@ -91,7 +91,7 @@ impl Checker {
         // Standard input is no C string: a NUL is as good as any other byte there.
     }
 
-    fn filesystem(&mut self, at: &At<'_>, policy: &Policy) {
+    fn filesystem(&mut self, at: &PolicyPlace<'_>, policy: &Policy) {
         let filesystem = &policy.filesystem;
         if let Root::Directory(directory) = &filesystem.root {
             let root = at.key("root");
@@ -114,7 +114,7 @@ impl Checker {
         self.protected(&at.key("protected"), filesystem);
     }
 
-    fn mounts(&mut self, at: &At<'_>, filesystem: &Filesystem, level: SeccompLevel) {
+    fn mounts(&mut self, at: &PolicyPlace<'_>, filesystem: &Filesystem, level: SeccompLevel) {
         // Targets so far and who has them, for what a later mount would hide.
         let mut earlier: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, mount) in filesystem.mounts.iter().enumerate() {
@@ -176,7 +176,7 @@ impl Checker {
         }
     }
 
-    fn deny(&mut self, at: &At<'_>, policy: &Policy) {
+    fn deny(&mut self, at: &PolicyPlace<'_>, policy: &Policy) {
         let filesystem = &policy.filesystem;
         let targets: PathSet = filesystem.mounts.iter().map(Mount::target).collect();
         // Only where the sandbox shows the host's own tree is a source surely the same path.
@@ -211,7 +211,7 @@ impl Checker {
         }
     }
 
-    fn protected(&mut self, at: &At<'_>, filesystem: &Filesystem) {
+    fn protected(&mut self, at: &PolicyPlace<'_>, filesystem: &Filesystem) {
         let writable: PathSet =
             filesystem.mounts.iter().filter(|mount| mount.is_writable()).map(Mount::target).collect();
         for (index, path) in filesystem.protected.iter().enumerate() {
@@ -229,7 +229,7 @@ impl Checker {
         }
     }
 
-    fn process(&mut self, at: &At<'_>, policy: &Policy) {
+    fn process(&mut self, at: &PolicyPlace<'_>, policy: &Policy) {
         let process = &policy.process;
         let name = process.hostname.as_bytes();
         let rest = |b: &u8| b.is_ascii_alphanumeric() || *b == b'-';
@@ -269,7 +269,7 @@ impl Checker {
         }
     }
 
-    fn syscall_rule(&mut self, at: &At<'_>, rule: &SyscallRule) {
+    fn syscall_rule(&mut self, at: &PolicyPlace<'_>, rule: &SyscallRule) {
         let syscalls = at.key("syscalls");
         if rule.syscalls.is_empty() {
             self.add(&syscalls, "[]", "the rule is about no system call", "at least one name");
@@ -307,7 +307,7 @@ impl Checker {
         }
     }
 
-    fn limits(&mut self, at: &At<'_>, limits: &Limits) {
+    fn limits(&mut self, at: &PolicyPlace<'_>, limits: &Limits) {
         for (limit, value) in limits.iter() {
             if !(1..=limit.max).contains(&value) {
                 self.add(&at.key(limit.key), &value.to_string(), "out of range", &limit.accepted());
@@ -316,7 +316,7 @@ impl Checker {
     }
 
     /// A trace is slow, and what it sees are refusals: recorded they have to be.
-    fn audit(&mut self, at: &At<'_>, audit: Audit) {
+    fn audit(&mut self, at: &PolicyPlace<'_>, audit: Audit) {
         if !audit.trace || audit.records(AuditLevel::Info) {
             return;
         }
@@ -329,7 +329,7 @@ impl Checker {
     }
 
     /// Whether it is an absolute normalized path.
-    fn absolute(&mut self, at: &At<'_>, path: &str) -> bool {
+    fn absolute(&mut self, at: &PolicyPlace<'_>, path: &str) -> bool {
         let relative = (!path.starts_with('/')).then_some("the path is not absolute");
         let problem = if path.is_empty() { fault(path) } else { relative.or_else(|| fault(path)) };
         if let Some(problem) = problem {
@@ -339,26 +339,26 @@ impl Checker {
     }
 
     /// The host's /proc would show the host's processes, whatever `process` promises.
-    fn not_proc(&mut self, at: &At<'_>, path: &str) {
+    fn not_proc(&mut self, at: &PolicyPlace<'_>, path: &str) {
         if is_within(path, "/proc") {
             self.text(at, path, "the host's /proc cannot be given", "a path outside /proc; the sandbox has its own");
         }
     }
 
-    fn no_nul(&mut self, at: &At<'_>, text: &str) {
+    fn no_nul(&mut self, at: &PolicyPlace<'_>, text: &str) {
         if text.contains('\0') {
             self.text(at, text, "contains a NUL character", "text without NUL");
         }
     }
 
-    fn argument_length(&mut self, at: &At<'_>, text: &str, bytes: usize) {
+    fn argument_length(&mut self, at: &PolicyPlace<'_>, text: &str, bytes: usize) {
         if bytes > MAX_ARGUMENT {
             let accepted = format!("at most {MAX_ARGUMENT} bytes (with name and `=`), as execve(2) takes");
             self.text(at, text, &format!("{bytes} bytes are too long"), &accepted);
         }
     }
 
-    pub(crate) fn text(&mut self, at: &At<'_>, value: &str, problem: &str, accepted: &str) {
+    pub(crate) fn text(&mut self, at: &PolicyPlace<'_>, value: &str, problem: &str, accepted: &str) {
         self.errors.add(|| PolicyError {
             path: at.to_string(),
             value: shown_text(value),
@@ -367,7 +367,7 @@ impl Checker {
         });
     }
 
-    pub(crate) fn add(&mut self, at: &At<'_>, value: &str, problem: &str, accepted: &str) {
+    pub(crate) fn add(&mut self, at: &PolicyPlace<'_>, value: &str, problem: &str, accepted: &str) {
         let (value, problem, accepted) = (value.into(), problem.into(), accepted.into());
         self.errors.add(|| PolicyError { path: at.to_string(), value, problem, accepted });
     }
