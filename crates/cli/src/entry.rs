@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 
 use crate::args::typing_mistakes;
 use crate::caller;
@@ -51,12 +51,12 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
 }
 
 /// Whether this looks like a run that needs a cgroup. After a wrong guess, a cgroup was made for nothing.
-fn expected(texts: &[String]) -> Expected {
+fn expected(texts: &[String]) -> ExpectedUse {
     let mut ours = texts.iter().skip(2).take_while(|text| *text != "--");
     let other = ["--backend", "--dry-run", "--help", "-h"];
     match ours.any(|text| other.iter().any(|option| text.starts_with(option))) {
-        true => Expected::Anything,
-        false => Expected::Run,
+        true => ExpectedUse::Anything,
+        false => ExpectedUse::Run,
     }
 }
 

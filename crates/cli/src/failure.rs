@@ -2,7 +2,7 @@
 //!
 //! The only file that draws conclusions from these texts. Pure.
 
-use cofferdam_engine::{Failure, Step};
+use cofferdam_engine::{FailedStep, Failure};
 use cofferdam_policy::{Field, PolicyError};
 
 /// Options of `run` in hints, none of which `skill run` has.
@@ -10,7 +10,7 @@ const RUN_OPTIONS: [&str; 9] = ["-w", "-v", "-e", "--root", "--image", "--networ
 
 /// Whether the program could not be executed.
 pub(crate) fn is_exec(failure: &Failure) -> bool {
-    failure.step == Step::Exec
+    failure.step == FailedStep::Exec
 }
 
 /// Whether the kernel refused to execute the program, and the engine does not know why.
@@ -35,12 +35,12 @@ pub(crate) fn mount_target(failure: &Failure) -> Option<&str> {
 
 /// Whether git outside of the sandbox would obey a repository that the program left.
 pub(crate) fn is_repositories(failure: &Failure) -> bool {
-    failure.step == Step::Repositories
+    failure.step == FailedStep::Repositories
 }
 
 /// Whether the changes that were to be kept are lost.
 pub(crate) fn are_changes_lost(failure: &Failure) -> bool {
-    failure.step == Step::KeepChanges && failure.code != 0
+    failure.step == FailedStep::KeepChanges && failure.code != 0
 }
 
 /// The fields that a hint offers for `--best-effort`, with commas between them.

@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use cofferdam_engine::backends::{Format, export};
-use cofferdam_engine::facts::{Facts, Table};
+use cofferdam_engine::backends::{ExportTarget, export};
+use cofferdam_engine::facts::{Facts, FactsTable};
 use cofferdam_engine::{Engine, Strength};
 use cofferdam_policy::{Field, Policy};
 use cofferdam_profiles::protocol::{self, Encoding, RequestedOutput};
@@ -62,7 +62,7 @@ fn of_library(policies: &[Value], helper: &Path) -> Vec<Answer> {
 /// What the engine answers, for a host with these files.
 fn of_engine(policy: &Value, host: &dyn Facts) -> Answer {
     let policy = Policy::decode(policy.to_string().as_bytes()).unwrap_or_else(|e| panic!("{policy}: {e:?}"));
-    match export(&policy, Format::Nsjail, host) {
+    match export(&policy, ExportTarget::Nsjail, host) {
         Ok(written) => {
             let short = written.enforcement.iter().filter(|(_, applied)| applied.strength != Strength::Full);
             Answer { refused: BTreeSet::new(), warned: short.map(|(field, _)| *field).collect() }
@@ -164,8 +164,8 @@ fn asking(field: Field) -> Vec<Value> {
     }
 }
 
-fn host() -> Table {
-    Table::usual(&["/home/u/data/", "/home/u/w/"])
+fn host() -> FactsTable {
+    FactsTable::usual(&["/home/u/data/", "/home/u/w/"])
 }
 
 /// Each policy of [`asking`] with what is asked for required, and as best effort.

@@ -5,7 +5,8 @@ mod common;
 use std::collections::BTreeSet;
 
 use cofferdam_engine::{
-    Change, Ending, Evidence, Failure, NetworkEvent, NetworkKind, NetworkReason, NetworkVia, Step, Strength, Violation,
+    Ending, Evidence, FailedStep, Failure, FileChange, NetworkEvent, NetworkKind, NetworkReason, NetworkVia, Strength,
+    Violation,
 };
 use common::outcome;
 use serde::Serialize;
@@ -38,8 +39,8 @@ fn every_field_of_an_outcome_stands_in_its_page() {
     explained(o["enforcement"].as_object().unwrap().values().next().unwrap());
     explained(o);
     explained(outcome(&["run", "--json", "-w", "/", "--", "no such"]).1);
-    explained(Failure { code: 0, step: Step::caller(""), message: String::new(), hint: Some(String::new()) });
-    explained(Change { kind: 'A', path: String::new() });
+    explained(Failure { code: 0, step: FailedStep::caller(""), message: String::new(), hint: Some(String::new()) });
+    explained(FileChange { kind: 'A', path: String::new() });
     explained(Violation {
         operation: String::new(),
         object: Some(String::new()),

@@ -10,7 +10,7 @@ use cofferdam_policy::{BackendName, Policy, Stdin};
 use super::config::{self, Form, Loaded};
 use super::execution::{ExecutionResult, SandboxExecutor, in_words};
 use super::legacy::NsJailJsonConfig;
-use super::task::{Came, Handle, Task};
+use super::task::{Handle, RunResult, Task};
 use cofferdam_engine::Failure;
 use cofferdam_engine::Prepared;
 use cofferdam_engine::backends::Tools;
@@ -69,14 +69,14 @@ impl Shared {
         Shared { engine: Arc::new(Engine::probe().with_tools(tools)), backend, default_timeout }
     }
 
-    fn run(&self, call: Call) -> Came {
+    fn run(&self, call: Call) -> RunResult {
         let monitor = call.monitor.clone();
         let came = self.attempt(call);
         monitor.end(); // also where nothing was started
         came
     }
 
-    fn attempt(&self, call: Call) -> Came {
+    fn attempt(&self, call: Call) -> RunResult {
         let Loaded { mut policy, form, .. } = config::load(&call.config_path)?;
         policy.backend = self.backend;
         if let Some(command) = call.command {
@@ -152,7 +152,7 @@ macro_rules! executor {
             ///
             /// # Errors
             /// The configuration cannot be used.
-            pub fn run(&self, call: Call) -> Came {
+            pub fn run(&self, call: Call) -> RunResult {
                 self.0.run(call)
             }
 

@@ -79,16 +79,16 @@ pub fn detect_platform() -> String {
 
 /// Whether there is an nsjail that can be used: at this path, or on `PATH`.
 pub fn is_nsjail_available(nsjail_path: Option<&Path>) -> bool {
-    use cofferdam_engine::backends::{Installed, Tool, Tools};
+    use cofferdam_engine::backends::{InstalledTool, Tool, Tools};
     let mut tools = Tools::from_environment();
     if let Some(path) = nsjail_path {
         tools.nsjail = Some(path.to_owned());
     }
-    Installed::find(Tool::Nsjail, &tools).is_ok()
+    InstalledTool::find(Tool::Nsjail, &tools).is_ok()
 }
 
 /// Whether macOS's Seatbelt is here.
 pub fn is_seatbelt_available() -> bool {
-    use cofferdam_engine::backends::{Installed, Tool, Tools};
-    Installed::find(Tool::Seatbelt, &Tools::from_environment()).is_ok()
+    use cofferdam_engine::backends::{InstalledTool, Tool, Tools};
+    InstalledTool::find(Tool::Seatbelt, &Tools::from_environment()).is_ok()
 }

@@ -11,8 +11,8 @@ use cofferdam_compat::{
     Call, ExecutionResult, JailExecutor, NsJailExecutor, ResourceUsage, SandboxExecutor, SeatbeltExecutor,
     detect_platform, is_nsjail_available, is_seatbelt_available,
 };
-use cofferdam_engine::backends::{Format, export};
-use cofferdam_engine::facts::Here;
+use cofferdam_engine::backends::{ExportTarget, export};
+use cofferdam_engine::facts::HostFacts;
 use cofferdam_engine::{Ending, Monitor};
 use cofferdam_policy::Policy;
 
@@ -102,7 +102,7 @@ fn nsjails_own_configuration_is_executed() {
     let files = Files::new();
     let mut policy = Policy::base();
     policy.command.argv = ["sh", "-c", "echo from nsjail; id -u"].map(str::to_owned).to_vec();
-    let written = export(&policy, Format::Nsjail, &Here::default()).unwrap();
+    let written = export(&policy, ExportTarget::Nsjail, &HostFacts::default()).unwrap();
     let path = files.write("exported.json", &written.text);
     let result = jail().execute_sync(&path, "").unwrap();
     assert_eq!(result.stdout, "from nsjail\n1000\n", "{result:?}");

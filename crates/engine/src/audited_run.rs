@@ -5,7 +5,7 @@
 use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Map, Value};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::io::Io;
 use crate::outcome::{Ending, Outcome};
 use crate::prepared::Prepared;
@@ -13,7 +13,7 @@ use cofferdam_audit::{AuditEntry, AuditError, Durability, Reservation, Trail, he
 
 /// What a run's records say besides what the policy and the outcome do.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct About {
+pub struct RunDetails {
     /// The skill that is run.
     pub skill: Option<String>,
     /// Further facts of the first record, such as the profile or the manifest that the policy was made of.
@@ -38,7 +38,7 @@ impl Unrecorded {
         let text = self.to_string();
         let (message, hint) =
             text.split_once("\nhint: ").map_or((text.as_str(), None), |(m, h)| (m, Some(h.to_owned())));
-        let failure = Failure::new(Step::Audit, message).maybe_hint(hint);
+        let failure = Failure::new(FailedStep::Audit, message).maybe_hint(hint);
         match self {
             Unrecorded::Start(_) => Outcome::unstarted(Some(failure)),
             Unrecorded::End(outcome, _) => {
@@ -57,7 +57,13 @@ impl Prepared {
     ///
     /// # Errors
     /// Something does not stand in the trail. Where that is the start, nothing ran.
-    pub fn run_recorded(&self, io: Io, policy: &Policy, trail: &Trail, about: About) -> Result<Outcome, Unrecorded> {
+    pub fn run_recorded(
+        &self,
+        io: Io,
+        policy: &Policy,
+        trail: &Trail,
+        about: RunDetails,
+    ) -> Result<Outcome, Unrecorded> {
         let recording = Recording::begin(policy, self.backend(), trail, about)?;
         recording.end(self.run(io))
     }
@@ -115,7 +121,12 @@ impl Recording {
     ///
     /// # Errors
     /// It does not stand in the trail, so nothing is to start.
-    pub(crate) fn begin(policy: &Policy, backend: &str, trail: &Trail, about: About) -> Result<Recording, Unrecorded> {
+    pub(crate) fn begin(
+        policy: &Policy,
+        backend: &str,
+        trail: &Trail,
+        about: RunDetails,
+    ) -> Result<Recording, Unrecorded> {
         let notes = Notes { trail: trail.clone(), run: cofferdam_audit::random::uuid(), skill: about.skill.clone() };
         let mut start = notes.entry("sandbox_started");
         start.data = started(policy, backend, &about);
@@ -161,7 +172,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// What the record of a start says.
-fn started(policy: &Policy, backend: &str, about: &About) -> Map<String, Value> {
+fn started(policy: &Policy, backend: &str, about: &RunDetails) -> Map<String, Value> {
     let text = serde_json::to_string(policy).unwrap_or_default();
     let mut data = object(serde_json::json!({
         "memoryMb": policy.limits.memory_mb,
@@ -252,7 +263,7 @@ mod tests {
 
     type Records = Vec<(String, Map<String, Value>)>;
 
-    fn recorded(policy: &Policy, about: About) -> (Outcome, Records) {
+    fn recorded(policy: &Policy, about: RunDetails) -> (Outcome, Records) {
         let dir = tempfile::tempdir().unwrap();
         let trail = Trail::open(&dir.path().join("audit"), TrailOptions::default()).unwrap();
         let prepared = Engine::probe().prepare(policy).unwrap();
@@ -276,7 +287,7 @@ mod tests {
     #[test]
     fn a_run_begins_and_ends_in_the_trail() {
         let about =
-            About { skill: Some("weather".into()), facts: object(serde_json::json!({ "manifestSha256": "00" })) };
+            RunDetails { skill: Some("weather".into()), facts: object(serde_json::json!({ "manifestSha256": "00" })) };
         let (outcome, records) = recorded(&policy("exit 3"), about);
         assert_eq!(outcome.exit_code, Some(3));
         assert_eq!(kinds(&records), ["sandbox_started", "sandbox_completed"]);
@@ -288,9 +299,9 @@ mod tests {
     fn what_ended_it_stands_between() {
         let mut slow = policy("sleep 60");
         slow.limits.wall_ms = 200;
-        let (_, records) = recorded(&slow, About::default());
+        let (_, records) = recorded(&slow, RunDetails::default());
         assert_eq!(kinds(&records), ["sandbox_started", "limit_reached", "timeout_kill", "sandbox_completed"]);
-        let (outcome, records) = recorded(&policy("unshare -U true; exit 0"), About::default());
+        let (outcome, records) = recorded(&policy("unshare -U true; exit 0"), RunDetails::default());
         assert_eq!(outcome.exit_code, Some(0));
         assert!(kinds(&records).contains(&"security_violation"), "{records:?}");
     }
@@ -302,7 +313,7 @@ mod tests {
         policy.command.argv[0] = "/bin/bash".into();
         policy.network.mode = NetworkMode::Allowlist;
         policy.network.allow.push("allowed.test".parse().unwrap());
-        let (_, records) = recorded(&policy, About::default());
+        let (_, records) = recorded(&policy, RunDetails::default());
         let attempt = records.iter().find(|(kind, _)| kind == "network_attempt").map(|(_, data)| data);
         let attempt = attempt.unwrap_or_else(|| panic!("{records:?}"));
         assert_eq!((&attempt["address"], &attempt["reason"]), (&"203.0.113.7".into(), &"not_allowed".into()));
@@ -312,7 +323,7 @@ mod tests {
     fn a_program_that_is_not_there_is_an_error() {
         let mut missing = policy("");
         missing.command.argv = vec!["/no/such/program".into()];
-        let (_, records) = recorded(&missing, About::default());
+        let (_, records) = recorded(&missing, RunDetails::default());
         assert_eq!(kinds(&records), ["sandbox_started", "sandbox_error"]);
         assert_eq!(records[1].1["exitCode"], 127);
     }
@@ -325,11 +336,11 @@ mod tests {
         large.command.argv.push("x".repeat(100_000));
         let prepared = Engine::probe().prepare(&large).unwrap();
         let io = || Io { output: Output::Capture, ..Io::default() };
-        let refused = prepared.run_recorded(io(), &large, &trail, About::default());
+        let refused = prepared.run_recorded(io(), &large, &trail, RunDetails::default());
         assert!(matches!(refused, Err(Unrecorded::Start(AuditError::TooLarge { .. }))), "{refused:?}");
         let small = policy("echo ran");
         let ran =
-            Engine::probe().prepare(&small).unwrap().run_recorded(io(), &small, &trail, About::default()).unwrap();
+            Engine::probe().prepare(&small).unwrap().run_recorded(io(), &small, &trail, RunDetails::default()).unwrap();
         assert_eq!(ran.stdout, "ran\n");
     }
 }

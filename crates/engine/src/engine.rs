@@ -6,10 +6,10 @@ use cofferdam_policy::{BackendName, Policy};
 
 #[cfg(feature = "containers")]
 use crate::backends::containers;
-use crate::backends::{self, Backend, Refusal, Request, Tools, registry};
-use crate::failure::{Failure, Step};
-use crate::host::{Expected, Host};
-use crate::outcome::Enforcement;
+use crate::backends::{self, Backend, BackendRefusal, PlanRequest, Tools, registry};
+use crate::failure::{FailedStep, Failure};
+use crate::host::{ExpectedUse, Host};
+use crate::outcome::AppliedEnforcement;
 use crate::plan::executables::Executables;
 use crate::plan::host_sockets;
 use crate::plan::own_places::{self, OwnPlaces};
@@ -34,7 +34,7 @@ impl Engine {
     ///
     /// While the caller still works out its policy, a thread looks for the place of cgroups, and where a `run` is expected
     /// it makes that run's cgroup. Where nothing runs, the cgroup goes unused.
-    pub fn for_own_process(run: Expected) -> Engine {
+    pub fn for_own_process(run: ExpectedUse) -> Engine {
         Engine { host: Host::for_own_process(run) }
     }
 
@@ -58,13 +58,13 @@ impl Engine {
     }
 
     fn support_of(&self, backend: &dyn Backend, policy: &Policy) -> Support {
-        let request = Request { reason: String::new(), ..Request::of(policy) };
+        let request = PlanRequest { reason: String::new(), ..PlanRequest::of(policy) };
         match backend.plan(&self.host, &request) {
             Ok(plan) => {
                 Support { backend: backend.name(), unavailable: None, fields: plan.planned().enforcement.clone() }
             }
-            Err(Refusal { failure, .. }) => {
-                Support { backend: backend.name(), unavailable: Some(failure), fields: Enforcement::new() }
+            Err(BackendRefusal { failure, .. }) => {
+                Support { backend: backend.name(), unavailable: Some(failure), fields: AppliedEnforcement::new() }
             }
         }
     }
@@ -95,7 +95,7 @@ impl Engine {
     /// As [`Engine::prepare`].
     pub fn prepare_or_jail(&self, policy: &Policy) -> Result<Prepared, Failure> {
         match self.prepare(policy) {
-            Err(missing) if policy.backend == BackendName::Nsjail && missing.step == Step::Tool => {
+            Err(missing) if policy.backend == BackendName::Nsjail && missing.step == FailedStep::Tool => {
                 let jail = Policy { backend: BackendName::Jail, ..policy.clone() };
                 let reason = format!("the jail runs it, which holds the same: {}", missing.message);
                 self.prepare_with(&jail, None, Some(reason))
@@ -119,7 +119,7 @@ impl Engine {
     /// As [`Engine::prepare`].
     pub fn prepare_by(&self, backend: &dyn Backend, policy: &Policy) -> Result<Prepared, Failure> {
         let (policy, own) = acceptable(policy, &[backend])?;
-        let request = Request { reason: "named by the caller".into(), own: Some(&own), ..Request::of(&policy) };
+        let request = PlanRequest { reason: "named by the caller".into(), own: Some(&own), ..PlanRequest::of(&policy) };
         Ok(self.prepared(backend, &request)?)
     }
 
@@ -137,7 +137,7 @@ impl Engine {
         let mut refusals = Vec::new();
         for backend in candidates {
             let reason = instead.clone().unwrap_or_else(|| reason(named, backend, &refusals));
-            let request = Request { policy: &policy, reason, programs: programs.as_ref(), own: Some(&own) };
+            let request = PlanRequest { policy: &policy, reason, programs: programs.as_ref(), own: Some(&own) };
             match self.prepared(backend, &request) {
                 Ok(prepared) => return Ok(prepared),
                 Err(refusal) => refusals.push((backend.name(), refusal)),
@@ -146,7 +146,7 @@ impl Engine {
         Err(neither(refusals))
     }
 
-    fn prepared(&self, backend: &dyn Backend, request: &Request<'_>) -> Result<Prepared, Refusal> {
+    fn prepared(&self, backend: &dyn Backend, request: &PlanRequest<'_>) -> Result<Prepared, BackendRefusal> {
         let plan = backend.plan(&self.host, request)?;
         plan.sufficient()?;
         Ok(Prepared::new(plan, backend.capabilities(), || self.host.take_cgroup()))
@@ -167,13 +167,13 @@ fn acceptable<'a>(policy: &'a Policy, candidates: &[&dyn Backend]) -> Result<(Co
 
 /// The failure to report where no backend can run a policy. The strongest one's refusal is what the user can act on. Where it
 /// is about the host and not about the policy, the next one's says why it cannot replace it.
-fn neither(refusals: Vec<(&str, Refusal)>) -> Failure {
+fn neither(refusals: Vec<(&str, BackendRefusal)>) -> Failure {
     let mut refusals = refusals.into_iter();
-    let Some((_, Refusal { failure: mut first, .. })) = refusals.next() else {
-        return Failure::new(Step::Backend, "no backend");
+    let Some((_, BackendRefusal { failure: mut first, .. })) = refusals.next() else {
+        return Failure::new(FailedStep::Backend, "no backend");
     };
-    if matches!(first.step, Step::Namespaces | Step::Ids)
-        && let Some((other, Refusal { failure: next, needs_mounts })) = refusals.next()
+    if matches!(first.step, FailedStep::Namespaces | FailedStep::Ids)
+        && let Some((other, BackendRefusal { failure: next, needs_mounts })) = refusals.next()
     {
         if first == next {
             return first;
@@ -189,11 +189,11 @@ fn neither(refusals: Vec<(&str, Refusal)>) -> Failure {
     first
 }
 
-fn reason(asked: BackendName, chosen: &dyn Backend, refusals: &[(&str, Refusal)]) -> String {
+fn reason(asked: BackendName, chosen: &dyn Backend, refusals: &[(&str, BackendRefusal)]) -> String {
     let name = chosen.name();
     match (asked, refusals.first()) {
         (BackendName::Auto, None) => format!("{name} is the strongest, and holds every required field"),
-        (BackendName::Auto, Some((first, Refusal { failure, .. }))) => {
+        (BackendName::Auto, Some((first, BackendRefusal { failure, .. }))) => {
             format!("{name} holds every required field; the {first} does not: {}", failure.message)
         }
         _ => "named by the policy".into(),

@@ -1,7 +1,7 @@
 //! Why Cofferdam refused a policy, or why a run failed: the step, the cause, and what the user can do.
 //!
 //! Owns the one error type of this crate and the names of its steps, which outcomes carry as text. Callers decide by the
-//! [`Step`], never by the words of a message or a hint.
+//! [`FailedStep`], never by the words of a message or a hint.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +22,7 @@ macro_rules! steps {
         /// The step that failed.
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Step {
+        pub enum FailedStep {
             $($(#[doc = $doc])+ $variant,)+
             /// Enforcing a field of the policy.
             Field(Field),
@@ -32,19 +32,19 @@ macro_rules! steps {
             Caller(Cow<'static, str>),
         }
 
-        impl Step {
+        impl FailedStep {
             /// The name, as outcomes carry it.
             pub fn as_str(&self) -> &str {
                 match self {
-                    $(Step::$variant => $name,)+
-                    Step::Field(field) => field.name(),
-                    Step::Policy(name) | Step::Caller(name) => name,
+                    $(FailedStep::$variant => $name,)+
+                    FailedStep::Field(field) => field.name(),
+                    FailedStep::Policy(name) | FailedStep::Caller(name) => name,
                 }
             }
         }
 
         #[cfg(test)]
-        const OWN: &[Step] = &[$(Step::$variant,)+];
+        const OWN: &[FailedStep] = &[$(FailedStep::$variant,)+];
     };
 }
 
@@ -101,56 +101,56 @@ steps! {
     Tool = "tool",
 }
 
-impl Step {
+impl FailedStep {
     /// A step of the program that uses the engine, by a name that is none of the engine's own.
-    pub const fn caller(name: &'static str) -> Step {
-        Step::Caller(Cow::Borrowed(name))
+    pub const fn caller(name: &'static str) -> FailedStep {
+        FailedStep::Caller(Cow::Borrowed(name))
     }
 
     /// A member of the policy that is no [`Field`], by its path.
-    pub const fn policy(path: &'static str) -> Step {
-        Step::Policy(Cow::Borrowed(path))
+    pub const fn policy(path: &'static str) -> FailedStep {
+        FailedStep::Policy(Cow::Borrowed(path))
     }
 
     /// An entry of the policy's mounts.
-    pub fn mount_entry(index: usize) -> Step {
-        Step::Policy(format!("{}[{index}]", Field::Mounts).into())
+    pub fn mount_entry(index: usize) -> FailedStep {
+        FailedStep::Policy(format!("{}[{index}]", Field::Mounts).into())
     }
 
     /// The field whose enforcement it is.
     pub fn field(&self) -> Option<Field> {
         match self {
-            Step::Field(field) => Some(*field),
+            FailedStep::Field(field) => Some(*field),
             _ => None,
         }
     }
 }
 
-impl From<Field> for Step {
-    fn from(field: Field) -> Step {
-        Step::Field(field)
+impl From<Field> for FailedStep {
+    fn from(field: Field) -> FailedStep {
+        FailedStep::Field(field)
     }
 }
 
-impl From<&Field> for Step {
-    fn from(field: &Field) -> Step {
-        Step::Field(*field)
+impl From<&Field> for FailedStep {
+    fn from(field: &Field) -> FailedStep {
+        FailedStep::Field(*field)
     }
 }
 
-impl From<&Step> for Step {
-    fn from(step: &Step) -> Step {
+impl From<&FailedStep> for FailedStep {
+    fn from(step: &FailedStep) -> FailedStep {
         step.clone()
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for FailedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for Step {
+impl Serialize for FailedStep {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
@@ -162,7 +162,7 @@ pub struct Failure {
     /// 125 when Cofferdam refused or failed, 126 when the program cannot be executed, 127 when it is not found.
     pub code: i32,
     /// The step that failed, such as `mount`, `landlock`, `exec`.
-    pub step: Step,
+    pub step: FailedStep,
     /// What and why, with the errno in words.
     pub message: String,
     /// What the user can do, as an exact command where there is one.
@@ -172,7 +172,7 @@ pub struct Failure {
 
 impl Failure {
     /// A refusal or failure in this step, with exit code 125 and no hint.
-    pub fn new(step: impl Into<Step>, message: impl Into<String>) -> Failure {
+    pub fn new(step: impl Into<FailedStep>, message: impl Into<String>) -> Failure {
         Failure { code: REFUSED, step: step.into(), message: message.into(), hint: None }
     }
 
@@ -194,7 +194,7 @@ impl Failure {
     }
 
     /// An external program, such as a container runtime, could not be started.
-    pub(crate) fn not_started(step: impl Into<Step>, program: &std::path::Path, error: &SpawnError) -> Failure {
+    pub(crate) fn not_started(step: impl Into<FailedStep>, program: &std::path::Path, error: &SpawnError) -> Failure {
         const NO_KEY: &str = "each sandbox needs a keyring, and this user has as many keys as the kernel allows: wait for other \
                               runs to end, or raise the limit as root: sysctl -w kernel.keys.maxkeys=2000";
         let quota = Some(rustix::io::Errno::DQUOT.raw_os_error());
@@ -231,14 +231,14 @@ mod tests {
 
     #[test]
     fn every_step_has_a_name_of_its_own() {
-        let fields = Field::ALL.iter().map(Step::from);
-        let others = [Step::policy("command.argv"), Step::mount_entry(2), Step::caller("profile")];
+        let fields = Field::ALL.iter().map(FailedStep::from);
+        let others = [FailedStep::policy("command.argv"), FailedStep::mount_entry(2), FailedStep::caller("profile")];
         let mut names = std::collections::BTreeSet::new();
         for step in OWN.iter().cloned().chain(fields).chain(others) {
             assert!(names.insert(step.as_str().to_owned()), "{step} twice");
             assert_eq!(serde_json::json!(step), step.as_str());
         }
-        assert_eq!(Step::mount_entry(2).as_str(), "filesystem.mounts[2]");
+        assert_eq!(FailedStep::mount_entry(2).as_str(), "filesystem.mounts[2]");
     }
 
     #[test]
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn message_holds_the_chain_of_causes() {
-        let inner = std::io::Error::other(Failure::new(Step::Spawn, "inner"));
-        let failure = Failure::new(Step::Mount, "outer").caused_by(&inner);
+        let inner = std::io::Error::other(Failure::new(FailedStep::Spawn, "inner"));
+        let failure = Failure::new(FailedStep::Mount, "outer").caused_by(&inner);
         assert_eq!(failure.to_string(), "outer: inner");
     }
 }

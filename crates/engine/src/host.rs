@@ -10,7 +10,7 @@ use cofferdam_confine::other_cpu;
 use cofferdam_policy::Field;
 
 use crate::backends::Tools;
-use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome::{AppliedEnforcement, AppliedField, Strength};
 use crate::progress::ProgressCallback;
 
 /// What this host can do, asked once.
@@ -31,7 +31,7 @@ pub struct Host {
 
 /// What a process of its own is going to do with an engine, as far as its caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedUse {
     /// One run.
     Run,
     /// Something else, or nothing that is known yet.
@@ -49,14 +49,14 @@ impl std::fmt::Debug for OnProgress {
 }
 
 /// A place for cgroups, and the cgroup that was made there for the one run.
-type Found = (Cgroups, Option<Cgroup>);
+type CgroupChoice = (Cgroups, Option<Cgroup>);
 
 /// The thread that searches. Dropped, it is waited for: what it made goes with it.
 #[derive(Debug, Default)]
-struct Search(Mutex<Option<JoinHandle<Option<Found>>>>);
+struct Search(Mutex<Option<JoinHandle<Option<CgroupChoice>>>>);
 
 impl Search {
-    fn take(&self) -> Option<Found> {
+    fn take(&self) -> Option<CgroupChoice> {
         let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         thread.and_then(|thread| thread.join().ok()).flatten()
     }
@@ -85,12 +85,12 @@ struct Predicted {
 
 impl Host {
     /// A host whose process the engine has for itself: see [`crate::Engine::for_own_process`].
-    pub(crate) fn for_own_process(run: Expected) -> Host {
+    pub(crate) fn for_own_process(run: ExpectedUse) -> Host {
         let thread = std::thread::Builder::new().stack_size(256 << 10);
         let search = other_cpu::spawn(thread, move || {
             let found = find_cgroups(true);
             let cgroup = match (&found, run) {
-                (Cgroups::Here(location, _), Expected::Run) => Cgroup::unlimited(location, &LIKELY),
+                (Cgroups::Here(location, _), ExpectedUse::Run) => Cgroup::unlimited(location, &LIKELY),
                 _ => None,
             };
             (found, cgroup)
@@ -141,8 +141,8 @@ impl Host {
     }
 
     /// Completes what a backend enforces by what a cgroup enforces here.
-    pub(crate) fn cgroup_enforcement(&self, e: &mut Enforcement) {
-        let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
+    pub(crate) fn cgroup_enforcement(&self, e: &mut AppliedEnforcement) {
+        let full = |reason: &str| AppliedField { strength: Strength::Full, reason: reason.to_owned() };
         match self.cgroups() {
             Cgroups::Here(_, p) => {
                 for (has, field) in [(p.memory, Field::Memory), (p.cpu, Field::CpuShare), (p.pids, Field::Processes)] {

@@ -26,19 +26,19 @@ pub struct ResourceUsage {
 
 /// Where the figures of one run are to be had.
 #[derive(Debug, Default)]
-enum Slot {
+enum MonitorSlot {
     /// It has not begun.
     #[default]
     Waiting,
     /// It runs.
-    Running(Running),
+    Running(MonitoredRun),
     /// It is over.
     Over,
 }
 
 /// A run under way.
 #[derive(Debug)]
-struct Running {
+struct MonitoredRun {
     /// The process whose descendants it is.
     pid: i32,
     /// Its cgroup's figures.
@@ -51,14 +51,14 @@ struct Running {
 
 /// Tells what one run uses while it runs. Clones tell of the same run.
 #[derive(Debug, Clone, Default)]
-pub struct Monitor(Arc<(Mutex<Slot>, Condvar)>);
+pub struct Monitor(Arc<(Mutex<MonitorSlot>, Condvar)>);
 
 impl Monitor {
     /// What the sandbox uses now; `None` before it has begun and once it is over.
     pub fn usage(&self) -> Option<ResourceUsage> {
         match &mut *self.slot() {
-            Slot::Running(running) => Some(running.look()),
-            Slot::Waiting | Slot::Over => None,
+            MonitorSlot::Running(running) => Some(running.look()),
+            MonitorSlot::Waiting | MonitorSlot::Over => None,
         }
     }
 
@@ -69,7 +69,7 @@ impl Monitor {
 
     /// Whether the run is over.
     pub fn is_over(&self) -> bool {
-        matches!(&*self.slot(), Slot::Over)
+        matches!(&*self.slot(), MonitorSlot::Over)
     }
 
     /// The run has begun below this process, `ours` of whose processes are no part of the sandbox.
@@ -80,20 +80,20 @@ impl Monitor {
         }
         // Without a reader the processes are asked, which costs more and tells the same.
         let reader = cgroup.and_then(|c| c.reader().ok());
-        self.set(Slot::Running(Running { pid, reader, ours, cpu_us: 0 }));
+        self.set(MonitorSlot::Running(MonitoredRun { pid, reader, ours, cpu_us: 0 }));
     }
 
     /// The run is over, or never began: whoever waits for its figures waits no longer.
     pub fn end(&self) {
-        self.set(Slot::Over);
+        self.set(MonitorSlot::Over);
     }
 
-    fn set(&self, slot: Slot) {
+    fn set(&self, slot: MonitorSlot) {
         *self.slot() = slot;
         self.0.1.notify_all();
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, MonitorSlot> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,12 +115,12 @@ impl Iterator for Samples {
         loop {
             let now = Instant::now();
             match &mut *slot {
-                Slot::Over => return None,
-                Slot::Running(running) if self.next.is_none_or(|next| next <= now) => {
+                MonitorSlot::Over => return None,
+                MonitorSlot::Running(running) if self.next.is_none_or(|next| next <= now) => {
                     self.next = Some(now + self.interval);
                     return Some(running.look());
                 }
-                Slot::Running(_) | Slot::Waiting => {}
+                MonitorSlot::Running(_) | MonitorSlot::Waiting => {}
             }
             let pause = self.next.map_or(Duration::from_secs(60), |next| next.saturating_duration_since(now));
             slot = shared.1.wait_timeout(slot, pause).unwrap_or_else(PoisonError::into_inner).0;
@@ -128,7 +128,7 @@ impl Iterator for Samples {
     }
 }
 
-impl Running {
+impl MonitoredRun {
     fn look(&mut self) -> ResourceUsage {
         let now = self.reader.as_ref().and_then(|r| r.now().ok()).unwrap_or_default();
         let missing = now.memory_bytes.is_none() || now.cpu_time_us.is_none() || now.processes.is_none();

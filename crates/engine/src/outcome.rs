@@ -40,32 +40,32 @@ pub enum Strength {
 
 /// What was applied for one field, and by what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Applied {
+pub struct AppliedField {
     /// How strongly.
     pub strength: Strength,
     /// The mechanism, or what is missing.
     pub reason: String,
 }
 
-impl Applied {
+impl AppliedField {
     /// Enforced in full, by this.
-    pub fn full(reason: impl Into<String>) -> Applied {
-        Applied { strength: Strength::Full, reason: reason.into() }
+    pub fn full(reason: impl Into<String>) -> AppliedField {
+        AppliedField { strength: Strength::Full, reason: reason.into() }
     }
 
     /// Enforced in part, and why not in full.
-    pub fn partial(reason: impl Into<String>) -> Applied {
-        Applied { strength: Strength::Partial, reason: reason.into() }
+    pub fn partial(reason: impl Into<String>) -> AppliedField {
+        AppliedField { strength: Strength::Partial, reason: reason.into() }
     }
 
     /// Not enforced, and why.
-    pub fn none(reason: impl Into<String>) -> Applied {
-        Applied { strength: Strength::None, reason: reason.into() }
+    pub fn none(reason: impl Into<String>) -> AppliedField {
+        AppliedField { strength: Strength::None, reason: reason.into() }
     }
 }
 
 /// What was in fact applied, for each field of the policy.
-pub type Enforcement = BTreeMap<Field, Applied>;
+pub type AppliedEnforcement = BTreeMap<Field, AppliedField>;
 
 /// How a denial is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -106,7 +106,7 @@ pub struct Violation {
 /// What went through the egress gateway, and what it refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Network {
+pub struct NetworkSummary {
     /// Connections that went out.
     pub connections: u64,
     /// Attempts that were refused.
@@ -124,7 +124,7 @@ pub struct Network {
 
 /// What a copy-on-write mount changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct FileChange {
     /// `A` added, `M` modified, `D` deleted.
     pub kind: char,
     /// Absolute path inside the sandbox.
@@ -167,13 +167,13 @@ pub struct Outcome {
     pub violations_complete: bool,
     /// Connections and refusals, where the network's mode is `allowlist`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<Network>,
+    pub network: Option<NetworkSummary>,
     /// Files changed in copy-on-write mounts.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// How many more there were, which are not listed.
     pub changes_omitted: u64,
     /// What was applied, per field.
-    pub enforcement: Enforcement,
+    pub enforcement: AppliedEnforcement,
     /// The backend that ran it.
     pub backend: String,
     /// Why that backend.
@@ -208,7 +208,7 @@ impl Outcome {
             network: None,
             changes: Vec::new(),
             changes_omitted: 0,
-            enforcement: Enforcement::new(),
+            enforcement: AppliedEnforcement::new(),
             backend: String::new(),
             backend_reason: String::new(),
             run_id: cofferdam_audit::random::uuid(),

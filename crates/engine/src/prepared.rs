@@ -7,26 +7,26 @@ use std::time::Duration;
 use cofferdam_confine::cgroup::Cgroup;
 
 use crate::backends::native::Core;
-use crate::backends::{Capabilities, Plan};
+use crate::backends::{BackendPlan, Capabilities};
 use crate::io::Io;
-use crate::outcome::{Enforcement, Outcome};
-use crate::pool::{Early, Level, Pool};
+use crate::outcome::{AppliedEnforcement, Outcome};
+use crate::pool::{Early, PoolLevel, SandboxPool};
 use crate::repository::embedded;
-use crate::run::channel::Channel;
+use crate::run::channel::AgentChannel;
 
 /// A policy with its backend, ready to run, many times and from several threads.
 #[derive(Debug)]
 pub struct Prepared {
-    plan: Box<dyn Plan>,
+    plan: Box<dyn BackendPlan>,
     capabilities: Capabilities,
     /// Sandboxes that are staged before their runs.
-    pool: Option<Pool>,
+    pool: Option<SandboxPool>,
 }
 
 impl Prepared {
     /// The first run of a sandbox whose first process is init takes the cgroup that was made for it, if there is one.
     pub(crate) fn new(
-        plan: Box<dyn Plan>,
+        plan: Box<dyn BackendPlan>,
         capabilities: Capabilities,
         cgroup: impl FnOnce() -> Option<Cgroup>,
     ) -> Prepared {
@@ -47,7 +47,7 @@ impl Prepared {
     pub fn keep_ready(mut self, count: usize) -> Prepared {
         if let Some(core) = self.core() {
             let stages = count > 0 && core.native.namespaces;
-            self.pool = stages.then(|| Pool::new(core, Level::Staged { count }));
+            self.pool = stages.then(|| SandboxPool::new(core, PoolLevel::Staged { count }));
         }
         self
     }
@@ -84,7 +84,7 @@ impl Prepared {
     }
 
     /// How strongly each field will be enforced, as far as is known before the run.
-    pub fn enforcement(&self) -> &Enforcement {
+    pub fn enforcement(&self) -> &AppliedEnforcement {
         &self.plan.planned().enforcement
     }
 
@@ -103,7 +103,7 @@ impl Prepared {
 
     /// A run, between two looks at what git obeys in its volumes.
     fn watched(&self, run: impl FnOnce() -> Outcome) -> Outcome {
-        let watch = embedded::Watch::begin(&self.plan.planned().policy);
+        let watch = embedded::RepositoryWatch::begin(&self.plan.planned().policy);
         if let (true, Some(core)) = (watch.renamed(), self.core()) {
             // It was made before that, and would mount what has another name now.
             core.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -115,7 +115,7 @@ impl Prepared {
 
     /// The same for a session, whose program gets a channel. Other backends give it none: they are refused before this is
     /// called.
-    pub(crate) fn run_session(&self, io: Io, channel: &mut Channel) -> Outcome {
+    pub(crate) fn run_session(&self, io: Io, channel: &mut AgentChannel) -> Outcome {
         self.watched(|| match self.core() {
             Some(core) => core.run_staged(io, &|_, _| None, Some(channel)),
             None => self.plan.run(io),

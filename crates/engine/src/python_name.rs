@@ -6,7 +6,7 @@
 use cofferdam_policy::Policy;
 
 use crate::backends::layout::shown;
-use crate::plan::facts::{Facts, Here};
+use crate::plan::facts::{Facts, HostFacts};
 
 /// Where the name of the program stands: behind `env`, as exported configurations have it, or first.
 fn place(argv: &[String]) -> usize {
@@ -16,7 +16,9 @@ fn place(argv: &[String]) -> usize {
 /// Makes the program `python` of a policy `python3` where the sandbox has no `python` and has a `python3`.
 pub fn python3(policy: &mut Policy) {
     let at = place(&policy.command.argv);
-    if policy.command.argv.get(at).is_some_and(|name| name == "python") && has_only_python3(policy, &Here::default()) {
+    if policy.command.argv.get(at).is_some_and(|name| name == "python")
+        && has_only_python3(policy, &HostFacts::default())
+    {
         policy.command.argv[at] = "python3".into();
     }
 }
@@ -39,7 +41,7 @@ mod tests {
     use cofferdam_policy::{Access, Mount};
 
     use super::*;
-    use crate::plan::facts::{Kind, Table};
+    use crate::plan::facts::{FactsTable, FileKind};
 
     fn policy() -> Policy {
         let mut policy = Policy::base();
@@ -53,10 +55,10 @@ mod tests {
         policy
     }
 
-    fn host(further: &[&str]) -> Table {
-        let mut table = Table::usual(&["/home/u/bin/"]);
+    fn host(further: &[&str]) -> FactsTable {
+        let mut table = FactsTable::usual(&["/home/u/bin/"]);
         for path in further {
-            table.add(path, Kind::File { links: 1, executable: true });
+            table.add(path, FileKind::File { links: 1, executable: true });
         }
         table
     }

@@ -6,7 +6,7 @@ use cofferdam_confine::wire::step::{self, FailurePoint};
 use cofferdam_policy::Field;
 use cofferdam_policy::text::escape;
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 fn errno(n: i32) -> String {
     let text = std::io::Error::from_raw_os_error(n).to_string();
@@ -59,46 +59,50 @@ fn other_ids(point: FailurePoint) -> Option<&'static str> {
 /// A failed step as the caller sees it.
 pub(crate) fn failure(init_plan: &InitPlan, point: FailurePoint, code: i32) -> Failure {
     let index = point.index as usize;
-    let make = |step: Step, message: String, hint: Option<String>| Failure { code: 125, step, message, hint };
+    let make = |step: FailedStep, message: String, hint: Option<String>| Failure { code: 125, step, message, hint };
     let e = errno(code);
     match point.step {
         step::EXEC => exec(init_plan, index, code),
         step::CWD => make(
-            Step::policy("command.cwd"),
+            FailedStep::policy("command.cwd"),
             format!("cannot enter the working directory {} inside the sandbox: {e}", init_plan.cwd),
             Some("name one that exists inside with -w, or mount it with -v".into()),
         ),
-        step::SOURCE => {
-            make(Step::Mount, format!("cannot use the source of {}: {e}", mount(init_plan, index)), source_hint(code))
-        }
+        step::SOURCE => make(
+            FailedStep::Mount,
+            format!("cannot use the source of {}: {e}", mount(init_plan, index)),
+            source_hint(code),
+        ),
         step::MOUNT => make(
-            Step::Mount,
+            FailedStep::Mount,
             format!("cannot mount {}: {e}", mount(init_plan, index)),
             mount_hint(init_plan, index, code),
         ),
-        step::SCRATCH => make(Step::Mount, format!("cannot make the scratch file system (part {index}): {e}"), None),
-        step::PRIVATE => make(Step::Mount, format!("cannot make the mounts private: {e}"), None),
-        step::PIVOT => make(Step::Pivot, format!("cannot change the root (part {index}): {e}"), None),
+        step::SCRATCH => {
+            make(FailedStep::Mount, format!("cannot make the scratch file system (part {index}): {e}"), None)
+        }
+        step::PRIVATE => make(FailedStep::Mount, format!("cannot make the mounts private: {e}"), None),
+        step::PIVOT => make(FailedStep::Pivot, format!("cannot change the root (part {index}): {e}"), None),
         step::IDS => match other_ids(point) {
             Some(who) => make(
-                Step::Ids,
+                FailedStep::Ids,
                 format!("the container was started {who} than was asked for ({e})"),
                 Some(
                     "an image whose /etc/passwd or /etc/group has numbers for names does that: use another image"
                         .into(),
                 ),
             ),
-            None => make(Step::Ids, format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+            None => make(FailedStep::Ids, format!("cannot set the sandbox's ids (part {index}): {e}"), None),
         },
-        step::LOOPBACK => make(Step::Field(Field::Network), format!("cannot bring loopback up: {e}"), None),
+        step::LOOPBACK => make(FailedStep::Field(Field::Network), format!("cannot bring loopback up: {e}"), None),
         step::CAPTURE => {
             let what = init_plan.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));
-            make(Step::Field(Field::Network), format!("cannot {what}: {e}"), capture_hint(code))
+            make(FailedStep::Field(Field::Network), format!("cannot {what}: {e}"), capture_hint(code))
         }
-        step::HOSTNAME => make(Step::Field(Field::Hostname), format!("cannot set the host name: {e}"), None),
-        step::TERMINAL => make(Step::Terminal, format!("cannot make a terminal (part {index}): {e}"), None),
+        step::HOSTNAME => make(FailedStep::Field(Field::Hostname), format!("cannot set the host name: {e}"), None),
+        step::TERMINAL => make(FailedStep::Terminal, format!("cannot make a terminal (part {index}): {e}"), None),
         step::GUARD => make(
-            Step::Field(Field::Protected),
+            FailedStep::Field(Field::Protected),
             format!(
                 "cannot guard the names in {}: {e}",
                 init_plan.guards.get(index).map_or("a directory", |g| g.parent.as_str())
@@ -106,10 +110,10 @@ pub(crate) fn failure(init_plan: &InitPlan, point: FailurePoint, code: i32) -> F
             None,
         ),
         step::RLIMIT => {
-            make(Step::Limits, format!("cannot set process limit {:?}: {e}", init_plan.rlimits.get(index)), None)
+            make(FailedStep::Limits, format!("cannot set process limit {:?}: {e}", init_plan.rlimits.get(index)), None)
         }
         step::LANDRULE if init_plan.landlock.is_none() => make(
-            Step::Field(Field::Mounts),
+            FailedStep::Field(Field::Mounts),
             format!(
                 "{} is not what was looked at when the run was prepared: {e}",
                 init_plan.checked.get(index).map_or("a mount", |r| r.path.as_str())
@@ -117,16 +121,16 @@ pub(crate) fn failure(init_plan: &InitPlan, point: FailurePoint, code: i32) -> F
             Some("its source was replaced meanwhile: run it again".into()),
         ),
         step::LANDRULE if code == ESTALE => make(
-            Step::Landlock,
+            FailedStep::Landlock,
             format!(
                 "{} was replaced after it was checked, and is another file now",
                 init_plan.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("a program", |r| r.path.as_str())
             ),
             Some("run it again".into()),
         ),
-        step::LANDLOCK => make(Step::Landlock, format!("cannot apply Landlock for the ruleset: {e}"), None),
+        step::LANDLOCK => make(FailedStep::Landlock, format!("cannot apply Landlock for the ruleset: {e}"), None),
         step::LANDRULE => make(
-            Step::Landlock,
+            FailedStep::Landlock,
             format!(
                 "cannot apply Landlock for {}: {e}",
                 init_plan.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("the ruleset", |r| r.path.as_str())
@@ -136,19 +140,23 @@ pub(crate) fn failure(init_plan: &InitPlan, point: FailurePoint, code: i32) -> F
         step::SECCOMP => {
             // The filter's listener is one more descriptor, made under the program's own limit.
             let hint = (code == 24).then(|| "raise --open-files: setup itself needs 16".to_owned());
-            make(Step::Field(Field::Seccomp), format!("cannot install the system call filter: {e}"), hint)
+            make(FailedStep::Field(Field::Seccomp), format!("cannot install the system call filter: {e}"), hint)
         }
-        step::CAPS => make(Step::Capabilities, format!("cannot drop capabilities (part {index}): {e}"), None),
-        step::FORK => make(Step::Spawn, format!("cannot create the program's process: {e}"), None),
-        other => make(Step::Init, format!("init failed in step {other}, part {index}: {e}"), None),
+        step::CAPS => make(FailedStep::Capabilities, format!("cannot drop capabilities (part {index}): {e}"), None),
+        step::FORK => make(FailedStep::Spawn, format!("cannot create the program's process: {e}"), None),
+        other => make(FailedStep::Init, format!("init failed in step {other}, part {index}: {e}"), None),
     }
 }
 
 fn exec(init_plan: &InitPlan, index: usize, code: i32) -> Failure {
     let name = escape(init_plan.argv.first().map_or("", String::as_str).as_bytes());
     let path = init_plan.programs.get(index).map_or(name.as_str(), String::as_str);
-    let make =
-        |code, message, hint: Option<&str>| Failure { code, step: Step::Exec, message, hint: hint.map(str::to_owned) };
+    let make = |code, message, hint: Option<&str>| Failure {
+        code,
+        step: FailedStep::Exec,
+        message,
+        hint: hint.map(str::to_owned),
+    };
     match code {
         2 if init_plan.programs.len() > 1 => {
             let hint = "name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v";

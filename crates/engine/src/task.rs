@@ -14,28 +14,28 @@ use crate::monitor::{Monitor, ResourceUsage, Samples};
 use crate::outcome::Outcome;
 
 /// What a run comes to: the outcome, or why its configuration could not be used.
-pub type Came = Result<Outcome, String>;
+pub type RunResult = Result<Outcome, String>;
 
 /// How far a run is, and who waits for it.
-struct Slot<T> {
+struct TaskSlot<T> {
     came: Option<Result<T, String>>,
     over: bool,
     waker: Option<Waker>,
 }
 
-struct Shared<T> {
-    slot: Mutex<Slot<T>>,
+struct TaskShared<T> {
+    slot: Mutex<TaskSlot<T>>,
     done: Condvar,
 }
 
-impl<T> Default for Shared<T> {
+impl<T> Default for TaskShared<T> {
     fn default() -> Self {
-        Shared { slot: Mutex::new(Slot { came: None, over: false, waker: None }), done: Condvar::new() }
+        TaskShared { slot: Mutex::new(TaskSlot { came: None, over: false, waker: None }), done: Condvar::new() }
     }
 }
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, Slot<T>> {
+impl<T> TaskShared<T> {
+    fn lock(&self) -> MutexGuard<'_, TaskSlot<T>> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl<T> Shared<T> {
 }
 
 /// Says that the run came to nothing if its thread ends without a word.
-struct Promise<T>(Arc<Shared<T>>);
+struct Promise<T>(Arc<TaskShared<T>>);
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
@@ -66,7 +66,7 @@ impl<T> Drop for Promise<T> {
 
 /// A run under way.
 pub struct Handle<T = Outcome> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<TaskShared<T>>,
     cancel: Cancel,
     monitor: Monitor,
 }
@@ -87,7 +87,7 @@ impl<T: Send + 'static> Handle<T> {
         monitor: Monitor,
         run: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Handle<T> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TaskShared::default());
         let promise = Promise(Arc::clone(&shared));
         let work = move || {
             let came = run();
@@ -153,10 +153,10 @@ impl<T: Send + 'static> Handle<T> {
 
 /// A run as a future, which starts when it is polled and is killed when it is dropped.
 pub struct Task<T: Send + 'static = Outcome> {
-    state: State<T>,
+    state: TaskState<T>,
 }
 
-enum State<T> {
+enum TaskState<T> {
     Waiting(Option<Box<dyn FnOnce() -> Handle<T> + Send>>),
     Running(Handle<T>),
 }
@@ -164,7 +164,7 @@ enum State<T> {
 impl<T: Send + 'static> Task<T> {
     /// A future of what `start` starts.
     pub fn new(start: impl FnOnce() -> Handle<T> + Send + 'static) -> Task<T> {
-        Task { state: State::Waiting(Some(Box::new(start))) }
+        Task { state: TaskState::Waiting(Some(Box::new(start))) }
     }
 }
 
@@ -172,20 +172,20 @@ impl<T: Send + 'static> Future for Task<T> {
     type Output = Result<T, String>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waiting(start) = &mut self.state {
+        if let TaskState::Waiting(start) = &mut self.state {
             let Some(start) = start.take() else { return Poll::Pending };
-            self.state = State::Running(start());
+            self.state = TaskState::Running(start());
         }
         match &self.state {
-            State::Running(handle) => handle.poll(context),
-            State::Waiting(_) => Poll::Pending,
+            TaskState::Running(handle) => handle.poll(context),
+            TaskState::Waiting(_) => Poll::Pending,
         }
     }
 }
 
 impl<T: Send + 'static> Drop for Task<T> {
     fn drop(&mut self) {
-        if let State::Running(handle) = &self.state {
+        if let TaskState::Running(handle) = &self.state {
             handle.cancel();
         }
     }

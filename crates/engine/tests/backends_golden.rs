@@ -5,9 +5,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use cofferdam_engine::backends::layout::layout;
-use cofferdam_engine::backends::{Format, Purpose, Tool, answers, bubblewrap, export, nsjail, seatbelt};
-use cofferdam_engine::facts::{Facts, Table};
-use cofferdam_engine::{Enforcement, Strength};
+use cofferdam_engine::backends::{
+    EnforcementPurpose, ExportTarget, Tool, answers, bubblewrap, export, nsjail, seatbelt,
+};
+use cofferdam_engine::facts::{Facts, FactsTable};
+use cofferdam_engine::{AppliedEnforcement, Strength};
 use cofferdam_policy::{
     Access, ArgCondition, ArgOp, Field, Mount, NetworkMode, Policy, Root, SeccompLevel, SyscallAction, SyscallRule,
 };
@@ -17,8 +19,14 @@ fn update() -> bool {
 }
 
 /// The host that every golden file is made for.
-fn host() -> Table {
-    Table::usual(&["/home/u/data/", "/home/u/w/.git/hooks/", "/home/u/w/.git/config", "/home/u/w/.env", "/srv/tool"])
+fn host() -> FactsTable {
+    FactsTable::usual(&[
+        "/home/u/data/",
+        "/home/u/w/.git/hooks/",
+        "/home/u/w/.git/config",
+        "/home/u/w/.env",
+        "/srv/tool",
+    ])
 }
 
 fn bind(source: &str, target: &str, access: Access, exec: bool) -> Mount {
@@ -123,7 +131,7 @@ fn each_target_gets_what_its_golden_file_says() {
         let program = layout.program(&policy, &facts).unwrap();
         let arguments = bubblewrap::plan(&policy, &layout, program.clone(), (0, 8), false).unwrap();
         golden(&format!("{name}.bwrap"), &lines(&arguments.argv()), &mut bad);
-        let mut config = nsjail::plan(&policy, &layout, program, Purpose::Export).unwrap();
+        let mut config = nsjail::plan(&policy, &layout, program, EnforcementPurpose::Export).unwrap();
         // The filter has goldens of its own, and numbers of its own on each architecture.
         assert!(config.seccomp_string.len() > 100 && config.seccomp_string[0].starts_with("POLICY "));
         config.seccomp_string = vec!["see the golden files of confine".into()];
@@ -149,7 +157,7 @@ fn no_path_or_value_of_a_policy_stands_in_a_profiles_rules() {
 #[test]
 fn json_is_what_protobufs_json_reader_takes() {
     let (facts, (_, policy)) = (host(), policies().remove(0));
-    let written = export(&policy, Format::Nsjail, &facts).unwrap();
+    let written = export(&policy, ExportTarget::Nsjail, &facts).unwrap();
     let value: serde_json::Value = serde_json::from_str(&written.text).unwrap();
     let content = value["mount"].as_array().unwrap().iter().find_map(|m| m["src_content"].as_str()).unwrap();
     assert!(content.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b)), "bytes are base64: {content}");
@@ -163,12 +171,12 @@ fn what_a_target_cannot_hold_is_refused_when_required_and_a_warning_when_not() {
     let mut policy = base(&["sh"]);
     policy.network.mode = NetworkMode::Allowlist;
     policy.network.allow = vec!["example.org".parse().unwrap()];
-    for format in [Format::Nsjail, Format::NsjailText, Format::Seatbelt] {
+    for format in [ExportTarget::Nsjail, ExportTarget::NsjailText, ExportTarget::Seatbelt] {
         let mut policy = policy.clone();
         let failure = export(&policy, format, &facts).unwrap_err();
         assert!(failure.hint.as_deref().is_some_and(|hint| hint.contains("network.mode")), "{failure:?}");
         let layout = layout(&policy, &facts).unwrap();
-        let short = answers(format.tool(), &policy, Some(&layout), Purpose::Export);
+        let short = answers(format.tool(), &policy, Some(&layout), EnforcementPurpose::Export);
         short.iter().filter(|(_, a)| a.strength != Strength::Full).for_each(|(field, _)| policy.allow_partial(*field));
         let written = export(&policy, format, &facts).unwrap();
         assert!(written.warnings.iter().any(|w| w.starts_with("network.mode is not held")), "{:?}", written.warnings);
@@ -178,7 +186,7 @@ fn what_a_target_cannot_hold_is_refused_when_required_and_a_warning_when_not() {
     [Field::Network, Field::Seccomp, Field::Isolation, Field::Hostname, Field::TreeKill]
         .into_iter()
         .for_each(|field| loopback.allow_partial(field));
-    let written = export(&loopback, Format::Seatbelt, &facts).unwrap();
+    let written = export(&loopback, ExportTarget::Seatbelt, &facts).unwrap();
     assert!(written.warnings.iter().any(|w| w.contains("host's loopback")), "{:?}", written.warnings);
 }
 
@@ -200,15 +208,15 @@ fn demanding() -> Policy {
 }
 
 /// Tool and purpose of each column.
-const COLUMNS: [(&str, Tool, Purpose); 5] = [
-    ("bubblewrap, run", Tool::Bubblewrap, Purpose::Run { other_user: false, own_pids: true }),
-    ("nsjail, run", Tool::Nsjail, Purpose::Run { other_user: false, own_pids: false }),
-    ("nsjail, exported", Tool::Nsjail, Purpose::Export),
-    ("Seatbelt, run", Tool::Seatbelt, Purpose::Run { other_user: false, own_pids: false }),
-    ("Seatbelt, exported", Tool::Seatbelt, Purpose::Export),
+const COLUMNS: [(&str, Tool, EnforcementPurpose); 5] = [
+    ("bubblewrap, run", Tool::Bubblewrap, EnforcementPurpose::Run { other_user: false, own_pids: true }),
+    ("nsjail, run", Tool::Nsjail, EnforcementPurpose::Run { other_user: false, own_pids: false }),
+    ("nsjail, exported", Tool::Nsjail, EnforcementPurpose::Export),
+    ("Seatbelt, run", Tool::Seatbelt, EnforcementPurpose::Run { other_user: false, own_pids: false }),
+    ("Seatbelt, exported", Tool::Seatbelt, EnforcementPurpose::Export),
 ];
 
-fn answered(policy: &Policy, facts: &dyn Facts) -> Vec<Enforcement> {
+fn answered(policy: &Policy, facts: &dyn Facts) -> Vec<AppliedEnforcement> {
     let layout = layout(policy, facts).unwrap();
     COLUMNS.iter().map(|(_, tool, purpose)| answers(*tool, policy, Some(&layout), *purpose)).collect()
 }

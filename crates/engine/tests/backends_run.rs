@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::host;
-use cofferdam_engine::backends::{Format, Installed, Plan, Ready, Request, Tool, Tools, export};
+use cofferdam_engine::backends::{
+    BackendPlan, ExportTarget, ExternalPlan, InstalledTool, PlanRequest, Tool, Tools, export,
+};
 use cofferdam_engine::{Ending, Io, Outcome, Strength};
 use cofferdam_policy::{Access, AuditLevel, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
 /// The programs that are here; a missing one is said, and with `COFFERDAM_MUST_WORK=1` bubblewrap may not be missing.
-fn tools() -> Vec<Installed> {
+fn tools() -> Vec<InstalledTool> {
     let tools = Tools::from_environment();
     let mut found = Vec::new();
     for tool in [Tool::Bubblewrap, Tool::Nsjail] {
-        match Installed::find(tool, &tools) {
+        match InstalledTool::find(tool, &tools) {
             Ok(installed) => found.push(installed),
             Err(failure) => {
                 eprintln!("skipped {}: {}", tool.name(), failure.message);
@@ -34,17 +36,18 @@ fn policy(code: &str) -> Policy {
     policy
 }
 
-fn ready(tool: &Installed, policy: &Policy) -> Ready {
+fn ready(tool: &InstalledTool, policy: &Policy) -> ExternalPlan {
     let mut policy = policy.clone();
     if tool.tool == Tool::Nsjail {
         policy.allow_partial(Field::TreeKill); // without the cgroup that the engine would give it
     }
-    let ready = Ready::plan(&Request::of(&policy), tool.clone(), host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
+    let ready = ExternalPlan::plan(&PlanRequest::of(&policy), tool.clone(), host::identity())
+        .unwrap_or_else(|e| panic!("{e:?}"));
     ready.sufficient().unwrap_or_else(|e| panic!("{e:?}"));
     ready
 }
 
-fn run(tool: &Installed, policy: &Policy) -> Outcome {
+fn run(tool: &InstalledTool, policy: &Policy) -> Outcome {
     ready(tool, policy).run(Io::default())
 }
 
@@ -148,8 +151,10 @@ fn a_writable_mount_is_written_and_what_exists_of_protected_and_denied_is_held()
     }];
     policy.filesystem.deny = vec!["/work/secret".into()];
     for tool in tools() {
-        let refused =
-            Ready::plan(&Request::of(&policy), tool.clone(), host::identity()).unwrap().sufficient().unwrap_err();
+        let refused = ExternalPlan::plan(&PlanRequest::of(&policy), tool.clone(), host::identity())
+            .unwrap()
+            .sufficient()
+            .unwrap_err();
         assert!(refused.message.contains("filesystem."), "names that do not exist cannot be held: {refused:?}");
         let mut policy = policy.clone();
         policy.filesystem.protected = vec![".git/config".into(), ".git/hooks".into()];
@@ -288,7 +293,7 @@ fn a_missing_program_is_reported_before_anything_starts() {
     let mut policy = policy("");
     policy.command.argv = vec!["no-such-program".into()];
     for tool in tools() {
-        let failure = Ready::plan(&Request::of(&policy), tool, host::identity()).unwrap_err();
+        let failure = ExternalPlan::plan(&PlanRequest::of(&policy), tool, host::identity()).unwrap_err();
         assert_eq!((failure.code, failure.step.as_str()), (127, "exec"), "{failure:?}");
     }
 }
@@ -303,7 +308,7 @@ fn what_the_tool_cannot_hold_is_refused_and_named() {
         ] {
             let mut policy = policy("true");
             change(&mut policy);
-            let ready = Ready::plan(&Request::of(&policy), tool.clone(), host::identity()).unwrap();
+            let ready = ExternalPlan::plan(&PlanRequest::of(&policy), tool.clone(), host::identity()).unwrap();
             let failure = ready.sufficient().unwrap_err();
             assert!(failure.message.contains(field.name()), "{field}: {failure:?}");
             assert_ne!(ready.planned.enforcement[&field].strength, Strength::Full);
@@ -317,7 +322,7 @@ fn what_the_tool_cannot_hold_is_refused_and_named() {
 }
 
 /// nsjail as somebody else would run it: on an exported file, as an ordinary user. Its exit code and streams.
-fn nsjail_alone(tool: &Installed, text: &str) -> (Option<i32>, String, String) {
+fn nsjail_alone(tool: &InstalledTool, text: &str) -> (Option<i32>, String, String) {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     let dir = tempfile::tempdir().unwrap();
@@ -337,7 +342,7 @@ fn nsjail_alone(tool: &Installed, text: &str) -> (Option<i32>, String, String) {
 #[test]
 fn a_real_nsjail_runs_every_exported_configuration() {
     let Some(tool) = tools().into_iter().find(|tool| tool.tool == Tool::Nsjail) else { return };
-    let facts = cofferdam_engine::facts::Here::default();
+    let facts = cofferdam_engine::facts::HostFacts::default();
     let mut plain = policy("echo x > /tmp/x; cat /tmp/x; id -u; touch /usr/x 2>/dev/null || echo refused; exit 3");
     let mut changes: Vec<fn(&mut Policy)> = vec![
         |_| {},
@@ -354,10 +359,10 @@ fn a_real_nsjail_runs_every_exported_configuration() {
     for (i, change) in changes.iter().enumerate() {
         let mut policy = plain.clone();
         change(&mut policy);
-        for format in [Format::NsjailText, Format::Nsjail] {
+        for format in [ExportTarget::NsjailText, ExportTarget::Nsjail] {
             let written = export(&policy, format, &facts).unwrap_or_else(|e| panic!("{i}: {e:?}"));
             let (code, out, err) = nsjail_alone(&tool, &written.text);
-            if format == Format::Nsjail && err.contains("into ProtoBuf") {
+            if format == ExportTarget::Nsjail && err.contains("into ProtoBuf") {
                 eprintln!("this nsjail reads no JSON: 3.4 or older");
                 continue;
             }
@@ -375,19 +380,19 @@ fn without_a_level_there_are_still_no_further_user_namespaces() {
 
 /// The tool, started by a script that does this first: what a program in another sandbox could do in that moment. It runs as
 /// the sandbox's user.
-fn after(tool: &Installed, dir: &Path, first: &str) -> Installed {
+fn after(tool: &InstalledTool, dir: &Path, first: &str) -> InstalledTool {
     started_by(tool, dir, &format!("{first}\nexec"))
 }
 
 /// The same, with the script's last words before the tool's name.
-fn started_by(tool: &Installed, dir: &Path, first: &str) -> Installed {
+fn started_by(tool: &InstalledTool, dir: &Path, first: &str) -> InstalledTool {
     let path = dir.join(format!("{}-after", tool.tool.name()));
     let real = tool.path.display();
     let text = format!("#!/bin/sh\ncd {} || exit 9\n{first} {real} \"$@\"\n", dir.display());
     let write = "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"";
     let status = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&path).arg(text).status();
     assert!(status.unwrap().success());
-    Installed { path, ..tool.clone() }
+    InstalledTool { path, ..tool.clone() }
 }
 
 fn bind(source: &Path, target: &str, access: Access) -> Mount {
@@ -582,14 +587,14 @@ fn without_a_namespace_around_it_the_tree_is_ended_all_the_same_and_less_is_clai
         let run = |code: &str, wall_ms| {
             let mut policy = policy(code);
             policy.limits.wall_ms = wall_ms;
-            let ready = Ready::plan(&Request::of(&policy), tool.clone(), host::identity())
+            let ready = ExternalPlan::plan(&PlanRequest::of(&policy), tool.clone(), host::identity())
                 .unwrap()
                 .without_namespace()
                 .unwrap();
             assert_eq!(ready.planned.enforcement[&Field::TreeKill].strength, Strength::Partial);
             assert!(ready.sufficient().unwrap_err().message.contains("tree_kill"));
             policy.allow_partial(Field::TreeKill);
-            Ready::plan(&Request::of(&policy), tool.clone(), host::identity())
+            ExternalPlan::plan(&PlanRequest::of(&policy), tool.clone(), host::identity())
                 .unwrap()
                 .without_namespace()
                 .unwrap()

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cofferdam_confine::host;
-use cofferdam_engine::backends::{Installed, Plan, Ready, Request, Tool, Tools, seatbelt};
-use cofferdam_engine::facts::Table;
+use cofferdam_engine::backends::{BackendPlan, ExternalPlan, InstalledTool, PlanRequest, Tool, Tools, seatbelt};
+use cofferdam_engine::facts::FactsTable;
 use cofferdam_engine::{Ending, Io};
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use language::{Attempt, Profile, on};
@@ -29,7 +29,7 @@ fn bind(path: &str, access: Access, exec: bool) -> Mount {
 }
 
 fn profile(policy: &Policy) -> Profile {
-    let host = Table::usual(&["/Users/u/w/.git/", "/Users/u/data/"]);
+    let host = FactsTable::usual(&["/Users/u/w/.git/", "/Users/u/data/"]);
     Profile::new(&seatbelt::plan(policy, &host).unwrap())
 }
 
@@ -65,7 +65,7 @@ fn an_optional_path_is_granted_only_where_something_is() {
         optional: true,
     };
     policy.filesystem.mounts = vec![optional("/Users/u/data"), optional("/Users/u/gone")];
-    let host = Table::usual(&["/Users/u/data/"]);
+    let host = FactsTable::usual(&["/Users/u/data/"]);
     assert_eq!(seatbelt::left_out(&policy, &host), ["/Users/u/gone"]);
     let profile = Profile::new(&seatbelt::plan(&policy, &host).unwrap());
     for (path, allowed) in [("/Users/u/data/x", true), ("/Users/u/gone/x", false), ("/Users/u/gone", false)] {
@@ -206,7 +206,7 @@ fn a_path_cannot_end_its_string() {
     let evil = "/Users/u/x\")) (allow default) ;";
     policy.filesystem.mounts = vec![bind(evil, Access::ReadOnly, false)];
     policy.id = Some("tag".into());
-    let planned = seatbelt::plan(&policy, &Table::usual(&[])).unwrap();
+    let planned = seatbelt::plan(&policy, &FactsTable::usual(&[])).unwrap();
     assert!(!planned.text.contains("allow default"), "{}", planned.text);
     let profile = Profile::new(&planned);
     check(&profile, &on("file-read-data", evil), true);
@@ -244,12 +244,13 @@ fn stand_in(arguments: &[String]) -> ExitCode {
 
 fn run(policy: &Policy) -> cofferdam_engine::Outcome {
     let tools = Tools { seatbelt: std::env::current_exe().ok(), ..Tools::default() };
-    let tool = Installed::find(Tool::Seatbelt, &tools).unwrap();
+    let tool = InstalledTool::find(Tool::Seatbelt, &tools).unwrap();
     let mut policy = policy.clone();
     for field in [Field::Seccomp, Field::Isolation, Field::Hostname, Field::TreeKill, Field::Mounts] {
         policy.allow_partial(field);
     }
-    let ready = Ready::plan(&Request::of(&policy), tool, host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
+    let ready =
+        ExternalPlan::plan(&PlanRequest::of(&policy), tool, host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
     ready.sufficient().unwrap_or_else(|e| panic!("{e:?}"));
     ready.run(Io::default())
 }
@@ -279,8 +280,8 @@ fn the_clock_and_signals_are_distinguished() {
 
 fn what_seatbelt_cannot_hold_is_refused() {
     let tools = Tools { seatbelt: std::env::current_exe().ok(), ..Tools::default() };
-    let tool = Installed::find(Tool::Seatbelt, &tools).unwrap();
-    let planned = Ready::plan(&Request::of(&base()), tool.clone(), host::identity()).unwrap();
+    let tool = InstalledTool::find(Tool::Seatbelt, &tools).unwrap();
+    let planned = ExternalPlan::plan(&PlanRequest::of(&base()), tool.clone(), host::identity()).unwrap();
     assert!(planned.sufficient().unwrap_err().message.contains("process."), "{:?}", planned.sufficient());
     let mut elsewhere = base();
     elsewhere.filesystem.mounts = vec![Mount::Bind {
@@ -291,10 +292,10 @@ fn what_seatbelt_cannot_hold_is_refused() {
         optional: false,
     }];
     assert_eq!(
-        Ready::plan(&Request::of(&elsewhere), tool, host::identity()).unwrap_err().step.as_str(),
+        ExternalPlan::plan(&PlanRequest::of(&elsewhere), tool, host::identity()).unwrap_err().step.as_str(),
         "filesystem.mounts[0]"
     );
-    let missing = Installed::find(Tool::Seatbelt, &Tools::default()).unwrap_err();
+    let missing = InstalledTool::find(Tool::Seatbelt, &Tools::default()).unwrap_err();
     assert!(missing.message.contains("macOS"), "{missing:?}");
 }
 

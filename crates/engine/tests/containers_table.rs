@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_engine::backends::containers::documented::documented;
 use cofferdam_engine::backends::containers::{APART, POWERS};
-use cofferdam_engine::facts::Table;
-use cofferdam_engine::{Applied, Enforcement, Engine, Strength};
+use cofferdam_engine::facts::FactsTable;
+use cofferdam_engine::{AppliedEnforcement, AppliedField, Engine, Strength};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy};
 
 fn base() -> Policy {
@@ -32,12 +32,12 @@ fn demanding() -> Policy {
     policy
 }
 
-fn answered(policy: &Policy) -> Vec<(&'static str, Enforcement)> {
-    documented(policy, &Table::usual(&["/home/u/w/"])).unwrap()
+fn answered(policy: &Policy) -> Vec<(&'static str, AppliedEnforcement)> {
+    documented(policy, &FactsTable::usual(&["/home/u/w/"])).unwrap()
 }
 
 /// What the jail answers for the plain policy, where this host lets it hold everything.
-fn jail() -> Option<Enforcement> {
+fn jail() -> Option<AppliedEnforcement> {
     let support = Engine::probe().support(&base()).into_iter().find(|support| support.backend == "jail")?;
     let whole = support.unavailable.is_none() && support.fields.values().all(|a| a.strength == Strength::Full);
     whole.then_some(support.fields)
@@ -53,7 +53,7 @@ fn every_field_has_an_answer_from_each() {
     }
 }
 
-fn cell(field: Field, applied: &Applied) -> String {
+fn cell(field: Field, applied: &AppliedField) -> String {
     // What depends on the machine is said of every machine.
     let reason = applied.reason.split(';').next().unwrap_or_default();
     let reason = match field {
@@ -75,7 +75,7 @@ fn cell(field: Field, applied: &Applied) -> String {
     }
 }
 
-fn table(policy: &Policy, jail: Option<Enforcement>) -> String {
+fn table(policy: &Policy, jail: Option<AppliedEnforcement>) -> String {
     let answers: Vec<_> = jail.map(|fields| ("jail", fields)).into_iter().chain(answered(policy)).collect();
     let mut text = String::from("| field |");
     answers.iter().for_each(|(runtime, _)| write!(text, " {runtime} |").unwrap());

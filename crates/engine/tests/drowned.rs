@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use cofferdam_engine::audit::{Anchored, Trail, TrailOptions, verify};
-use cofferdam_engine::audited_run::About;
+use cofferdam_engine::audited_run::RunDetails;
 use cofferdam_engine::{Ending, Engine, Io, NetworkEvent, NetworkKind, Outcome, Output};
 use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde_json::{Map, Value};
@@ -76,7 +76,7 @@ fn run(how: &str) -> Option<(Outcome, Records)> {
     let dir = tempfile::tempdir().unwrap();
     let trail = Trail::open(&dir.path().join("audit"), TrailOptions::default()).unwrap();
     let io = Io { output: Output::Capture, ..Io::default() };
-    let outcome = prepared.run_recorded(io, &policy, &trail, About::default()).unwrap();
+    let outcome = prepared.run_recorded(io, &policy, &trail, RunDetails::default()).unwrap();
     let mut records = Vec::new();
     verify(trail.path(), None, &Anchored::new(), &mut |r| records.push((r.kind.clone(), r.data.clone()))).unwrap();
     Some((outcome, records))

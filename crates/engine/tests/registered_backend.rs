@@ -1,8 +1,8 @@
 //! A backend in a crate of its own: the public trait suffices, and the engine's rules hold for it.
 
-use cofferdam_engine::backends::{Backend, Plan, Planned, Refusal, Request};
-use cofferdam_engine::failure::{Failure, Step};
-use cofferdam_engine::{Applied, Ending, Engine, Host, Io, Outcome, Strength};
+use cofferdam_engine::backends::{Backend, BackendPlan, BackendRefusal, PlanRequest, PlanSummary};
+use cofferdam_engine::failure::{FailedStep, Failure};
+use cofferdam_engine::{AppliedField, Ending, Engine, Host, Io, Outcome, Strength};
 use cofferdam_policy::{Field, Policy};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ struct Counting {
 }
 
 #[derive(Debug)]
-struct Counted(Planned);
+struct Counted(PlanSummary);
 
 /// The same, that says nothing of a field.
 #[derive(Debug)]
@@ -25,12 +25,12 @@ impl Backend for Silent {
         "silent"
     }
 
-    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+    fn plan(&self, host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
         let counted = Counting { strength: Strength::Full }.plan(host, request)?;
-        let Planned { enforcement, .. } = counted.planned();
+        let PlanSummary { enforcement, .. } = counted.planned();
         let fields = enforcement.iter().filter(|(field, _)| **field != self.0);
         let fields = fields.map(|(field, applied)| (*field, applied.clone())).collect();
-        Ok(Box::new(Counted(Planned::new(self.name(), request, fields))))
+        Ok(Box::new(Counted(PlanSummary::new(self.name(), request, fields))))
     }
 }
 
@@ -39,18 +39,18 @@ impl Backend for Counting {
         "counting"
     }
 
-    fn plan(&self, _host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+    fn plan(&self, _host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
         if request.policy.command.argv.is_empty() {
-            return Err(Failure::new(Step::policy("command.argv"), "nothing to count").into());
+            return Err(Failure::new(FailedStep::policy("command.argv"), "nothing to count").into());
         }
-        let applied = Applied { strength: self.strength, reason: "nothing runs".into() };
+        let applied = AppliedField { strength: self.strength, reason: "nothing runs".into() };
         let fields = Field::ALL.iter().map(|field| (*field, applied.clone()));
-        Ok(Box::new(Counted(Planned::new(self.name(), request, fields.collect()))))
+        Ok(Box::new(Counted(PlanSummary::new(self.name(), request, fields.collect()))))
     }
 }
 
-impl Plan for Counted {
-    fn planned(&self) -> &Planned {
+impl BackendPlan for Counted {
+    fn planned(&self) -> &PlanSummary {
         &self.0
     }
 

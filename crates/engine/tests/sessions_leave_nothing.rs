@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::session::{Agent, Call, Key, Limits, Sessions, Start};
+use cofferdam_engine::session::{Agent, SessionCall, SessionKey, SessionLimits, SessionStart, Sessions};
 use cofferdam_engine::{Cancel, Engine, Output};
 use cofferdam_policy::{BackendName, Field, Policy};
 
@@ -49,15 +49,16 @@ fn sessions_one_after_the_other_leave_nothing() {
             assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "{}", failure.message);
             continue;
         }
-        let sessions = Sessions::new(engine, Limits::default()).unwrap();
+        let sessions = Sessions::new(engine, SessionLimits::default()).unwrap();
         let round = |from: usize, to: usize| {
             for i in from..to {
-                let key = Key { owner: "me".into(), name: i.to_string() };
-                let start =
-                    || Ok(Start { policy: policy.clone(), agent: Agent::Shell, hands_over: None, recorded: None });
+                let key = SessionKey { owner: "me".into(), name: i.to_string() };
+                let start = || {
+                    Ok(SessionStart { policy: policy.clone(), agent: Agent::Shell, hands_over: None, recorded: None })
+                };
                 let ask = |code: &str| {
                     let (output, cancel) = (Output::Capture, Cancel::default());
-                    let call = Call {
+                    let call = SessionCall {
                         code: code.into(),
                         timeout: Duration::from_secs(30),
                         output,

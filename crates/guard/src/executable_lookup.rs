@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, fstat, open};
 
 use super::error::plain;
-use cofferdam_engine::executables::{Executable, Identity, device};
+use cofferdam_engine::executables::{DeviceInode, Executable, device};
 use cofferdam_engine::shebang;
 
 /// A program that was opened.
@@ -26,7 +26,7 @@ pub(super) struct ResolvedCommand {
     /// Canonical path.
     pub canonical: String,
     /// As init compares it.
-    pub identity: Identity,
+    pub identity: DeviceInode,
     /// The loader or interpreters that executing it takes, theirs included.
     pub chain: Vec<Executable>,
 }
@@ -93,7 +93,7 @@ impl ExecutableSearch {
     }
 
     /// Like `find`, without what executing it takes.
-    pub(crate) fn identify(&self, command: &str) -> Result<(String, Identity), String> {
+    pub(crate) fn identify(&self, command: &str) -> Result<(String, DeviceInode), String> {
         self.locate(command).map(|(_, _, canonical, identity)| (canonical, identity))
     }
 
@@ -104,7 +104,7 @@ impl ExecutableSearch {
         real.is_some_and(|real| self.writable.iter().any(|dir| cofferdam_policy::paths::is_within(real, dir)))
     }
 
-    fn locate(&self, command: &str) -> Result<(String, OwnedFd, String, Identity), String> {
+    fn locate(&self, command: &str) -> Result<(String, OwnedFd, String, DeviceInode), String> {
         if command.is_empty() || command.contains('\0') {
             return Err("this is no name of a program".into());
         }
@@ -130,7 +130,7 @@ impl ExecutableSearch {
     }
 
     /// The first program of this name; an error without a reason where no directory has the name at all.
-    fn on_path(&self, command: &str) -> Result<(String, OwnedFd, String, Identity), Option<String>> {
+    fn on_path(&self, command: &str) -> Result<(String, OwnedFd, String, DeviceInode), Option<String>> {
         let mut why = None;
         for directory in &self.directories {
             let called = format!("{}/{command}", directory.trim_end_matches('/'));
@@ -143,7 +143,7 @@ impl ExecutableSearch {
         Err(why)
     }
 
-    fn open(&self, path: &str) -> Result<(OwnedFd, String, Identity), String> {
+    fn open(&self, path: &str) -> Result<(OwnedFd, String, DeviceInode), String> {
         use rustix::io::Errno;
         let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|e| match e {
             Errno::NOENT | Errno::NOTDIR => MISSING.to_owned(),

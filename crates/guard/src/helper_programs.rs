@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::GuardError;
 use super::executable_lookup::{ExecutableSearch, ResolvedCommand};
-use cofferdam_engine::executables::{Executable, Identity};
+use cofferdam_engine::executables::{DeviceInode, Executable};
 
 /// In a list of helpers: everything that is built in for the command.
 pub const BUILT_IN: &str = "@built-in";
@@ -61,7 +61,7 @@ pub(super) fn many_in_chain(found: &ResolvedCommand, named: impl Fn(&str) -> boo
 }
 
 /// Whether an executable is rustup's, by its own name or by a link of a tool's.
-pub(super) fn is_rustup(canonical: &str, identity: Identity, search: &ExecutableSearch) -> bool {
+pub(super) fn is_rustup(canonical: &str, identity: DeviceInode, search: &ExecutableSearch) -> bool {
     let path = Path::new(canonical);
     path.file_name().is_some_and(|name| name == RUSTUP)
         || path.parent().is_some_and(|dir| {
@@ -169,7 +169,7 @@ fn add(
     named: &[&str],
     tree: &mut HelperPrograms,
     search: &ExecutableSearch,
-) -> Result<Option<(String, Identity)>, String> {
+) -> Result<Option<(String, DeviceInode)>, String> {
     if entry.ends_with('/') {
         if !entry.starts_with('/') {
             return Err("a directory of helpers is an absolute path".into());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam_engine::audit::{Trail, TrailOptions};
-use cofferdam_engine::audited_run::{About, Unrecorded};
+use cofferdam_engine::audited_run::{RunDetails, Unrecorded};
 use cofferdam_engine::{Io, Outcome, Prepared};
 use cofferdam_policy::Policy;
 use pyo3::exceptions::PyRuntimeWarning;
@@ -53,7 +53,7 @@ fn warn(message: &str) -> PyResult<()> {
 pub(crate) fn run(prepared: &Prepared, policy: &Policy, trail: Option<&Trail>, io: Io) -> Outcome {
     match trail {
         Some(trail) => {
-            prepared.run_recorded(io, policy, trail, About::default()).unwrap_or_else(Unrecorded::into_outcome)
+            prepared.run_recorded(io, policy, trail, RunDetails::default()).unwrap_or_else(Unrecorded::into_outcome)
         }
         None => prepared.run(io),
     }

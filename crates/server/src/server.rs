@@ -8,7 +8,7 @@ use cofferdam_config::environments::Surroundings;
 use cofferdam_config::serve::Serve;
 use cofferdam_engine::audit::{Trail, TrailOptions};
 use cofferdam_engine::session::Sessions;
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let around = Surroundings::observe()?;
-    let engine = Arc::new(Engine::for_own_process(Expected::Anything));
+    let engine = Arc::new(Engine::for_own_process(ExpectedUse::Anything));
     let open = |dir: &String| Trail::open(Path::new(dir), TrailOptions::default());
     let trail = serve.audit_trail.as_ref().map(open).transpose()?;
     if let Some(warning) = trail.as_ref().and_then(Trail::warning) {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 use cofferdam_policy::{Policy, PolicyErrors};
 use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{CompileError, Id};
@@ -146,7 +146,7 @@ fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String,
     }
     let wanted = vec![RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json }];
     let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
-    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(Expected::Anything));
+    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(ExpectedUse::Anything));
     let answers = options.compiler(&engine, &caller).compile_all(&asks);
     let whose = profiles.iter().map(|file| file.to_str().unwrap_or_default());
     profile::warn(whose.zip(&answers).filter_map(|(file, answer)| Some((file, &answer.as_ref().ok()?.warnings[..]))));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use cofferdam_engine::backends::containers::{Found, found};
+use cofferdam_engine::backends::containers::{FoundRuntime, found};
 use cofferdam_engine::{Engine, Mechanism, Strength, Support};
 use cofferdam_policy::Policy;
 use serde::Serialize;
@@ -43,7 +43,7 @@ struct Report<'a> {
     usable: bool,
     mechanisms: &'a [Mechanism],
     /// The container runtimes of this host.
-    containers: &'a [Found],
+    containers: &'a [FoundRuntime],
     /// The support of each backend for the default policy of `run` and of `eval`.
     support: BTreeMap<&'a str, &'a Vec<Support>>,
 }
@@ -150,13 +150,13 @@ fn remedies(mechanisms: &[Mechanism]) -> Vec<(&str, Vec<&Mechanism>)> {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_engine::Applied;
+    use cofferdam_engine::AppliedField;
     use cofferdam_policy::Field;
 
     use super::*;
 
     fn support(backend: &'static str) -> Support {
-        let applied = |strength, reason: &str| Applied { strength, reason: reason.into() };
+        let applied = |strength, reason: &str| AppliedField { strength, reason: reason.into() };
         let partial = applied(Strength::Partial, "sampled; not writable; run as root");
         let fields = [
             (Field::Memory, partial.clone()),
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn without_a_jail_it_says_first_how_to_get_it() {
-        let failure = cofferdam_engine::Failure::new(cofferdam_engine::Step::Spawn, "no namespaces").hint("sysctl x=1");
+        let failure =
+            cofferdam_engine::Failure::new(cofferdam_engine::FailedStep::Spawn, "no namespaces").hint("sysctl x=1");
         let jail = Support { unavailable: Some(failure), ..support("jail") };
         let text = overview(&[mechanism("landlock", true)], &[("run", vec![jail.clone()]), ("eval", vec![jail])]);
         assert!(text.starts_with("No backend can make the default sandbox here.\n"), "{text}");

@@ -5,7 +5,7 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Command};
 use cofferdam_config::environments::discover::HostTree;
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 
 use crate::args::config::config_option;
 use crate::args::help::{EXAMPLES, defaults};
@@ -86,7 +86,7 @@ pub(super) fn command(command: Command, full: bool) -> Command {
 pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
-        .unwrap_or_else(|| Engine::for_own_process(Expected::Anything))
+        .unwrap_or_else(|| Engine::for_own_process(ExpectedUse::Anything))
         .on_progress(progress::reporter(presentation.quiet));
     let result = Caller::observe().and_then(|caller| {
         let building = if presentation.dry_run { Building::Never } else { Building::WhenNeeded };

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_compat::{self as compat, Form};
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{Compiled, Id, ProfileStore, Stored};
 
@@ -95,7 +95,7 @@ pub(super) fn command(command: Command) -> Command {
 /// Exports the profiles and returns the exit code.
 pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let caller = &Caller::observe()?;
-    let engine = &Engine::for_own_process(Expected::Anything);
+    let engine = &Engine::for_own_process(ExpectedUse::Anything);
     let options = Options::of(matches)?;
     let names: Vec<&String> = matches.get_many("profile").into_iter().flatten().collect();
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);

@@ -4,7 +4,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 use cofferdam_config::environments::discover::HostTree;
-use cofferdam_engine::{Engine, Expected, python_name};
+use cofferdam_engine::{Engine, ExpectedUse, python_name};
 
 use crate::args::help::{EXAMPLES, defaults};
 use crate::args::sandbox;
@@ -37,7 +37,7 @@ pub(super) fn command(command: Command, full: bool) -> Command {
 pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
-        .unwrap_or_else(|| Engine::for_own_process(Expected::Anything))
+        .unwrap_or_else(|| Engine::for_own_process(ExpectedUse::Anything))
         .on_progress(progress::reporter(presentation.quiet));
     let result = Caller::observe().and_then(|caller| {
         let base = profile::base(matches, &caller, &engine, presentation.quiet)?;

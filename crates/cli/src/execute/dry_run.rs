@@ -1,7 +1,7 @@
 //! What `--dry-run` prints: everything that is known before a run starts. Data only.
 
-use cofferdam_engine::audited_run::About;
-use cofferdam_engine::{Enforcement, Prepared};
+use cofferdam_engine::audited_run::RunDetails;
+use cofferdam_engine::{AppliedEnforcement, Prepared};
 use cofferdam_policy::Policy;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(super) struct DryRun<'a> {
     policy: &'a Policy,
     backend: &'a str,
     backend_reason: &'a str,
-    enforcement: &'a Enforcement,
+    enforcement: &'a AppliedEnforcement,
     plan: serde_json::Value,
     /// Of a skill: the facts that the record of its start adds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub(super) struct DryRun<'a> {
 
 impl<'a> DryRun<'a> {
     /// The output for a prepared call.
-    pub(super) fn of(call: &'a Call, prepared: &'a Prepared, about: &'a About) -> DryRun<'a> {
+    pub(super) fn of(call: &'a Call, prepared: &'a Prepared, about: &'a RunDetails) -> DryRun<'a> {
         DryRun {
             policy: &call.policy,
             backend: prepared.backend(),

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::{Failure, Outcome, Step, destination_fault};
+use cofferdam_engine::{FailedStep, Failure, Outcome, destination_fault};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, Mode, OFlags, accessat, flock, fstat, open};
 use rustix::io::Errno;
 
@@ -75,7 +75,7 @@ impl ChangesDirectory {
             Location::Moved(to) => {
                 let to = to.to_string_lossy().into_owned();
                 let message = format!("the program moved {named}: the changes are kept in {to}");
-                let failure = Failure { code: 0, step: Step::KeepChanges, message, hint: None };
+                let failure = Failure { code: 0, step: FailedStep::KeepChanges, message, hint: None };
                 outcome.error.get_or_insert(failure);
                 *named = to;
                 false
@@ -84,7 +84,7 @@ impl ChangesDirectory {
                 outcome.success = false;
                 outcome.error = Some(Failure {
                     code: REFUSED,
-                    step: Step::KeepChanges,
+                    step: FailedStep::KeepChanges,
                     message: format!(
                         "the changes are lost: the program removed {named}, in which they were to be kept"
                     ),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam_engine::audit::Trail;
-use cofferdam_engine::audited_run::About;
+use cofferdam_engine::audited_run::RunDetails;
 use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome, Output};
 use cofferdam_policy::Stdin;
 
@@ -56,7 +56,7 @@ pub(crate) fn execute(
     caller: &Caller,
     presentation: Presentation,
 ) -> Result<i32, Refusal> {
-    execute_about(engine, call, caller, presentation, About::default())
+    execute_about(engine, call, caller, presentation, RunDetails::default())
 }
 
 /// The same for a run whose records state more than its policy, such as the run of a skill.
@@ -68,7 +68,7 @@ pub(crate) fn execute_about(
     mut call: Call,
     caller: &Caller,
     presentation: Presentation,
-    about: About,
+    about: RunDetails,
 ) -> Result<i32, Refusal> {
     let is_skill = about.skill.is_some();
     let explain = |failure: &mut Failure, call: &Call| {

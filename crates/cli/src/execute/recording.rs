@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use cofferdam_engine::audit::{Secrets, Trail, TrailOptions};
-use cofferdam_engine::audited_run::{About, Unrecorded};
+use cofferdam_engine::audited_run::{RunDetails, Unrecorded};
 use cofferdam_engine::{Io, Outcome, Prepared};
 
 use crate::call::Call;
@@ -48,7 +48,7 @@ pub(super) fn run(
     io: Io,
     call: &Call,
     trail: &Trail,
-    about: About,
+    about: RunDetails,
 ) -> Result<(Outcome, Option<Refusal>), Refusal> {
     let refusal = |e: &Unrecorded| Refusal::new("audit", e.to_string()).split_hint();
     match prepared.run_recorded(io, &call.policy, trail, about) {

@@ -3,7 +3,7 @@
 //! A call that asks for one JSON value gets one, whatever happens.
 
 use clap::ArgMatches;
-use cofferdam_engine::{Failure, Step};
+use cofferdam_engine::{FailedStep, Failure};
 
 use super::presentation::Presentation;
 use super::run_report::report_failure;
@@ -29,7 +29,7 @@ pub(crate) fn report_unless_closed(refusal: &Refusal, only_reads: bool) -> i32 {
 pub(crate) fn print_as_outcome(refusal: &Refusal, presentation: Presentation) -> Result<i32, Refusal> {
     let failure = Failure {
         code: refusal.code,
-        step: Step::caller(refusal.step),
+        step: FailedStep::caller(refusal.step),
         message: refusal.message.clone(),
         hint: refusal.hint.clone(),
     };

@@ -59,12 +59,12 @@ fn for_field(field: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_engine::Step;
+    use cofferdam_engine::FailedStep;
     use cofferdam_policy::Field;
 
     use super::*;
 
-    fn hint(step: impl Into<Step>, message: &str, hint: &str) -> String {
+    fn hint(step: impl Into<FailedStep>, message: &str, hint: &str) -> String {
         let mut failure =
             Failure { code: 125, step: step.into(), message: message.into(), hint: Some(hint.to_owned()) };
         replace_hint(&mut failure);
@@ -85,12 +85,12 @@ mod tests {
         let elsewhere = "it is the working directory: start elsewhere with -w /, or make that directory in the root";
         let of = hint(Field::Mounts, "mount target /skill is not a directory inside", elsewhere);
         assert!(of.contains("/skill in that directory") && of.contains("image") && !of.contains("-w"), "{of}");
-        let of = hint(Step::Exec, "node: not found on the sandbox's PATH", "mount its directory with -v");
+        let of = hint(FailedStep::Exec, "node: not found on the sandbox's PATH", "mount its directory with -v");
         assert!(of.contains("command = ") && !of.contains("-v"), "{of}");
         let of = hint(Field::Root, "no view", "use --root minimal, or --image");
         assert!(of.contains("`image`") && !of.contains("--root"), "{of}");
         // Control: a hint that an operator can follow stays as it is.
         let plain = "start dockerd, or name another --backend; cofferdam doctor says which there are";
-        assert_eq!(hint(Step::Backend, "it does not answer", plain), plain);
+        assert_eq!(hint(FailedStep::Backend, "it does not answer", plain), plain);
     }
 }

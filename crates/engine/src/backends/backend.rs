@@ -16,15 +16,15 @@ use super::enforcement;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::io::Io;
-use crate::outcome::{Enforcement, Outcome};
+use crate::outcome::{AppliedEnforcement, Outcome};
 use crate::plan::executables::Executables;
 use crate::plan::own_places::OwnPlaces;
 
 /// One way to make a sandbox of a policy.
 ///
 /// ```
-/// use cofferdam_engine::backends::{Backend, Plan, Planned, Refusal, Request};
-/// use cofferdam_engine::{Ending, Enforcement, Engine, Host, Io, Outcome};
+/// use cofferdam_engine::backends::{Backend, BackendPlan, BackendRefusal, PlanRequest, PlanSummary};
+/// use cofferdam_engine::{AppliedEnforcement, Ending, Engine, Host, Io, Outcome};
 /// use cofferdam_policy::{Field, Policy};
 ///
 /// /// Prints the program's arguments and enforces nothing.
@@ -32,19 +32,19 @@ use crate::plan::own_places::OwnPlaces;
 /// struct Echo;
 ///
 /// #[derive(Debug)]
-/// struct EchoPlan(Planned);
+/// struct EchoPlan(PlanSummary);
 ///
 /// impl Backend for Echo {
 ///     fn name(&self) -> &'static str {
 ///         "echo"
 ///     }
-///     fn plan(&self, _: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
-///         Ok(Box::new(EchoPlan(Planned::new(self.name(), request, Enforcement::new()))))
+///     fn plan(&self, _: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
+///         Ok(Box::new(EchoPlan(PlanSummary::new(self.name(), request, AppliedEnforcement::new()))))
 ///     }
 /// }
 ///
-/// impl Plan for EchoPlan {
-///     fn planned(&self) -> &Planned {
+/// impl BackendPlan for EchoPlan {
+///     fn planned(&self) -> &PlanSummary {
 ///         &self.0
 ///     }
 ///     fn describe(&self) -> serde_json::Value {
@@ -79,7 +79,7 @@ pub trait Backend: Debug + Send + Sync {
     /// # Errors
     /// It cannot be used here, or the policy asks for something that it does not have at all. A field that it enforces less
     /// than fully is no error here: the plan says so, and the engine compares it with what the policy requires.
-    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal>;
+    fn plan(&self, host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal>;
 }
 
 /// What a backend can do besides enforcing a policy, and what it leaves to the engine. The default is that of a backend of
@@ -113,7 +113,7 @@ impl Default for Capabilities {
 
 /// What a backend is asked to plan.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct PlanRequest<'a> {
     /// The policy, whose paths have been checked.
     pub policy: &'a Policy,
     /// Why this backend was chosen, for reports.
@@ -124,16 +124,16 @@ pub struct Request<'a> {
     pub(crate) own: Option<&'a OwnPlaces>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> PlanRequest<'a> {
     /// For a policy that names this backend and allows every program.
-    pub fn of(policy: &'a Policy) -> Request<'a> {
-        Request { policy, reason: "named by the policy".into(), programs: None, own: None }
+    pub fn of(policy: &'a Policy) -> PlanRequest<'a> {
+        PlanRequest { policy, reason: "named by the policy".into(), programs: None, own: None }
     }
 }
 
 /// What every plan knows: the policy, the backend that it is for, and how strongly each field will be enforced.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct PlanSummary {
     /// The backend's name.
     pub backend: &'static str,
     /// The policy.
@@ -141,13 +141,13 @@ pub struct Planned {
     /// Why this backend.
     pub reason: String,
     /// How strongly each field will be enforced, as far as is known before a run.
-    pub enforcement: Enforcement,
+    pub enforcement: AppliedEnforcement,
 }
 
-impl Planned {
+impl PlanSummary {
     /// What a backend planned for this request.
-    pub fn new(backend: &'static str, request: &Request<'_>, enforcement: Enforcement) -> Planned {
-        Planned { backend, policy: request.policy.clone(), reason: request.reason.clone(), enforcement }
+    pub fn new(backend: &'static str, request: &PlanRequest<'_>, enforcement: AppliedEnforcement) -> PlanSummary {
+        PlanSummary { backend, policy: request.policy.clone(), reason: request.reason.clone(), enforcement }
     }
 
     /// The outcome of a run in which nothing has started yet.
@@ -162,17 +162,17 @@ impl Planned {
 }
 
 /// A policy planned by one backend, to be run many times and from several threads.
-pub trait Plan: Any + Debug + Send + Sync {
+pub trait BackendPlan: Any + Debug + Send + Sync {
     /// What was planned, and by whom.
-    fn planned(&self) -> &Planned;
+    fn planned(&self) -> &PlanSummary;
 
     /// Whether every required field is enforced in full.
     ///
     /// # Errors
     /// The first that is not, and what to do.
     fn sufficient(&self) -> Result<(), Failure> {
-        let Planned { backend, policy, enforcement, .. } = self.planned();
-        enforcement::sufficient(enforcement::Target::External(backend), policy, enforcement, &[])
+        let PlanSummary { backend, policy, enforcement, .. } = self.planned();
+        enforcement::sufficient(enforcement::NamedEnforcer::External(backend), policy, enforcement, &[])
     }
 
     /// What will be done, as `--dry-run` shows it.
@@ -184,21 +184,21 @@ pub trait Plan: Any + Debug + Send + Sync {
 
 /// Why a backend cannot run a policy.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct BackendRefusal {
     /// The failure.
     pub failure: Failure,
     /// The policy asks for mounts, which only the jail has: its hint names the jail.
     pub needs_mounts: bool,
 }
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Refusal {
-        Refusal { failure, needs_mounts: false }
+impl From<Failure> for BackendRefusal {
+    fn from(failure: Failure) -> BackendRefusal {
+        BackendRefusal { failure, needs_mounts: false }
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
+impl From<BackendRefusal> for Failure {
+    fn from(refusal: BackendRefusal) -> Failure {
         refusal.failure
     }
 }

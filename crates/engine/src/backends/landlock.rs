@@ -13,15 +13,15 @@ use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, R
 use crate::backends::enforcement::{By, enforcement};
 use crate::backends::native::{self, Native};
 use crate::backends::real_sources;
-use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
-use crate::failure::{Failure, Step};
+use crate::backends::{Backend, BackendPlan, BackendRefusal, Capabilities, PlanRequest};
+use crate::failure::{FailedStep, Failure};
 use crate::host::Host;
-use crate::outcome::Enforcement;
+use crate::outcome::AppliedEnforcement;
 use crate::plan::NativePlan;
-use crate::plan::facts::Here;
+use crate::plan::facts::HostFacts;
 use crate::plan::interpreter::Part;
 use crate::plan::lookup::Lookup;
-use crate::plan::mount_table::{Place, Shows, View};
+use crate::plan::mount_table::{MountContent, MountEntry, View};
 use crate::plan::own_places::{self, OwnPlaces};
 use crate::plan::seccomp_filter::Filters;
 use crate::plan::seccomp_filter::Needs;
@@ -43,11 +43,11 @@ fn needs() -> Needs {
 
 /// The landlock backend.
 #[derive(Debug)]
-pub(crate) struct Landlock;
+pub(crate) struct LandlockBackend;
 
 static NATIVE: Native = Native { name: BackendName::Landlock, namespaces: false, needs, plan };
 
-impl Backend for Landlock {
+impl Backend for LandlockBackend {
     fn name(&self) -> &'static str {
         NATIVE.name.name()
     }
@@ -63,15 +63,15 @@ impl Backend for Landlock {
         }
     }
 
-    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+    fn plan(&self, host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
         available()?;
         Ok(Box::new(native::prepare(host, &NATIVE, request)?))
     }
 }
 
 /// A refusal of what needs mounts.
-fn needs_mounts(step: impl Into<Step>, message: &str, hint: &str) -> Refusal {
-    Refusal { failure: Failure::new(step, message).hint(hint), needs_mounts: true }
+fn needs_mounts(step: impl Into<FailedStep>, message: &str, hint: &str) -> BackendRefusal {
+    BackendRefusal { failure: Failure::new(step, message).hint(hint), needs_mounts: true }
 }
 
 /// Whether this kernel has Landlock.
@@ -83,7 +83,7 @@ pub(crate) fn available() -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(
-        Step::Landlock,
+        FailedStep::Landlock,
         "this kernel has no Landlock, or it is not in the list of security modules at boot",
     )
     .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"))
@@ -92,7 +92,7 @@ pub(crate) fn available() -> Result<(), Failure> {
 /// The refusal of a caller that is user 0 and cannot become another user.
 pub(crate) fn as_root() -> Failure {
     let why = "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0";
-    Failure::new(Step::Ids, why)
+    Failure::new(FailedStep::Ids, why)
         .hint("run it as an ordinary user: setpriv --reuid=65534 --regid=65534 --clear-groups cofferdam ...")
 }
 
@@ -100,16 +100,21 @@ pub(crate) fn as_root() -> Failure {
 ///
 /// # Errors
 /// The policy asks for what needs mounts.
-fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces) -> Result<NativePlan, Refusal> {
+fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces) -> Result<NativePlan, BackendRefusal> {
     if policy.audit.trace && !host::listener_available() {
         let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
         let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
-        return Err(Failure::new(Step::policy("audit.trace"), why).hint(hint).into());
+        return Err(Failure::new(FailedStep::policy("audit.trace"), why).hint(hint).into());
     }
     let policy = &*real_sources::pinned(policy, &mut Lookup::default())?;
     let abi = kernel::abi();
     let mut view = View::default();
-    view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });
+    view.push(MountEntry {
+        target: "/".into(),
+        shows: MountContent::Host("/".into()),
+        writable: false,
+        persistent: false,
+    });
     let mut rules = Vec::new();
     let rule = |path: &str, access: u64, optional| PathRule { path: path.into(), access, optional, identity: None };
     match &policy.filesystem.root {
@@ -141,7 +146,7 @@ fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces)
             }
         }
         Root::Interpreter => {
-            let parts = crate::plan::interpreter::parts(policy, &Here::default());
+            let parts = crate::plan::interpreter::parts(policy, &HostFacts::default());
             // A rule would be for what a link leads to.
             for part in parts.iter().filter(|part| !matches!(part, Part::Link(..))) {
                 rules.push(rule(part.path(), access::READ, true));
@@ -158,7 +163,7 @@ fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces)
     }
     let mut left_out = Vec::new();
     for (i, m) in policy.filesystem.mounts.iter().enumerate() {
-        let field = Step::mount_entry(i);
+        let field = FailedStep::mount_entry(i);
         let Mount::Bind { source, target, access: how, optional, .. } = m else {
             return Err(needs_mounts(
                 &field,
@@ -185,7 +190,12 @@ fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces)
             return Err(crate::plan::source_identity::appeared(source, &field).into());
         }
         rules.push(PathRule { identity, ..rule(source, rights, false) });
-        view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
+        view.push(MountEntry {
+            target: target.clone(),
+            shows: MountContent::Host(source.clone()),
+            writable,
+            persistent: writable,
+        });
     }
     exposed(&rules, &own.places)?;
     for device in ["null", "zero", "full", "random", "urandom"] {
@@ -198,7 +208,7 @@ fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces)
     let outside = if me.switches() {
         let id = host::unprivileged_id();
         let id = id.ok_or_else(|| {
-            Failure::new(Step::Landlock, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+            Failure::new(FailedStep::Landlock, "no unprivileged id is mapped here").hint("run it as an ordinary user")
         })?;
         (id, id)
     } else if me.is_root_outside() {
@@ -236,7 +246,7 @@ fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces)
         protected: Default::default(),
         whiteouts: Vec::new(),
         egress: None,
-        enforcement: Enforcement::new(),
+        enforcement: AppliedEnforcement::new(),
     };
     let by = By::Landlock { abi, other_user: me.switches(), left_out: &left_out };
     plan.enforcement = enforcement(policy, &by);
@@ -245,7 +255,7 @@ fn plan(policy: &Policy, me: CallerIdentity, filters: &Filters, own: &OwnPlaces)
 
 /// Refuses rules by which the program could write Cofferdam's own files, or reach the trail that it is recorded in: nothing
 /// can be taken out of what a rule gives.
-fn exposed(rules: &[PathRule], places: &[own_places::Place]) -> Result<(), Refusal> {
+fn exposed(rules: &[PathRule], places: &[own_places::OwnPlace]) -> Result<(), BackendRefusal> {
     for rule in rules {
         let Some(given) = std::fs::canonicalize(&rule.path).ok().and_then(|path| path.to_str().map(str::to_owned))
         else {
@@ -254,7 +264,7 @@ fn exposed(rules: &[PathRule], places: &[own_places::Place]) -> Result<(), Refus
         let writes = rule.access & access::WRITE != 0;
         let mut reached = places.iter().filter(|place| is_within(&place.path, &given));
         if let Some(place) = reached.find(|place| writes || place.trail) {
-            return Err(Refusal { failure: own_places::exposed("landlock", place), needs_mounts: true });
+            return Err(BackendRefusal { failure: own_places::exposed("landlock", place), needs_mounts: true });
         }
     }
     Ok(())

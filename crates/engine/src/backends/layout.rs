@@ -3,8 +3,8 @@
 //! paths need in `protect`.
 //!
 //! Pure but for the facts asked for. The jail has a plan of its own, with more to hold with (guards, layers, owner maps);
-//! what cannot be held by mounts alone is listed in [`Layout::unheld_deny`] and [`Layout::unheld_protected`], and the field
-//! is then no more than partial.
+//! what cannot be held by mounts alone is listed in [`MountLayout::unheld_deny`] and [`MountLayout::unheld_protected`], and the
+//! field is then no more than partial.
 
 mod program;
 mod protect;
@@ -14,9 +14,9 @@ mod tests;
 
 use cofferdam_policy::{Access, Mount, Policy};
 
-use crate::failure::{Failure, Step};
-use crate::plan::facts::{Facts, Kind, Resolved, resolve};
-use crate::plan::mount_table::{Place, Shows, View, below, join};
+use crate::failure::{FailedStep, Failure};
+use crate::plan::facts::{Facts, FileKind, ResolvedPath, resolve};
+use crate::plan::mount_table::{MountContent, MountEntry, View, below, join};
 
 /// One thing to mount or make, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub enum Item {
 
 /// The whole of it.
 #[derive(Debug, Clone, Default)]
-pub struct Layout {
+pub struct MountLayout {
     /// In the order of mounting, on an empty root that ends read-only.
     pub items: Vec<Item>,
     /// What shows where.
@@ -119,7 +119,7 @@ fn joined(directory: &str, says: &str) -> String {
 ///
 /// # Errors
 /// A mount that cannot be made by mounts of this kind, or whose source or place is not there.
-pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
+pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<MountLayout, Failure> {
     laid_out(policy, facts, false)
 }
 
@@ -128,7 +128,7 @@ pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
 /// # Errors
 /// As [`layout`]; also the view of the whole host, over which a container's runtime mounts nothing.
 #[cfg(feature = "containers")]
-pub(crate) fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
+pub(crate) fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<MountLayout, Failure> {
     laid_out(policy, facts, true)
 }
 
@@ -136,34 +136,34 @@ pub(crate) fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<Layout,
 ///
 /// # Errors
 /// As [`layout`], but for what a backend cannot deny or protect.
-pub fn shown(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
+pub fn shown(policy: &Policy, facts: &dyn Facts) -> Result<MountLayout, Failure> {
     open(policy, facts, false).map(|b| b.out)
 }
 
-fn open<'a>(policy: &'a Policy, facts: &'a dyn Facts, container: bool) -> Result<Builder<'a>, Failure> {
-    let mut b = Builder { policy, facts, container, out: Layout::default() };
+fn open<'a>(policy: &'a Policy, facts: &'a dyn Facts, container: bool) -> Result<LayoutBuilder<'a>, Failure> {
+    let mut b = LayoutBuilder { policy, facts, container, out: MountLayout::default() };
     b.root()?;
     b.common();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
-        b.mount(&Step::mount_entry(i), mount)?;
+        b.mount(&FailedStep::mount_entry(i), mount)?;
     }
     Ok(b)
 }
 
-fn laid_out(policy: &Policy, facts: &dyn Facts, container: bool) -> Result<Layout, Failure> {
+fn laid_out(policy: &Policy, facts: &dyn Facts, container: bool) -> Result<MountLayout, Failure> {
     let mut b = open(policy, facts, container)?;
     b.hold()?;
     Ok(b.out)
 }
 
-struct Builder<'a> {
+struct LayoutBuilder<'a> {
     policy: &'a Policy,
     facts: &'a dyn Facts,
     container: bool,
-    out: Layout,
+    out: MountLayout,
 }
 
-impl Builder<'_> {
+impl LayoutBuilder<'_> {
     fn host(&mut self, source: &str, target: &str, directory: bool) {
         if self.facts.has_mounts_below(source) {
             self.out.nested.push(source.to_owned());
@@ -176,12 +176,12 @@ impl Builder<'_> {
             directory,
             optional: false,
         });
-        self.place(target, Shows::Host(source.into()), false);
+        self.place(target, MountContent::Host(source.into()), false);
     }
 
-    fn place(&mut self, target: &str, shows: Shows, writable: bool) {
-        let persistent = writable && matches!(shows, Shows::Host(_));
-        self.out.view.push(Place { target: target.into(), shows, writable, persistent });
+    fn place(&mut self, target: &str, shows: MountContent, writable: bool) {
+        let persistent = writable && matches!(shows, MountContent::Host(_));
+        self.out.view.push(MountEntry { target: target.into(), shows, writable, persistent });
     }
 
     fn link(&mut self, says: &str, target: &str) {
@@ -198,12 +198,12 @@ impl Builder<'_> {
         self.out.items.push(Item::Tmpfs { target: target.into(), bytes, mode, exec });
     }
 
-    fn mount(&mut self, field: &Step, mount: &Mount) -> Result<(), Failure> {
+    fn mount(&mut self, field: &FailedStep, mount: &Mount) -> Result<(), Failure> {
         match mount {
             Mount::Tmpfs { target, size_mb, exec } => {
                 self.has_place(field, target, true)?;
                 self.tmpfs(target, size_mb << 20, 0o1777, *exec);
-                self.place(target, Shows::Own, true);
+                self.place(target, MountContent::Own, true);
             }
             Mount::Bind { source, target, access, exec, optional } => {
                 if *access == Access::CopyOnWrite {
@@ -214,8 +214,8 @@ impl Builder<'_> {
                     .hint("use --backend jail, or mount it :ro or :rw"));
                 }
                 let (canonical, kind) = match resolve(self.facts, source).0 {
-                    Resolved::There(canonical, kind) => (canonical, kind),
-                    Resolved::Missing(..) if *optional => {
+                    ResolvedPath::There(canonical, kind) => (canonical, kind),
+                    ResolvedPath::Missing(..) if *optional => {
                         self.out.left_out.push(source.clone());
                         return Ok(());
                     }
@@ -224,8 +224,8 @@ impl Builder<'_> {
                             .hint("create it, or correct the path"));
                     }
                 };
-                let directory = kind == Kind::Directory;
-                if !directory && !matches!(kind, Kind::File { .. }) {
+                let directory = kind == FileKind::Directory;
+                if !directory && !matches!(kind, FileKind::File { .. }) {
                     let message = format!(
                         "mount source {source} is neither a file nor a directory; a device, FIFO or socket would be a way out"
                     );
@@ -254,7 +254,7 @@ impl Builder<'_> {
                     directory,
                     optional: *optional,
                 });
-                self.place(target, Shows::Host(canonical), writable);
+                self.place(target, MountContent::Host(canonical), writable);
             }
         }
         Ok(())
@@ -262,7 +262,7 @@ impl Builder<'_> {
 
     /// Where the host's own tree shows, a mount needs a place that exists. It needs that name itself: through a link the
     /// mount would lie elsewhere, and what is denied or protected there would be looked for here.
-    fn has_place(&self, field: &Step, target: &str, directory: bool) -> Result<(), Failure> {
+    fn has_place(&self, field: &FailedStep, target: &str, directory: bool) -> Result<(), Failure> {
         let behind = |leads: &str| {
             let message = format!("mount target {target} is a symbolic link inside, or lies behind one");
             Err(Failure::new(field, message).hint(format!("mount it where that leads: {leads}")))
@@ -276,11 +276,11 @@ impl Builder<'_> {
         }
         let Some(host) = self.out.view.host_path(target) else { return Ok(()) };
         let (found, links) = resolve(self.facts, &host);
-        if let (Resolved::There(canonical, _), false) = (&found, links.is_empty()) {
+        if let (ResolvedPath::There(canonical, _), false) = (&found, links.is_empty()) {
             return behind(self.out.view.appearances(canonical).first().unwrap_or(canonical));
         }
         let suits = match &found {
-            Resolved::There(_, kind) => (*kind == Kind::Directory) == directory,
+            ResolvedPath::There(_, kind) => (*kind == FileKind::Directory) == directory,
             _ => false,
         };
         if suits {

@@ -22,10 +22,10 @@ pub(crate) mod native;
 pub(crate) mod real_sources;
 pub(crate) mod registry;
 
-pub use backend::{Backend, Capabilities, Plan, Planned, Refusal, Request};
-pub use enforcement::{Purpose, answers};
-pub use external::export::{Exported, Format, export};
-pub use external::run::Ready;
-pub use external::tool::{Installed, Tool, Tools};
+pub use backend::{Backend, BackendPlan, BackendRefusal, Capabilities, PlanRequest, PlanSummary};
+pub use enforcement::{EnforcementPurpose, answers};
+pub use external::export::{ExportTarget, Exported, export};
+pub use external::run::ExternalPlan;
+pub use external::tool::{InstalledTool, Tool, Tools};
 pub use external::{bubblewrap, export, nsjail, seatbelt};
 pub use registry::capabilities;

@@ -19,32 +19,32 @@ use cofferdam_confine::wire::flag;
 use cofferdam_policy::{BackendName, Field, NetworkMode, OnViolation, Policy};
 use serde_json::Value;
 
-use crate::backends::enforcement::{OWN_NETWORKS, Target, memory_inside, socket_buffers, sufficient};
+use crate::backends::enforcement::{NamedEnforcer, OWN_NETWORKS, memory_inside, socket_buffers, sufficient};
 use crate::backends::jail;
-use crate::backends::{Plan, Planned, Refusal, Request};
-use crate::failure::{Failure, Step};
+use crate::backends::{BackendPlan, BackendRefusal, PlanRequest, PlanSummary};
+use crate::failure::{FailedStep, Failure};
 use crate::host::Host;
 use crate::io::{Io, Stream};
-use crate::outcome::{Applied, Enforcement, Outcome, Strength};
+use crate::outcome::{AppliedEnforcement, AppliedField, Outcome, Strength};
 use crate::plan::NativePlan;
 use crate::plan::executables::Executables;
 use crate::plan::own_places::OwnPlaces;
 use crate::plan::seccomp_filter::{Filters, Needs};
-use crate::run::channel::Channel;
+use crate::run::channel::AgentChannel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
-use crate::run::report::Report;
-use crate::run::streams::{Sink, Source};
+use crate::run::report::SupervisorReport;
+use crate::run::streams::{InputSource, OutputSink};
 use crate::run::supervise;
 use crate::run::supervise::init_tree::InitTree;
-use crate::run::supervise::{OwnNetwork, Run};
+use crate::run::supervise::{OwnNetwork, SupervisedRun};
 
 /// What every run of a prepared policy starts from.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) planned: Planned,
+    pub(crate) planned: PlanSummary,
     pub(crate) identity: CallerIdentity,
     pub(crate) native: &'static Native,
     pub(crate) filters: Filters,
@@ -76,11 +76,15 @@ pub(crate) struct Native {
     /// What its filters need.
     pub(crate) needs: fn() -> Needs,
     /// Plans one run.
-    pub(crate) plan: fn(&Policy, CallerIdentity, &Filters, &OwnPlaces) -> Result<NativePlan, Refusal>,
+    pub(crate) plan: fn(&Policy, CallerIdentity, &Filters, &OwnPlaces) -> Result<NativePlan, BackendRefusal>,
 }
 
 /// A policy planned for the jail or the landlock backend, its enforcement completed by what cgroups enforce here.
-pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_>) -> Result<Arc<Core>, Refusal> {
+pub(crate) fn prepare(
+    host: &Host,
+    native: &'static Native,
+    request: &PlanRequest<'_>,
+) -> Result<Arc<Core>, BackendRefusal> {
     let (policy, identity) = (request.policy, host.identity());
     let filters = Filters::new(Needs { limited_exec: request.programs.is_some(), ..(native.needs)() });
     let mut plan = match request.own {
@@ -98,7 +102,7 @@ pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_
     let counted = if native.namespaces { &OWN_NETWORKS } else { &[NetworkMode::None][..] };
     socket_buffers(policy, counted, &mut plan.enforcement);
     Ok(Arc::new(Core {
-        planned: Planned::new(native.name.name(), request, plan.enforcement.clone()),
+        planned: PlanSummary::new(native.name.name(), request, plan.enforcement.clone()),
         identity,
         native,
         filters,
@@ -114,8 +118,8 @@ pub(crate) fn prepare(host: &Host, native: &'static Native, request: &Request<'_
     }))
 }
 
-impl Plan for Arc<Core> {
-    fn planned(&self) -> &Planned {
+impl BackendPlan for Arc<Core> {
+    fn planned(&self) -> &PlanSummary {
         &self.planned
     }
 
@@ -126,7 +130,7 @@ impl Plan for Arc<Core> {
     fn describe(&self) -> Value {
         match self.plan() {
             Ok(plan) => {
-                let Planned { backend, reason, enforcement, .. } = &self.planned;
+                let PlanSummary { backend, reason, enforcement, .. } = &self.planned;
                 crate::plan::dry_run::plan(&plan, backend, reason, enforcement)
             }
             Err(failure) => serde_json::json!({ "error": failure }),
@@ -147,7 +151,7 @@ pub(crate) struct Staged {
     started: Option<jail::Started>,
     control: Option<OwnedFd>,
     cgroup: Option<Cgroup>,
-    enforcement: Enforcement,
+    enforcement: AppliedEnforcement,
     /// Given back when the last process is reaped.
     network: Option<netns::Lease>,
 }
@@ -158,8 +162,8 @@ impl Staged {
     /// # Errors
     /// Its init is gone.
     pub(crate) fn go(&mut self) -> Result<(), Failure> {
-        let control = self.control.take().ok_or_else(|| Failure::new(Step::Spawn, "the program has its go"))?;
-        control::release(control.as_fd()).map_err(|e| Failure::new(Step::Spawn, format!("init is gone: {e}")))
+        let control = self.control.take().ok_or_else(|| Failure::new(FailedStep::Spawn, "the program has its go"))?;
+        control::release(control.as_fd()).map_err(|e| Failure::new(FailedStep::Spawn, format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.
@@ -190,8 +194,8 @@ impl Core {
     }
 
     /// Whether every required field is enforced in full, as it has come out by now.
-    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
-        sufficient(Target::Own(self.planned.backend), &self.planned.policy, e, &[])
+    fn still_sufficient(&self, e: &AppliedEnforcement) -> Result<(), Failure> {
+        sufficient(NamedEnforcer::Own(self.planned.backend), &self.planned.policy, e, &[])
     }
 
     /// Marks the tmpfs that is handed back.
@@ -208,9 +212,14 @@ impl Core {
 
     /// Runs it and returns when the tree is dead. `staged` takes a sandbox of the pool that shows what a plan asks for; it is
     /// given how many runs are under way.
-    pub(crate) fn run_staged(&self, mut io: Io, staged: &TakeStaged<'_>, channel: Option<&mut Channel>) -> Outcome {
+    pub(crate) fn run_staged(
+        &self,
+        mut io: Io,
+        staged: &TakeStaged<'_>,
+        channel: Option<&mut AgentChannel>,
+    ) -> Outcome {
         let begun = Instant::now();
-        let _counted = Counted::one_of(&self.running);
+        let _counted = CountGuard::one_of(&self.running);
         let outcome = match self.attempt(&mut io, staged, channel) {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
             Err(failure) => {
@@ -240,12 +249,12 @@ impl Core {
         &self,
         io: &mut Io,
         staged: &TakeStaged<'_>,
-        mut channel: Option<&mut Channel>,
+        mut channel: Option<&mut AgentChannel>,
     ) -> Result<(Finished, NativePlan), Failure> {
         let mut plan = self.plan_of_run()?;
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(Failure::new(
-                Step::policy("command.argv"),
+                FailedStep::policy("command.argv"),
                 "an argument of this run has a NUL byte in it, and arguments end there",
             ));
         }
@@ -271,18 +280,18 @@ impl Core {
         mut staged: Staged,
         plan: &NativePlan,
         io: &mut Io,
-        channel: Option<&Channel>,
+        channel: Option<&AgentChannel>,
     ) -> Result<Finished, Failure> {
         // Init is at work meanwhile; what connects before the gateway has its sockets waits at them.
         let egress = match (&plan.egress, &staged.started) {
             (Some(egress), Some(started)) => {
                 let control =
-                    staged.control.take().ok_or_else(|| Failure::new(Step::Spawn, "init's letters are gone"))?;
+                    staged.control.take().ok_or_else(|| Failure::new(FailedStep::Spawn, "init's letters are gone"))?;
                 Some(egress.attach(&self.planned.policy.network, control, started.running.pid)?)
             }
             _ => None,
         };
-        let Some(started) = staged.started.take() else { return Err(Failure::new(Step::Spawn, "init is gone")) };
+        let Some(started) = staged.started.take() else { return Err(Failure::new(FailedStep::Spawn, "init is gone")) };
         let mut report = self.watch(started, plan, staged.cgroup.as_ref(), io, channel, egress.as_ref());
         let network = egress.map(|egress| egress.end(&mut report.log));
         report.refused(network.as_ref(), self.planned.policy.on_violation);
@@ -295,7 +304,7 @@ impl Core {
 
     /// The run of a program that was started early, which has been told that its wall time begins.
     pub(crate) fn run_early(&self, staged: Staged, plan: &NativePlan, io: &mut Io, begun: Instant) -> Outcome {
-        let _counted = Counted::one_of(&self.running);
+        let _counted = CountGuard::one_of(&self.running);
         let outcome = match self.see_through(staged, plan, io, None) {
             Ok(finished) => self.outcome(finished, plan, begun),
             Err(failure) => self.refused(failure, begun),
@@ -305,7 +314,7 @@ impl Core {
     }
 
     /// Makes everything but the program: what only this process can do, then init, which does the rest.
-    pub(crate) fn stage(&self, plan: &mut NativePlan, channel: Option<&mut Channel>) -> Result<Staged, Failure> {
+    pub(crate) fn stage(&self, plan: &mut NativePlan, channel: Option<&mut AgentChannel>) -> Result<Staged, Failure> {
         let mut enforcement = self.planned.enforcement.clone();
         // Which optional mounts are there is this plan's to say.
         if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
@@ -314,7 +323,7 @@ impl Core {
         let cgroup = self.cgroup(&mut enforcement)?;
         let mut extra = jail::prepare(plan, plan.init_plan.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
-            let tasks = c.tasks_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?;
+            let tasks = c.tasks_files().map_err(|e| Failure::new(FailedStep::Cgroup, e.to_string()))?;
             plan.init_plan.joins = (extra.len() as u16, tasks.len() as u16);
             extra.extend(tasks);
             // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
@@ -343,8 +352,10 @@ impl Core {
         if staged.cgroup.is_some() {
             crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.init_plan.rlimits);
         }
-        let control =
-            staged.control.as_ref().ok_or_else(|| Failure::new(Step::Spawn, "the staged sandbox waits for nothing"))?;
+        let control = staged
+            .control
+            .as_ref()
+            .ok_or_else(|| Failure::new(FailedStep::Spawn, "the staged sandbox waits for nothing"))?;
         jail::send_plan(control, &plan.init_plan, &[])?;
         Ok(staged)
     }
@@ -364,7 +375,7 @@ impl Core {
             .map_err(|e| Failure::new(Field::Network, format!("cannot make a network namespace: {e}")))
     }
 
-    fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
+    fn cgroup(&self, e: &mut AppliedEnforcement) -> Result<Option<Cgroup>, Failure> {
         let Some(location) = &self.location else { return Ok(None) };
         let l = &self.planned.policy.limits;
         let limits = CgroupLimits {
@@ -387,7 +398,7 @@ impl Core {
                     let Some(r) = reached else { continue };
                     if r.level != LimitLevel::Full {
                         let strength = if r.level == LimitLevel::None { Strength::None } else { Strength::Partial };
-                        e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
+                        e.insert(field, AppliedField { strength, reason: r.reason.unwrap_or_default() });
                         if field == Field::Memory && self.native.namespaces {
                             memory_inside(&self.planned.policy, e);
                         }
@@ -397,7 +408,7 @@ impl Core {
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
-                    e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
+                    e.insert(field, AppliedField { strength: Strength::Partial, reason: error.to_string() });
                 }
                 if self.native.namespaces {
                     memory_inside(&self.planned.policy, e);
@@ -413,18 +424,18 @@ impl Core {
         plan: &NativePlan,
         cgroup: Option<&Cgroup>,
         io: &mut Io,
-        channel: Option<&Channel>,
+        channel: Option<&AgentChannel>,
         egress: Option<&Egress>,
-    ) -> Report {
+    ) -> SupervisorReport {
         let l = &self.planned.policy.limits;
         let [to, out, err] = started.stdio;
         let input = io.take_input(&self.planned.policy.command.stdin);
-        let run = Run {
+        let run = SupervisedRun {
             running: started.running,
-            source: Source::new(to, input, false),
+            source: InputSource::new(to, input, false),
             sinks: [
-                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
-                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+                Some(OutputSink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(OutputSink::new(err, Stream::Stderr, l.output_bytes)),
             ],
             cgroup,
             wall: Duration::from_millis(l.wall_ms),
@@ -462,7 +473,7 @@ impl Core {
     }
 
     /// The tree is dead: what did it use? Then its cgroup goes.
-    fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+    fn figures(&self, report: SupervisorReport, enforcement: AppliedEnforcement, cgroup: Option<Cgroup>) -> Finished {
         let mut f = Finished::of(report, enforcement);
         let Some(c) = cgroup else { return f };
         if let Ok(used) = c.usage() {
@@ -506,7 +517,7 @@ impl Core {
                         let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());
                         let message = format!("not all changes in {} are kept in {dir}: {why}", layer.target);
                         let hint = "name a directory with more room, outside of the volumes that the program may write: --keep-changes DIR";
-                        f.changes_lost.get_or_insert(Failure::new(Step::KeepChanges, message).hint(hint));
+                        f.changes_lost.get_or_insert(Failure::new(FailedStep::KeepChanges, message).hint(hint));
                     }
                     if keep.is_some() && (!c.skipped.is_empty() || c.unnamed > 0) {
                         f.problems.push(crate::run::overlay::unkept(&c.skipped, c.unnamed));
@@ -533,16 +544,16 @@ impl Core {
 }
 
 /// One more, for as long as it is held.
-struct Counted<'a>(&'a AtomicUsize);
+struct CountGuard<'a>(&'a AtomicUsize);
 
-impl Counted<'_> {
-    fn one_of(count: &AtomicUsize) -> Counted<'_> {
+impl CountGuard<'_> {
+    fn one_of(count: &AtomicUsize) -> CountGuard<'_> {
         count.fetch_add(1, Ordering::Relaxed);
-        Counted(count)
+        CountGuard(count)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -554,8 +565,9 @@ fn handed(step: &init_plan::MountStep) -> bool {
 }
 
 fn empty_or_new(dir: &std::path::Path) -> Result<(), Failure> {
-    let fail =
-        |message: String| Failure::new(Step::KeepChanges, message).hint("name a directory that does not exist yet");
+    let fail = |message: String| {
+        Failure::new(FailedStep::KeepChanges, message).hint("name a directory that does not exist yet")
+    };
     match std::fs::read_dir(dir) {
         Ok(mut entries) => match entries.next() {
             Some(_) => Err(fail(format!("{} is not empty", dir.display()))),

@@ -13,7 +13,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{FileIdentity, Policy};
 use rustix::fs::{Mode, OFlags};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::lookup::Lookup;
 use crate::plan::mount_table::{below, join};
 use crate::plan::tree::Disk;
@@ -26,7 +26,7 @@ const PROC: i64 = 0x9fa0;
 const REPOSITORY_DIRECTORIES: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".bzr"];
 
 /// A mount source as it was found.
-struct Found<'a> {
+struct FoundSource<'a> {
     index: usize,
     source: &'a str,
     /// The path without links.
@@ -46,7 +46,7 @@ pub(crate) fn pinned<'p>(policy: &'p Policy, lookup: &mut Lookup) -> Result<Cow<
     let found = find(policy);
     judge(policy, &found, lookup)?;
     let mut pins = policy.filesystem.identities.clone();
-    for Found { source, identity, .. } in found {
+    for FoundSource { source, identity, .. } in found {
         pins.entry(source.to_owned()).or_insert(identity);
     }
     if pins.len() == policy.filesystem.identities.len() {
@@ -68,7 +68,7 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<(), Failure> {
 
 /// Each source once, however many mounts show it: what is judged of one is pinned for all. A source that cannot be looked at is
 /// left out and so has no pin, and `source_identity` refuses what stands there later.
-fn find(policy: &Policy) -> Vec<Found<'_>> {
+fn find(policy: &Policy) -> Vec<FoundSource<'_>> {
     let mut mounts: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
     for (index, mount) in policy.filesystem.mounts.iter().enumerate() {
         let Some(source) = mount.source() else { continue };
@@ -82,9 +82,9 @@ fn find(policy: &Policy) -> Vec<Found<'_>> {
         let stat = rustix::fs::fstat(&file).ok()?;
         let on_proc = rustix::fs::fstatfs(&file).is_ok_and(|of| of.f_type == PROC);
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
-        Some(Found { index, source, leads_to, identity, on_proc, writable })
+        Some(FoundSource { index, source, leads_to, identity, on_proc, writable })
     });
-    let mut found: Vec<Found<'_>> = found.collect();
+    let mut found: Vec<FoundSource<'_>> = found.collect();
     found.sort_by_key(|of| of.index);
     found
 }
@@ -97,10 +97,10 @@ fn follow(path: &str) -> Option<(OwnedFd, String)> {
     Some((file, leads_to.into_os_string().into_string().ok()?))
 }
 
-fn judge(policy: &Policy, sources: &[Found<'_>], lookup: &mut Lookup) -> Result<(), Failure> {
+fn judge(policy: &Policy, sources: &[FoundSource<'_>], lookup: &mut Lookup) -> Result<(), Failure> {
     if let Some(of) = sources.iter().find(|of| of.on_proc || is_within(&of.leads_to, "/proc")) {
         let message = format!("{} leads to {}, and the host's /proc cannot be given", of.source, of.leads_to);
-        return Err(Failure::new(Step::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
+        return Err(Failure::new(FailedStep::mount_entry(of.index), message).hint("the sandbox has a /proc of its own"));
     }
     // A denied path may itself be reached by a link, so each is followed; there are hundreds, and most do not exist.
     // No source leads to one that is not there, or that this user cannot reach.
@@ -113,18 +113,20 @@ fn judge(policy: &Policy, sources: &[Found<'_>], lookup: &mut Lookup) -> Result<
         let (denied, _) = denied.iter().find(|(path, real)| below(path) || real.as_deref().is_some_and(below))?;
         Some((of, denied))
     }) {
-        let Found { index, source, leads_to, .. } = of;
+        let FoundSource { index, source, leads_to, .. } = of;
         let led = if leads_to == source { String::new() } else { format!(" leads to {leads_to}, which") };
         let message = format!("{source}{led} lies in {denied}, and that is denied");
-        return Err(Failure::new(Step::mount_entry(*index), message)
+        return Err(Failure::new(FailedStep::mount_entry(*index), message)
             .hint("mount a directory outside of it, or copy what the program needs"));
     }
-    for Found { index, source, leads_to, .. } in sources.iter().filter(|of| of.writable && of.leads_to != of.source) {
+    for FoundSource { index, source, leads_to, .. } in
+        sources.iter().filter(|of| of.writable && of.leads_to != of.source)
+    {
         let listed = policy.filesystem.protected.iter().find(|name| holds(leads_to, name)).cloned();
         if let Some(name) = listed.or_else(|| named_by_a_repository(policy, leads_to)) {
             let message =
                 format!("{source} is a link, or lies behind one, that leads to {leads_to}: {name} is protected");
-            return Err(Failure::new(Step::mount_entry(*index), message)
+            return Err(Failure::new(FailedStep::mount_entry(*index), message)
                 .hint(format!("to let the program write there, name it by its own path: -v {leads_to}:…:rw")));
         }
     }

@@ -8,13 +8,13 @@ use super::containers::Containers;
 use super::external::External;
 use super::external::tool::Tool;
 use super::jail::Jail;
-use super::landlock::Landlock;
-use crate::failure::{Failure, Step};
+use super::landlock::LandlockBackend;
+use crate::failure::{FailedStep, Failure};
 
 /// Every backend by the name that a policy calls it by. A further one is a folder beside this file and a line in this list.
 static REGISTERED: &[(BackendName, &dyn Backend)] = &[
     (BackendName::Jail, &Jail),
-    (BackendName::Landlock, &Landlock),
+    (BackendName::Landlock, &LandlockBackend),
     (BackendName::Bubblewrap, &External(Tool::Bubblewrap)),
     (BackendName::Nsjail, &External(Tool::Nsjail)),
     (BackendName::Seatbelt, &External(Tool::Seatbelt)),
@@ -60,7 +60,7 @@ pub fn capabilities(name: BackendName) -> Capabilities {
 pub(crate) fn of(name: BackendName) -> Result<&'static dyn Backend, Failure> {
     let registered = REGISTERED.iter().find(|(registered, _)| *registered == name);
     registered.map(|(_, backend)| *backend).ok_or_else(|| {
-        Failure::new(Step::Backend, format!("the {} backend is not built into this program", name.name()))
+        Failure::new(FailedStep::Backend, format!("the {} backend is not built into this program", name.name()))
     })
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct BindMounts {
     processes: Vec<String>,
 }
 
-struct Mount {
+struct MountinfoEntry {
     device: String,
     root: String,
     point: String,
@@ -33,7 +33,7 @@ impl BindMounts {
     /// Of this mount table.
     pub(super) fn of_table(mountinfo: &[u8]) -> BindMounts {
         // A mount whose name is no text counts as well, under a name like it.
-        let mounts: Vec<Mount> =
+        let mounts: Vec<MountinfoEntry> =
             mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(&String::from_utf8_lossy(l))).collect();
         let mut pairs: Vec<Pair> = Vec::new();
         let mut of_device: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -112,11 +112,11 @@ impl BindMounts {
 
 /// One line: id, parent, device, root, mount point, options, and after a dash the type. What is mounted over again later still counts: holding a place that
 /// does not show is no harm.
-fn mount(line: &str) -> Option<Mount> {
+fn mount(line: &str) -> Option<MountinfoEntry> {
     let mut words = line.split(' ').skip(2);
     let (device, root, point) = (words.next()?, words.next()?, words.next()?);
     let shows_processes = words.skip_while(|&word| word != "-").nth(1) == Some("proc");
-    Some(Mount { device: device.to_owned(), root: unescape(root)?, point: unescape(point)?, shows_processes })
+    Some(MountinfoEntry { device: device.to_owned(), root: unescape(root)?, point: unescape(point)?, shows_processes })
 }
 
 /// Space, tab, line feed and backslash are written as three octal digits.

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use cofferdam_confine::init_plan::MountStep;
 use cofferdam_confine::wire::flag;
 
-use crate::outcome::Enforcement;
+use crate::outcome::AppliedEnforcement;
 use crate::plan::NativePlan;
 
 /// The plan's steps in order.
-pub(crate) fn plan(plan: &NativePlan, backend: &str, reason: &str, enforcement: &Enforcement) -> Value {
+pub(crate) fn plan(plan: &NativePlan, backend: &str, reason: &str, enforcement: &AppliedEnforcement) -> Value {
     let r = &plan.init_plan;
     let mounts: Vec<String> = r.mounts.iter().map(step).collect();
     // What is new for each run is told in words, so that the same call shows the same plan.

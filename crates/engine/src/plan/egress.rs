@@ -12,7 +12,7 @@ use cofferdam_egress::socket_owner::can_inspect;
 use cofferdam_policy::{Field, NetworkMode, Policy};
 
 use crate::failure::Failure;
-use crate::outcome::Applied;
+use crate::outcome::AppliedField;
 
 /// How the network of a policy with allowed hosts is captured and filtered.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl EgressPlan {
     }
 
     /// How strongly the mode holds, and by what.
-    pub(crate) fn applied(&self) -> Applied {
+    pub(crate) fn applied(&self) -> AppliedField {
         let version = match self.versions {
             Versions::Both => "",
             Versions::Four => "; there is no IPv6 here, and so none inside",
@@ -84,7 +84,7 @@ impl EgressPlan {
             "a network namespace in which every TCP connection arrives at the egress gateway and all else is refused; names by \
              its resolver alone; the names in TLS greetings and HTTP requests must be the ones that were asked for{version}"
         );
-        Applied { strength: crate::outcome::Strength::Full, reason }
+        AppliedField { strength: crate::outcome::Strength::Full, reason }
     }
 }
 

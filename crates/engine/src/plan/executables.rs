@@ -10,11 +10,11 @@ use cofferdam_confine::landlock;
 use cofferdam_confine::landlock::access;
 use cofferdam_policy::paths::is_within;
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::NativePlan;
 
 /// `(device, inode)` as init compares them.
-pub type Identity = (u64, u64);
+pub type DeviceInode = (u64, u64);
 
 /// One program, or a directory of which every program may be executed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub struct Executable {
     /// Canonical path, outside and inside.
     pub path: String,
     /// Where a file was decided on; `None` for directories.
-    pub identity: Option<Identity>,
+    pub identity: Option<DeviceInode>,
 }
 
 /// All that may be executed.
@@ -51,7 +51,7 @@ impl Executables {
             plan.init_plan.landlock.as_mut().filter(|ruleset| ruleset.handled_fs & access::EXECUTE != 0)
         else {
             return Err(Failure::new(
-                Step::Landlock,
+                FailedStep::Landlock,
                 "only some programs may be executed, and this kernel has no Landlock to hold that",
             )
             .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"));
@@ -94,6 +94,6 @@ pub fn device(dev: u64) -> u64 {
 
 /// The refusal of an external sandbox program, which cannot enforce it.
 pub(crate) fn foreign(name: &str) -> Failure {
-    Failure::new(Step::Backend, format!("{name} cannot hold which programs may be executed"))
+    Failure::new(FailedStep::Backend, format!("{name} cannot hold which programs may be executed"))
         .hint("leave the backend out, or use the jail")
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 use crate::plan::aliases::Aliases;
-use crate::plan::own_places::Place;
-use crate::plan::tree::{Disk, Tree as _};
+use crate::plan::own_places::OwnPlace;
+use crate::plan::tree::{Disk, VolumeTree as _};
 
 /// What lies at a path, itself and not what a link leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A directory.
     Directory,
     /// A regular file, with this many names.
@@ -33,7 +33,7 @@ pub enum Kind {
 /// Answers about one host.
 pub trait Facts {
     /// What lies at this absolute path.
-    fn kind(&self, path: &str) -> Kind;
+    fn kind(&self, path: &str) -> FileKind;
     /// The names in this directory, sorted; none when it cannot be listed.
     fn list(&self, directory: &str) -> Vec<String>;
     /// Whether something is mounted below this path.
@@ -46,7 +46,7 @@ pub trait Facts {
     /// Places of the host that show a path, or something below it, by an overlay; they need not be there.
     fn layered(&self, path: &str) -> Vec<String>;
     /// Cofferdam's own files, which no program writes.
-    fn state(&self) -> Vec<Place> {
+    fn state(&self) -> Vec<OwnPlace> {
         Vec::new()
     }
     /// Where proc file systems of the host are mounted.
@@ -77,9 +77,9 @@ pub trait Facts {
 
 /// Where a path leads once every link in it is followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolved {
+pub enum ResolvedPath {
     /// Something is there: its canonical path and what it is.
-    There(String, Kind),
+    There(String, FileKind),
     /// Nothing is: the deepest directory that exists (canonical), and the first name that is missing in it.
     Missing(String, String),
     /// It cannot be told.
@@ -87,7 +87,7 @@ pub enum Resolved {
 }
 
 /// Links that a resolution went through: `(canonical directory, name)`.
-pub type Links = Vec<(String, String)>;
+pub type FollowedLinks = Vec<(String, String)>;
 
 /// So many entries of a tree are looked at: a few hundredths of a second.
 const MOST_ENTRIES: usize = 20_000;
@@ -99,10 +99,10 @@ const SCRIPT_LINE: u64 = 256;
 const MOST_LINKS: usize = 40;
 
 /// Follows every link of an absolute path.
-pub fn resolve(facts: &dyn Facts, path: &str) -> (Resolved, Links) {
-    let mut links = Links::new();
+pub fn resolve(facts: &dyn Facts, path: &str) -> (ResolvedPath, FollowedLinks) {
+    let mut links = FollowedLinks::new();
     let mut left: Vec<String> = path.split('/').rev().filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    let (mut at, mut kind) = (String::from("/"), Kind::Directory);
+    let (mut at, mut kind) = (String::from("/"), FileKind::Directory);
     while let Some(part) = left.pop() {
         match part.as_str() {
             "." => continue,
@@ -115,50 +115,50 @@ pub fn resolve(facts: &dyn Facts, path: &str) -> (Resolved, Links) {
         let next = crate::plan::mount_table::join(&at, &part);
         kind = facts.kind(&next);
         match &kind {
-            Kind::Link(says) => {
+            FileKind::Link(says) => {
                 links.push((at.clone(), part));
                 if links.len() > MOST_LINKS {
-                    return (Resolved::Unknown, links);
+                    return (ResolvedPath::Unknown, links);
                 }
                 if says.starts_with('/') {
                     at = "/".into();
                 }
                 left.extend(says.split('/').rev().filter(|part| !part.is_empty()).map(str::to_owned));
-                kind = Kind::Directory;
+                kind = FileKind::Directory;
             }
-            Kind::Missing => return (Resolved::Missing(at, part), links),
-            Kind::Unknown => return (Resolved::Unknown, links),
-            Kind::Directory => at = next,
+            FileKind::Missing => return (ResolvedPath::Missing(at, part), links),
+            FileKind::Unknown => return (ResolvedPath::Unknown, links),
+            FileKind::Directory => at = next,
             _ if left.is_empty() => at = next,
             // A file where a directory should be: nothing can be below it.
-            _ => return (Resolved::Unknown, links),
+            _ => return (ResolvedPath::Unknown, links),
         }
     }
-    (Resolved::There(at, kind), links)
+    (ResolvedPath::There(at, kind), links)
 }
 
 /// The host that this process runs on.
 #[derive(Debug)]
-pub struct Here {
+pub struct HostFacts {
     aliases: Aliases,
     /// The program runs as somebody who is neither owner nor of the group of anything.
     as_other: bool,
 }
 
-impl Default for Here {
-    fn default() -> Here {
-        Here { aliases: Aliases::here(), as_other: false }
+impl Default for HostFacts {
+    fn default() -> HostFacts {
+        HostFacts { aliases: Aliases::here(), as_other: false }
     }
 }
 
-impl Here {
+impl HostFacts {
     /// For a run by this process, whose program may be another user's.
-    pub fn for_run(as_other: bool) -> Here {
-        Here { as_other, ..Here::default() }
+    pub fn for_run(as_other: bool) -> HostFacts {
+        HostFacts { as_other, ..HostFacts::default() }
     }
 }
 
-impl Facts for Here {
+impl Facts for HostFacts {
     fn home(&self) -> Option<String> {
         Disk.home()
     }
@@ -171,7 +171,7 @@ impl Facts for Here {
         Disk.canonical(path)
     }
 
-    fn state(&self) -> Vec<Place> {
+    fn state(&self) -> Vec<OwnPlace> {
         crate::plan::own_places::OwnPlaces::now().places
     }
 
@@ -179,19 +179,19 @@ impl Facts for Here {
         self.aliases.processes()
     }
 
-    fn kind(&self, path: &str) -> Kind {
+    fn kind(&self, path: &str) -> FileKind {
         match std::fs::symlink_metadata(path) {
-            Ok(meta) if meta.is_dir() => Kind::Directory,
-            Ok(meta) if meta.is_file() => Kind::File { links: meta.nlink(), executable: meta.mode() & 0o111 != 0 },
+            Ok(meta) if meta.is_dir() => FileKind::Directory,
+            Ok(meta) if meta.is_file() => FileKind::File { links: meta.nlink(), executable: meta.mode() & 0o111 != 0 },
             Ok(meta) if meta.is_symlink() => {
                 match std::fs::read_link(path).ok().and_then(|p| p.to_str().map(str::to_owned)) {
-                    Some(says) => Kind::Link(says),
-                    None => Kind::Unknown,
+                    Some(says) => FileKind::Link(says),
+                    None => FileKind::Unknown,
                 }
             }
-            Ok(_) => Kind::Special,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Kind::Missing,
-            Err(_) => Kind::Unknown,
+            Ok(_) => FileKind::Special,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => FileKind::Missing,
+            Err(_) => FileKind::Unknown,
         }
     }
 
@@ -271,21 +271,21 @@ pub(crate) fn may_pass_on(directory: &str) -> Option<PassesOn> {
 
 /// A host made of what a table says; everything else is missing.
 #[derive(Debug, Clone, Default)]
-pub struct Table(BTreeMap<String, Kind>, BTreeMap<String, String>, Vec<String>, Vec<Place>);
+pub struct FactsTable(BTreeMap<String, FileKind>, BTreeMap<String, String>, Vec<String>, Vec<OwnPlace>);
 
-impl Table {
+impl FactsTable {
     /// A host of the usual kind: a merged /usr, and these further paths (a final slash marks a directory).
-    pub fn usual(further: &[&str]) -> Table {
-        let mut table = Table::default();
+    pub fn usual(further: &[&str]) -> FactsTable {
+        let mut table = FactsTable::default();
         for dir in
             ["/usr/bin", "/usr/lib", "/usr/lib64", "/etc/ssl", "/home", "/dev", "/proc", "/sys", "/tmp", "/var/tmp"]
         {
-            table.add(dir, Kind::Directory);
+            table.add(dir, FileKind::Directory);
         }
         for (link, says) in [("/bin", "usr/bin"), ("/lib", "usr/lib"), ("/lib64", "usr/lib64"), ("/sbin", "usr/bin")] {
-            table.add(link, Kind::Link(says.into()));
+            table.add(link, FileKind::Link(says.into()));
         }
-        let executable = Kind::File { links: 1, executable: true };
+        let executable = FileKind::File { links: 1, executable: true };
         for program in ["/usr/bin/sh", "/usr/bin/true", "/usr/bin/python3"] {
             table.add(program, executable.clone());
         }
@@ -297,21 +297,21 @@ impl Table {
             "/proc/keys",
             "/proc/sys/kernel/random/boot_id",
         ] {
-            table.add(file, Kind::File { links: 1, executable: false });
+            table.add(file, FileKind::File { links: 1, executable: false });
         }
         for path in further {
             match path.strip_suffix('/') {
-                Some(dir) => table.add(dir, Kind::Directory),
-                None => table.add(path, Kind::File { links: 1, executable: false }),
+                Some(dir) => table.add(dir, FileKind::Directory),
+                None => table.add(path, FileKind::File { links: 1, executable: false }),
             }
         }
         table
     }
 
     /// Adds a path, and the directories that lead to it.
-    pub fn add(&mut self, path: &str, kind: Kind) {
+    pub fn add(&mut self, path: &str, kind: FileKind) {
         for above in cofferdam_policy::paths::ancestors(path).skip(1) {
-            self.0.entry(above.to_owned()).or_insert(Kind::Directory);
+            self.0.entry(above.to_owned()).or_insert(FileKind::Directory);
         }
         self.0.insert(path.to_owned(), kind);
     }
@@ -322,7 +322,7 @@ impl Table {
     }
 
     /// Says that this is Cofferdam's own.
-    pub fn own(&mut self, place: Place) {
+    pub fn own(&mut self, place: OwnPlace) {
         self.3.push(place);
     }
 
@@ -332,8 +332,8 @@ impl Table {
     }
 }
 
-impl Facts for Table {
-    fn state(&self) -> Vec<Place> {
+impl Facts for FactsTable {
+    fn state(&self) -> Vec<OwnPlace> {
         self.3.clone()
     }
 
@@ -341,8 +341,8 @@ impl Facts for Table {
         self.1.get(file).map(|text| text.clone().into_bytes()).unwrap_or_default()
     }
 
-    fn kind(&self, path: &str) -> Kind {
-        self.0.get(path).cloned().unwrap_or(Kind::Missing)
+    fn kind(&self, path: &str) -> FileKind {
+        self.0.get(path).cloned().unwrap_or(FileKind::Missing)
     }
 
     fn list(&self, directory: &str) -> Vec<String> {
@@ -393,27 +393,30 @@ mod tests {
 
     #[test]
     fn links_are_followed_and_named() {
-        let mut table = Table::usual(&["/home/u/real/file"]);
-        table.add("/home/u/link", Kind::Link("real".into()));
-        table.add("/home/u/far", Kind::Link("/home/u/link/../gone".into()));
-        table.add("/home/u/loop", Kind::Link("loop".into()));
+        let mut table = FactsTable::usual(&["/home/u/real/file"]);
+        table.add("/home/u/link", FileKind::Link("real".into()));
+        table.add("/home/u/far", FileKind::Link("/home/u/link/../gone".into()));
+        table.add("/home/u/loop", FileKind::Link("loop".into()));
         let (found, links) = resolve(&table, "/home/u/link/file");
-        assert_eq!(found, Resolved::There("/home/u/real/file".into(), Kind::File { links: 1, executable: false }));
+        assert_eq!(
+            found,
+            ResolvedPath::There("/home/u/real/file".into(), FileKind::File { links: 1, executable: false })
+        );
         assert_eq!(links, [("/home/u".to_owned(), "link".to_owned())]);
-        assert_eq!(resolve(&table, "/home/u/far").0, Resolved::Missing("/home/u".into(), "gone".into()));
-        assert_eq!(resolve(&table, "/home/u/loop").0, Resolved::Unknown);
+        assert_eq!(resolve(&table, "/home/u/far").0, ResolvedPath::Missing("/home/u".into(), "gone".into()));
+        assert_eq!(resolve(&table, "/home/u/loop").0, ResolvedPath::Unknown);
         assert_eq!(
             resolve(&table, "/bin/sh").0,
-            Resolved::There("/usr/bin/sh".into(), Kind::File { links: 1, executable: true })
+            ResolvedPath::There("/usr/bin/sh".into(), FileKind::File { links: 1, executable: true })
         );
-        assert_eq!(resolve(&table, "/").0, Resolved::There("/".into(), Kind::Directory));
+        assert_eq!(resolve(&table, "/").0, ResolvedPath::There("/".into(), FileKind::Directory));
     }
 
     #[test]
     fn this_host_answers_as_its_file_system_does() {
-        let here = Here::default();
-        assert_eq!(here.kind("/"), Kind::Directory);
-        assert_eq!(here.kind("/no/such/thing"), Kind::Missing);
+        let here = HostFacts::default();
+        assert_eq!(here.kind("/"), FileKind::Directory);
+        assert_eq!(here.kind("/no/such/thing"), FileKind::Missing);
         assert!(here.has_mounts_below("/"), "/proc at least");
         assert!(here.list("/").contains(&"usr".to_owned()));
     }

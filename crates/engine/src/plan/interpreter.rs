@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Mount, NetworkMode, Policy};
 
-use crate::plan::facts::{Facts, Kind, Resolved, resolve};
+use crate::plan::facts::{Facts, FileKind, ResolvedPath, resolve};
 use crate::plan::mount_table::{below, join};
 use crate::plan::shebang;
 
@@ -70,8 +70,8 @@ const MOST_SCRIPTS: usize = 5;
 
 /// What a policy's program needs, outer paths before those inside them.
 pub fn parts(policy: &Policy, facts: &dyn Facts) -> Vec<Part> {
-    let mut found = Found { policy, facts, parts: BTreeSet::new(), languages: BTreeSet::new() };
-    for top in SYSTEM.iter().filter(|top| matches!(facts.kind(top), Kind::Link(_))) {
+    let mut found = InterpreterParts { policy, facts, parts: BTreeSet::new(), languages: BTreeSet::new() };
+    for top in SYSTEM.iter().filter(|top| matches!(facts.kind(top), FileKind::Link(_))) {
         found.entry(top);
     }
     let mut programs = crate::plan::payload::candidates_of(policy);
@@ -87,21 +87,21 @@ pub fn parts(policy: &Policy, facts: &dyn Facts) -> Vec<Part> {
     found.finish()
 }
 
-struct Found<'a> {
+struct InterpreterParts<'a> {
     policy: &'a Policy,
     facts: &'a dyn Facts,
     parts: BTreeSet<Part>,
     languages: BTreeSet<String>,
 }
 
-impl Found<'_> {
+impl InterpreterParts<'_> {
     /// What lies at a path, by its own name.
     fn entry(&mut self, path: &str) {
         match self.facts.kind(path) {
-            Kind::Directory => drop(self.parts.insert(Part::Directory(path.to_owned()))),
-            Kind::File { .. } => drop(self.parts.insert(Part::File(path.to_owned()))),
-            Kind::Link(says) => drop(self.parts.insert(Part::Link(path.to_owned(), says))),
-            Kind::Special | Kind::Missing | Kind::Unknown => {}
+            FileKind::Directory => drop(self.parts.insert(Part::Directory(path.to_owned()))),
+            FileKind::File { .. } => drop(self.parts.insert(Part::File(path.to_owned()))),
+            FileKind::Link(says) => drop(self.parts.insert(Part::Link(path.to_owned(), says))),
+            FileKind::Special | FileKind::Missing | FileKind::Unknown => {}
         }
     }
 
@@ -111,14 +111,15 @@ impl Found<'_> {
         if let Some(mount) = mount {
             // What a mount shows is shown already; which interpreter it names is to be seen.
             let Mount::Bind { source, target, .. } = mount else { return None };
-            let (Resolved::There(host, Kind::File { .. }), _) =
+            let (ResolvedPath::There(host, FileKind::File { .. }), _) =
                 resolve(self.facts, &join(source, below(inside, target)?))
             else {
                 return None;
             };
             return Some(host);
         }
-        let (Resolved::There(canonical, Kind::File { executable: true, .. }), links) = resolve(self.facts, inside)
+        let (ResolvedPath::There(canonical, FileKind::File { executable: true, .. }), links) =
+            resolve(self.facts, inside)
         else {
             return None;
         };
@@ -178,7 +179,7 @@ impl Found<'_> {
         let is_plain = MIXED.iter().any(|directory| {
             self.facts.list(directory).iter().any(|name| name == "libc.so.6" || name.starts_with("ld-musl-"))
         });
-        for directory in MIXED.iter().filter(|path| self.facts.kind(path) == Kind::Directory) {
+        for directory in MIXED.iter().filter(|path| self.facts.kind(path) == FileKind::Directory) {
             if is_plain {
                 self.entry(directory);
                 continue;
@@ -230,10 +231,10 @@ fn is_of(name: &str, languages: &BTreeSet<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::facts::Table;
+    use crate::plan::facts::FactsTable;
 
-    fn host() -> Table {
-        let mut host = Table::usual(&[
+    fn host() -> FactsTable {
+        let mut host = FactsTable::usual(&[
             "/usr/lib/x86_64-linux-gnu/libc.so.6",
             "/usr/lib/git-core/git",
             "/usr/lib/python3/",
@@ -245,12 +246,12 @@ mod tests {
             "/etc/alternatives/",
             "/etc/passwd",
         ]);
-        let executable = Kind::File { links: 1, executable: true };
+        let executable = FileKind::File { links: 1, executable: true };
         for program in ["/usr/bin/python3.11", "/usr/bin/node", "/usr/bin/curl", "/usr/bin/env", "/usr/bin/dash"] {
             host.add(program, executable.clone());
         }
-        host.add("/usr/bin/python3", Kind::Link("python3.11".into()));
-        host.add("/usr/bin/sh", Kind::Link("dash".into()));
+        host.add("/usr/bin/python3", FileKind::Link("python3.11".into()));
+        host.add("/usr/bin/sh", FileKind::Link("dash".into()));
         host.add("/home/u/run.py", executable);
         host.write("/home/u/run.py", "#!/usr/bin/env -S python3 -u\n");
         host
@@ -276,7 +277,7 @@ mod tests {
     fn certificates_are_shown_wherever_there_is_a_network() {
         let mut host = host();
         for path in ["/etc/ssl/certs/", "/etc/ssl/private/", "/usr/share/ca-certificates/", "/etc/pki/tls/certs/"] {
-            host.add(path.trim_end_matches('/'), Kind::Directory);
+            host.add(path.trim_end_matches('/'), FileKind::Directory);
         }
         let shown = |mode: NetworkMode| {
             let mut policy = Policy::base();

@@ -11,7 +11,7 @@ use cofferdam_policy::paths::case_folded;
 
 /// What is known of a directory.
 #[derive(Debug, Clone)]
-enum Dir {
+enum KnownDirectory {
     /// It exists, at this canonical path.
     There { canonical: String, names: Option<HashSet<String>>, asked: u32 },
     /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
@@ -26,7 +26,7 @@ enum Dir {
 
 /// What is known of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum PathLookup {
     /// Its directory is at `parent` (canonical) and holds it under `name`. `link` is where a symbolic link leads.
     There {
         /// Canonical directory.
@@ -57,7 +57,7 @@ pub(crate) enum Found {
 
 /// What is known of a directory, for who asks about many of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Looked {
+pub(crate) enum DirectoryLookup {
     /// It exists, at this canonical path.
     There(String),
     /// It does not: `name` is the first component that is missing, in `parent` (canonical).
@@ -77,7 +77,7 @@ const LIST_AFTER: u32 = 8;
 /// The memory of one planning.
 #[derive(Debug, Default)]
 pub(crate) struct Lookup {
-    dirs: HashMap<String, Dir>,
+    dirs: HashMap<String, KnownDirectory>,
     /// Directories that are listed at once, since many of their names will be asked about.
     listed: HashSet<String>,
     /// Symbolic links that paths went through: `(canonical directory, name)`.
@@ -100,14 +100,14 @@ impl Lookup {
     }
 
     /// Looks a normalized absolute path up.
-    pub(crate) fn find(&mut self, path: &str) -> Found {
+    pub(crate) fn find(&mut self, path: &str) -> PathLookup {
         let (dir, name) = match path.rfind('/') {
             Some(0) => ("/", &path[1..]),
             Some(i) => (&path[..i], &path[i + 1..]),
-            None => return Found::Unknown,
+            None => return PathLookup::Unknown,
         };
         if name.is_empty() {
-            return Found::There {
+            return PathLookup::There {
                 parent: "/".into(),
                 name: String::new(),
                 canonical: "/".into(),
@@ -116,19 +116,21 @@ impl Lookup {
             };
         }
         self.dir(dir);
-        let Some(known) = self.dirs.get_mut(dir) else { return Found::Unknown };
+        let Some(known) = self.dirs.get_mut(dir) else { return PathLookup::Unknown };
         match known {
-            Dir::Unknown => Found::Unknown,
-            Dir::Closed(dir) => Found::Closed(dir.clone()),
-            Dir::Blocked(file) => Found::Blocked(file.clone()),
-            Dir::Missing { parent, name } => Found::Missing { parent: parent.clone(), name: name.clone() },
-            Dir::There { canonical, names, asked } => {
+            KnownDirectory::Unknown => PathLookup::Unknown,
+            KnownDirectory::Closed(dir) => PathLookup::Closed(dir.clone()),
+            KnownDirectory::Blocked(file) => PathLookup::Blocked(file.clone()),
+            KnownDirectory::Missing { parent, name } => {
+                PathLookup::Missing { parent: parent.clone(), name: name.clone() }
+            }
+            KnownDirectory::There { canonical, names, asked } => {
                 *asked += 1;
                 if names.is_none() && *asked == LIST_AFTER {
                     *names = list(canonical);
                 }
                 if names.as_ref().is_some_and(|names| !names.contains(&case_folded(name))) {
-                    return Found::Missing { parent: canonical.clone(), name: name.to_owned() };
+                    return PathLookup::Missing { parent: canonical.clone(), name: name.to_owned() };
                 }
                 let parent = canonical.clone();
                 look(&parent, name, &mut self.links)
@@ -140,22 +142,24 @@ impl Lookup {
     pub(crate) fn canonical(&mut self, path: &str) -> Option<String> {
         let (dir, _) = path.rsplit_once('/')?;
         self.dir(if dir.is_empty() { "/" } else { dir });
-        if matches!(self.dirs.get(dir), Some(Dir::Missing { .. })) {
+        if matches!(self.dirs.get(dir), Some(KnownDirectory::Missing { .. })) {
             return None; // as most of them are
         }
         match self.find(path) {
-            Found::There { canonical, .. } => Some(canonical),
+            PathLookup::There { canonical, .. } => Some(canonical),
             _ => None,
         }
     }
 
     /// Looks a normalized absolute directory up.
-    pub(crate) fn directory(&mut self, path: &str) -> Looked {
+    pub(crate) fn directory(&mut self, path: &str) -> DirectoryLookup {
         self.dir(path);
         match self.dirs.get(path) {
-            Some(Dir::There { canonical, .. }) => Looked::There(canonical.clone()),
-            Some(Dir::Missing { parent, name }) => Looked::Missing { parent: parent.clone(), name: name.clone() },
-            _ => Looked::Other,
+            Some(KnownDirectory::There { canonical, .. }) => DirectoryLookup::There(canonical.clone()),
+            Some(KnownDirectory::Missing { parent, name }) => {
+                DirectoryLookup::Missing { parent: parent.clone(), name: name.clone() }
+            }
+            _ => DirectoryLookup::Other,
         }
     }
 
@@ -165,20 +169,20 @@ impl Lookup {
             return;
         }
         if path == "/" {
-            self.dirs.insert("/".into(), Dir::There { canonical: "/".into(), names: None, asked: 0 });
+            self.dirs.insert("/".into(), KnownDirectory::There { canonical: "/".into(), names: None, asked: 0 });
             return;
         }
         let known = match self.find(path) {
-            Found::There { canonical, is_dir: true, .. } => {
+            PathLookup::There { canonical, is_dir: true, .. } => {
                 let names = if self.listed.contains(path) { list(&canonical) } else { None };
-                Dir::There { canonical, names, asked: 0 }
+                KnownDirectory::There { canonical, names, asked: 0 }
             }
             // A file, such as the `.git` of a worktree: nothing can be below it as long as it stays what it is.
-            Found::There { canonical, .. } => Dir::Blocked(canonical),
-            Found::Missing { parent, name } => Dir::Missing { parent, name },
-            Found::Closed(dir) => Dir::Closed(dir),
-            Found::Blocked(file) => Dir::Blocked(file),
-            Found::Unknown => Dir::Unknown,
+            PathLookup::There { canonical, .. } => KnownDirectory::Blocked(canonical),
+            PathLookup::Missing { parent, name } => KnownDirectory::Missing { parent, name },
+            PathLookup::Closed(dir) => KnownDirectory::Closed(dir),
+            PathLookup::Blocked(file) => KnownDirectory::Blocked(file),
+            PathLookup::Unknown => KnownDirectory::Unknown,
         };
         self.dirs.insert(path.to_owned(), known);
     }
@@ -231,7 +235,7 @@ fn list(dir: &str) -> Option<HashSet<String>> {
 
 /// Where a symbolic link leads, with every link on the way, itself first. When it leads nowhere: what would have to come
 /// into being, or to change, for it to lead somewhere.
-fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Result<String, Found> {
+fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Result<String, PathLookup> {
     let mut at = parent.to_owned();
     let mut left = vec![name.to_owned()];
     let mut steps = 0;
@@ -250,10 +254,10 @@ fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> R
         };
         steps += 1;
         if steps > 40 {
-            return Err(Found::Missing { parent: at, name: part }); // ELOOP, path_resolution(7)
+            return Err(PathLookup::Missing { parent: at, name: part }); // ELOOP, path_resolution(7)
         }
         links.insert((at.clone(), part));
-        let says = utf8(says).ok_or(Found::Unknown)?;
+        let says = utf8(says).ok_or(PathLookup::Unknown)?;
         if says.starts_with('/') {
             at = "/".into();
         }
@@ -263,26 +267,26 @@ fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> R
 }
 
 /// Why a name is not there.
-fn absent(e: &std::io::Error, parent: String, name: String) -> Found {
+fn absent(e: &std::io::Error, parent: String, name: String) -> PathLookup {
     match e.kind() {
-        std::io::ErrorKind::NotFound => Found::Missing { parent, name },
-        std::io::ErrorKind::NotADirectory => Found::Blocked(parent),
-        std::io::ErrorKind::PermissionDenied => Found::Closed(parent),
-        _ => Found::Unknown,
+        std::io::ErrorKind::NotFound => PathLookup::Missing { parent, name },
+        std::io::ErrorKind::NotADirectory => PathLookup::Blocked(parent),
+        std::io::ErrorKind::PermissionDenied => PathLookup::Closed(parent),
+        _ => PathLookup::Unknown,
     }
 }
 
-fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Found {
+fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> PathLookup {
     let path = crate::plan::mount_table::join(parent, name);
     match fs::symlink_metadata(&path) {
         Ok(meta) if meta.file_type().is_symlink() => match follow(parent, name, links) {
             Ok(canonical) => {
                 let is_dir = Path::new(&canonical).is_dir();
-                Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true, is_dir }
+                PathLookup::There { parent: parent.into(), name: name.into(), canonical, is_link: true, is_dir }
             }
             Err(astray) => astray,
         },
-        Ok(meta) => Found::There {
+        Ok(meta) => PathLookup::There {
             parent: parent.into(),
             name: name.into(),
             canonical: path,
@@ -317,9 +321,9 @@ mod tests {
         let asked = [".aws", ".ssh", ".netrc", ".gnupg"].map(|name| format!("{base}/{name}"));
         let mut l = Lookup::expecting(&asked);
         l.dir(&base);
-        let Some(Dir::There { names: Some(names), .. }) = l.dirs.get(&base) else { panic!("{l:?}") };
+        let Some(KnownDirectory::There { names: Some(names), .. }) = l.dirs.get(&base) else { panic!("{l:?}") };
         assert!(names.contains(&case_folded(".aws")) && !names.contains(".ssh"));
-        assert!(matches!(l.find(&asked[0]), Found::Missing { .. }), "this file system does not ignore case");
+        assert!(matches!(l.find(&asked[0]), PathLookup::Missing { .. }), "this file system does not ignore case");
     }
 
     #[test]
@@ -327,7 +331,7 @@ mod tests {
         let t = tempfile::tempdir().unwrap();
         let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
         let mut l = Lookup::default();
-        let missing = Found::Missing { parent: base.clone(), name: "a".into() };
+        let missing = PathLookup::Missing { parent: base.clone(), name: "a".into() };
         assert_eq!(l.find(&format!("{base}/a/b/c")), missing);
         assert_eq!(l.find(&format!("{base}/a/b/d")), missing);
         assert_eq!(l.find(&format!("{base}/a")), missing);
@@ -340,7 +344,7 @@ mod tests {
         fs::write(format!("{base}/n77"), "").unwrap();
         let mut l = Lookup::default();
         for i in 0..100 {
-            let there = matches!(l.find(&format!("{base}/n{i}")), Found::There { .. });
+            let there = matches!(l.find(&format!("{base}/n{i}")), PathLookup::There { .. });
             assert_eq!(there, i == 77);
         }
     }
@@ -354,10 +358,10 @@ mod tests {
             std::os::unix::fs::symlink(says, format!("{base}/{link}")).unwrap();
         }
         let mut l = Lookup::default();
-        let missing = |name: &str| Found::Missing { parent: base.clone(), name: name.into() };
+        let missing = |name: &str| PathLookup::Missing { parent: base.clone(), name: name.into() };
         assert_eq!(l.find(&format!("{base}/one")), missing("gone"));
         assert_eq!(l.find(&format!("{base}/one/below")), missing("gone"));
-        assert_eq!(l.find(&format!("{base}/odd")), Found::Blocked(format!("{base}/file")));
+        assert_eq!(l.find(&format!("{base}/odd")), PathLookup::Blocked(format!("{base}/file")));
         assert_eq!(l.find(&format!("{base}/round")), missing("round"));
         let named: Vec<&str> = l.links.iter().map(|(_, name)| name.as_str()).collect();
         assert_eq!(named, ["odd", "one", "round", "two"]);
@@ -370,11 +374,11 @@ mod tests {
         fs::create_dir(format!("{base}/real")).unwrap();
         std::os::unix::fs::symlink("real", format!("{base}/link")).unwrap();
         let mut l = Lookup::default();
-        let Found::There { canonical, is_link, .. } = l.find(&format!("{base}/link")) else { panic!() };
+        let PathLookup::There { canonical, is_link, .. } = l.find(&format!("{base}/link")) else { panic!() };
         assert_eq!((canonical, is_link), (format!("{base}/real"), true));
         assert_eq!(
             l.find(&format!("{base}/link/x")),
-            Found::Missing { parent: format!("{base}/real"), name: "x".into() }
+            PathLookup::Missing { parent: format!("{base}/real"), name: "x".into() }
         );
     }
 }

@@ -31,8 +31,8 @@ use std::collections::BTreeSet;
 
 use cofferdam_confine::init_plan::InitPlan;
 
-use crate::failure::Step;
-use crate::outcome::Enforcement;
+use crate::failure::FailedStep;
+use crate::outcome::AppliedEnforcement;
 use egress::EgressPlan;
 use mount_table::View;
 
@@ -48,7 +48,7 @@ pub(crate) struct PreparedSource {
     /// Whether the run cannot do without that.
     pub required: bool,
     /// The step that fails with it.
-    pub step: Step,
+    pub step: FailedStep,
 }
 
 /// A copy-on-write mount.
@@ -84,5 +84,5 @@ pub(crate) struct NativePlan {
     /// How the network is captured, where it is.
     pub egress: Option<EgressPlan>,
     /// What holds, as far as the plan can tell; limits that a cgroup gives are filled in by the run.
-    pub enforcement: Enforcement,
+    pub enforcement: AppliedEnforcement,
 }

@@ -6,7 +6,7 @@ use cofferdam_policy::paths::is_within;
 
 /// What lies at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shows {
+pub enum MountContent {
     /// The host's tree from this path on.
     Host(String),
     /// Something of the sandbox's own: scratch, tmpfs, proc, devices.
@@ -15,11 +15,11 @@ pub enum Shows {
 
 /// One mount, in the order of mounting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct MountEntry {
     /// Path inside.
     pub target: String,
     /// What is there.
-    pub shows: Shows,
+    pub shows: MountContent,
     /// Whether the program may write there.
     pub writable: bool,
     /// Whether writes reach the host's own files (and not a layer or memory).
@@ -29,7 +29,7 @@ pub struct Place {
 /// The table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
-    places: Vec<Place>,
+    places: Vec<MountEntry>,
 }
 
 /// `base` and `rest` joined.
@@ -52,31 +52,31 @@ pub(crate) fn below<'p>(path: &'p str, base: &str) -> Option<&'p str> {
 
 impl View {
     /// Adds a mount over what is there.
-    pub fn push(&mut self, place: Place) {
+    pub fn push(&mut self, place: MountEntry) {
         self.places.push(place);
     }
 
     /// All mounts, in order.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[MountEntry] {
         &self.places
     }
 
     /// The mount that a path inside falls on: the last one that covers it.
-    pub fn covering(&self, path: &str) -> Option<&Place> {
+    pub fn covering(&self, path: &str) -> Option<&MountEntry> {
         self.places.iter().rev().find(|p| is_within(path, &p.target))
     }
 
     /// The host's path of a path inside; `None` when it is of the sandbox's own.
     pub fn host_path(&self, path: &str) -> Option<String> {
         let place = self.covering(path)?;
-        let Shows::Host(source) = &place.shows else { return None };
+        let MountContent::Host(source) = &place.shows else { return None };
         Some(join(source, below(path, &place.target)?))
     }
 
     /// The host's path of what a mount on this path inside covers.
     pub fn host_path_below(&self, path: &str) -> Option<String> {
         let place = self.places.iter().rev().find(|p| p.target != path && is_within(path, &p.target))?;
-        let Shows::Host(source) = &place.shows else { return None };
+        let MountContent::Host(source) = &place.shows else { return None };
         Some(join(source, below(path, &place.target)?))
     }
 
@@ -84,7 +84,7 @@ impl View {
     pub fn appearances(&self, host: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (i, place) in self.places.iter().enumerate() {
-            let Shows::Host(source) = &place.shows else { continue };
+            let MountContent::Host(source) = &place.shows else { continue };
             let Some(rest) = below(host, source) else { continue };
             let inside = join(&place.target, rest);
             let hidden = self.places[i + 1..].iter().any(|later| is_within(&inside, &later.target));
@@ -102,9 +102,9 @@ mod tests {
 
     fn view() -> View {
         let mut v = View::default();
-        let place = |t: &str, s: Option<&str>, w| Place {
+        let place = |t: &str, s: Option<&str>, w| MountEntry {
             target: t.into(),
-            shows: s.map_or(Shows::Own, |s| Shows::Host(s.into())),
+            shows: s.map_or(MountContent::Own, |s| MountContent::Host(s.into())),
             writable: w,
             persistent: w,
         };

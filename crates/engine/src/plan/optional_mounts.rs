@@ -3,7 +3,7 @@
 //! Left out is only what is not there. A source that cannot be looked at, that leads in circles or that is no file or
 //! directory is refused as ever: who cannot be sure that nothing is there does not go on as if nothing were.
 
-use crate::outcome::Applied;
+use crate::outcome::AppliedField;
 use cofferdam_policy::text::escape;
 
 /// So many sources are named.
@@ -15,7 +15,7 @@ pub(crate) fn is_missing(source: &str) -> bool {
 }
 
 /// What holds `filesystem.mounts`, with the sources of the mounts that were left out.
-pub(crate) fn with_left_out(mut applied: Applied, left_out: &[String]) -> Applied {
+pub(crate) fn with_left_out(mut applied: AppliedField, left_out: &[String]) -> AppliedField {
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.iter().take(NAMED).map(|source| escape(source.as_bytes())).collect();
         let more = match left_out.len().saturating_sub(NAMED) {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_record_names_what_was_left_out_and_keeps_its_strength() {
-        let mounts = Applied { strength: Strength::Full, reason: "mounts".into() };
+        let mounts = AppliedField { strength: Strength::Full, reason: "mounts".into() };
         assert_eq!(with_left_out(mounts.clone(), &[]), mounts);
         let applied = with_left_out(mounts, &["/a".into(), "/b\n".into()]);
         assert_eq!(applied.reason, "mounts; left out, for nothing is there: /a, /b\\n");

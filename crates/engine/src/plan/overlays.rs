@@ -22,7 +22,7 @@ struct Overlay {
 }
 
 /// One line: id, parent, device, root, mount point, options, tags, `-`, type, source, the file system's own options.
-struct Line<'t> {
+struct MountinfoLine<'t> {
     device: &'t str,
     root: String,
     point: String,
@@ -30,13 +30,13 @@ struct Line<'t> {
     options: &'t str,
 }
 
-fn line(text: &str) -> Option<Line<'_>> {
+fn line(text: &str) -> Option<MountinfoLine<'_>> {
     let (mount, own) = text.split_once(" - ")?;
     let mut mount = mount.split(' ');
     let device = mount.nth(2)?;
     let (root, point) = (unescape(mount.next()?)?, unescape(mount.next()?)?);
     let mut own = own.split(' ');
-    Some(Line { device, root, point, kind: own.next()?, options: own.nth(1)? })
+    Some(MountinfoLine { device, root, point, kind: own.next()?, options: own.nth(1)? })
 }
 
 /// The overlays of one mount table.
@@ -56,7 +56,7 @@ impl Overlays {
     /// `real` is where a path leads here; a layer that leads nowhere, as those of a container's root do, can be shown by nothing.
     pub(super) fn of_table(mountinfo: &[u8], real: &dyn Fn(&str) -> Option<String>) -> Overlays {
         let texts = mountinfo.split(|&byte| byte == b'\n').filter_map(|text| std::str::from_utf8(text).ok());
-        let lines: Vec<Line<'_>> = texts.filter_map(line).collect();
+        let lines: Vec<MountinfoLine<'_>> = texts.filter_map(line).collect();
         // The second is what a program in user space mounts.
         let overlays = lines.iter().filter(|one| matches!(one.kind, "overlay" | "fuse.fuse-overlayfs"));
         Overlays(overlays.map(|one| overlay(one, &lines, real)).collect())
@@ -108,7 +108,7 @@ impl Overlays {
     }
 }
 
-fn overlay(this: &Line<'_>, lines: &[Line<'_>], real: &dyn Fn(&str) -> Option<String>) -> Overlay {
+fn overlay(this: &MountinfoLine<'_>, lines: &[MountinfoLine<'_>], real: &dyn Fn(&str) -> Option<String>) -> Overlay {
     let mut found = Overlay {
         point: this.point.clone(),
         layers: Vec::new(),
@@ -154,8 +154,8 @@ impl Overlay {
         &mut self,
         name: &str,
         part: &str,
-        this: &Line<'_>,
-        lines: &[Line<'_>],
+        this: &MountinfoLine<'_>,
+        lines: &[MountinfoLine<'_>],
         real: &dyn Fn(&str) -> Option<String>,
     ) {
         // Where the name leads nowhere now, the nearest directory above that is there.
@@ -168,7 +168,7 @@ impl Overlay {
             }
         };
         let layer = join(&nearest, part);
-        let same = |one: &Line<'_>| one.device == this.device;
+        let same = |one: &MountinfoLine<'_>| one.device == this.device;
         let at = lines.iter().position(same).unwrap_or(0);
         for (i, other) in lines.iter().enumerate().filter(|(_, other)| !same(other)) {
             if is_within(&layer, &other.point) {

@@ -14,13 +14,13 @@ use cofferdam_audit::{opened, trails};
 use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::aliases::{Aliases, MOST, MOUNT_TABLE};
 use crate::plan::lookup::Lookup;
 
 /// A directory or file of Cofferdam's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct OwnPlace {
     /// Absolute, without `.` and `..`.
     pub path: String,
     /// Neither read nor written; else only read.
@@ -47,7 +47,7 @@ pub fn hide(path: &Path) -> std::io::Result<()> {
 /// the host's bind mounts and overlays give it.
 #[derive(Debug)]
 pub(crate) struct OwnPlaces {
-    pub places: Vec<Place>,
+    pub places: Vec<OwnPlace>,
     /// The mounts that give the other names.
     pub aliases: Aliases,
 }
@@ -68,17 +68,17 @@ impl OwnPlaces {
 
 /// Adds the other places at which these show, [`MOST`] at the most. One that is the whole tree is left out: no sandbox could see
 /// anything.
-fn also_at(all: &mut Vec<Place>, aliases: &Aliases) {
+fn also_at(all: &mut Vec<OwnPlace>, aliases: &Aliases) {
     let mut known: BTreeMap<String, usize> = all.iter().enumerate().map(|(at, p)| (p.path.clone(), at)).collect();
     let mut at = 0;
-    while let Some(Place { path, hidden, trail }) = all.get(at).cloned() {
+    while let Some(OwnPlace { path, hidden, trail }) = all.get(at).cloned() {
         let others = aliases.itself(&path).into_iter().filter(|path| path != "/");
         let mut next = at + 1;
         for path in others {
             match known.get(&path) {
                 None if all.len() < MOST => {
                     known.insert(path.clone(), all.len());
-                    all.push(Place { path, hidden, trail });
+                    all.push(OwnPlace { path, hidden, trail });
                 }
                 None => {}
                 Some(&earlier) => {
@@ -95,7 +95,7 @@ fn also_at(all: &mut Vec<Place>, aliases: &Aliases) {
 }
 
 /// The same by its own names alone.
-fn named_places() -> Vec<Place> {
+fn named_places() -> Vec<OwnPlace> {
     let opened = opened::all();
     let root = rustix::process::geteuid().is_root();
     let mut all =
@@ -103,19 +103,19 @@ fn named_places() -> Vec<Place> {
     // Where they cannot be read, `acceptable` has refused the run.
     for trail in opened::state_directory().and_then(|state| trails::known(&state)).unwrap_or_default() {
         let Some(path) = trail.to_str().filter(|path| all.iter().all(|place| place.path != *path)) else { continue };
-        all.push(Place { path: path.to_owned(), hidden: true, trail: false });
+        all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
     }
     let hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
     // Of one that is gone there is nothing to hide, and `claim` would make a directory of its name.
     for path in hidden.iter().filter(|path| fs::symlink_metadata(path).is_ok()) {
         all.retain(|place| place.path != *path);
-        all.push(Place { path: path.clone(), hidden: true, trail: false });
+        all.push(OwnPlace { path: path.clone(), hidden: true, trail: false });
     }
     all
 }
 
 /// The same from these variables. A path that is a link is in it under both names.
-fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, opened: &[PathBuf]) -> Vec<Place> {
+fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, opened: &[PathBuf]) -> Vec<OwnPlace> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(|value| cwd.join(value));
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = absolute("HOME");
@@ -171,7 +171,7 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
     let read = read.chain(["COFFERDAM_CONFIG", "COFFERDAM_DIR", "COFFERDAM_METADATA"].into_iter().filter_map(named));
     let read = read.chain(config.iter().chain(&profiles).flat_map(|dir| links_below(dir)));
     read.for_each(|dir| add(&dir, false, false));
-    all.into_iter().map(|(path, (hidden, trail))| Place { path, hidden, trail }).collect()
+    all.into_iter().map(|(path, (hidden, trail))| OwnPlace { path, hidden, trail }).collect()
 }
 
 /// The links in a directory and in the directories in it, which lead to what is obeyed as if it lay there.
@@ -251,7 +251,7 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
             unknown("there are thousands of places").hint("unmount bind mounts and overlays that contain each other")
         );
     }
-    let check = |step: Step, source: &str, writes: bool| {
+    let check = |step: FailedStep, source: &str, writes: bool| {
         let Some(source) = fs::canonicalize(source).ok().and_then(|path| path.to_str().map(str::to_owned)) else {
             return Ok(());
         };
@@ -274,14 +274,14 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
     }
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         if let Mount::Bind { source, access, .. } = mount {
-            check(Step::mount_entry(i), source, *access == Access::ReadWrite)?;
+            check(FailedStep::mount_entry(i), source, *access == Access::ReadWrite)?;
         }
     }
     Ok(own)
 }
 
 /// In which place a path lies that is to be seen, or also written, and the message about it.
-fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place, String)> {
+fn fault<'p>(places: &'p [OwnPlace], path: &str, writes: bool) -> Option<(&'p OwnPlace, String)> {
     let place = places.iter().find(|place| is_within(path, &place.path) && (place.hidden || writes))?;
     let why = match place.hidden {
         true => "Cofferdam keeps for itself: no sandbox sees it",
@@ -298,12 +298,12 @@ fn fault<'p>(places: &'p [Place], path: &str, writes: bool) -> Option<(&'p Place
 /// would contain a place of Cofferdam's own. `own` are more places, such as the registry that a call names.
 pub fn destination_fault(directory: &Path, own: &[PathBuf]) -> Option<String> {
     let mut all = named_places();
-    all.extend(own.iter().map(|path| Place { path: real(path), hidden: true, trail: false }));
+    all.extend(own.iter().map(|path| OwnPlace { path: real(path), hidden: true, trail: false }));
     also_at(&mut all, &Aliases::here());
     fault_of_destination(&all, &real(directory))
 }
 
-fn fault_of_destination(places: &[Place], directory: &str) -> Option<String> {
+fn fault_of_destination(places: &[OwnPlace], directory: &str) -> Option<String> {
     let above = || {
         let inside = places.iter().find(|place| is_within(&place.path, directory))?;
         Some(format!("{directory} would contain {}, which is Cofferdam's own", inside.path))
@@ -321,7 +321,7 @@ fn real(path: &Path) -> String {
 }
 
 /// The refusal of a backend that cannot keep the program from one of these places.
-pub(crate) fn exposed(backend: &str, place: &Place) -> Failure {
+pub(crate) fn exposed(backend: &str, place: &OwnPlace) -> Failure {
     let (what, verb) =
         if place.trail { ("the audit trail of this run", "reach") } else { ("Cofferdam's own files", "write") };
     Failure::new(if place.hidden { Field::Deny } else { Field::Protected }, format!(
@@ -336,7 +336,7 @@ mod tests {
     use crate::plan::bind_mounts::BindMounts;
     use crate::plan::overlays::Overlays;
 
-    fn places_with(variables: &[(&str, &str)], root: bool) -> Vec<Place> {
+    fn places_with(variables: &[(&str, &str)], root: bool) -> Vec<OwnPlace> {
         let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
         list(&find, Path::new("/no/cwd"), root, &[])
     }
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn places_are_the_same_under_the_names_that_mounts_give_them() {
-        let place = |path: &str, hidden, trail| Place { path: path.into(), hidden, trail };
+        let place = |path: &str, hidden, trail| OwnPlace { path: path.into(), hidden, trail };
         // /home is bound to /data, a layer of the overlay /m lies in the state, and the configuration lies in the overlay.
         let table = b"21 1 8:1 / / rw - ext4 /dev/sda rw\n\
             22 21 8:1 /home /data rw - ext4 /dev/sda rw\n\

@@ -4,13 +4,13 @@ use cofferdam_confine::InitPlan;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{OnViolation, Policy};
 
-use crate::plan::seccomp_filter::Filter;
+use crate::plan::seccomp_filter::CompiledFilter;
 
 /// Where a program without a slash is looked for when the policy names no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Fills them in.
-pub(crate) fn fill(init_plan: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
+pub(crate) fn fill(init_plan: &mut InitPlan, policy: &Policy, flags: u32, filter: &CompiledFilter) {
     init_plan.flags = flags;
     if !policy.process.spawn {
         init_plan.flags |= flag::NO_SPAWN;

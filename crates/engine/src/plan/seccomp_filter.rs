@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 /// A compiled filter and its classifier, as init takes them: 8 bytes per instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct CompiledFilter {
     /// For the kernel.
     pub filter: Vec<u64>,
     /// For init.
@@ -147,7 +147,7 @@ fn exec_number() -> u32 {
 ///
 /// # Errors
 /// A rule that names no known call, or a filter that is too long.
-pub(crate) fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
+pub(crate) fn build(policy: &Policy, needs: Needs) -> Result<CompiledFilter, Failure> {
     let Some(arch) = Arch::native() else {
         return Err(Failure::new(Field::Seccomp, "no filter exists for this architecture"));
     };
@@ -179,16 +179,16 @@ pub(crate) fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
             .map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default()))
             .collect()
     };
-    Ok(Filter { filter: words(&program.filter), classifier: words(&program.classifier) })
+    Ok(CompiledFilter { filter: words(&program.filter), classifier: words(&program.classifier) })
 }
 
 /// The filters of a policy, compiled when first needed.
 #[derive(Debug)]
 pub(crate) struct Filters {
     needs: Needs,
-    plain: OnceLock<Result<Filter, Failure>>,
-    guarded: OnceLock<Result<Filter, Failure>>,
-    linked: OnceLock<Result<Filter, Failure>>,
+    plain: OnceLock<Result<CompiledFilter, Failure>>,
+    guarded: OnceLock<Result<CompiledFilter, Failure>>,
+    linked: OnceLock<Result<CompiledFilter, Failure>>,
 }
 
 impl Filters {
@@ -200,7 +200,7 @@ impl Filters {
     ///
     /// # Errors
     /// The policy's rules cannot be compiled.
-    pub(crate) fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
+    pub(crate) fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&CompiledFilter, Failure> {
         let slot = match (guards, links) {
             (false, _) => &self.plain,
             (true, false) => &self.guarded,

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use cofferdam_policy::{FileIdentity, Mount, Policy};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// The device and inode, as init compares them, that the source has to have; `None` where the caller did not say.
 pub(crate) fn expected(policy: &Policy, source: &str) -> Option<(u64, u64)> {
@@ -20,7 +20,7 @@ pub(crate) fn expected(policy: &Policy, source: &str) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// It is another file.
-pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &Step) -> Result<(), Failure> {
+pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &FailedStep) -> Result<(), Failure> {
     match expected(policy, source) {
         Some(expected) if expected != found => Err(Failure::new(
             step,
@@ -33,7 +33,7 @@ pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &S
 }
 
 /// The refusal of a source that was not there when the policy's sources were judged.
-pub(crate) fn appeared(source: &str, step: &Step) -> Failure {
+pub(crate) fn appeared(source: &str, step: &FailedStep) -> Failure {
     Failure::new(
         step,
         format!("the mount source {source} appeared, or became readable, while the run was being planned"),
@@ -53,7 +53,7 @@ pub(crate) fn compare_all(policy: &Policy) -> Result<(), Failure> {
             continue; // an optional mount that is left out
         }
         let found = found.map_or((0, 0), |m| (crate::plan::executables::device(m.dev()), m.ino()));
-        compare(policy, source, found, &Step::mount_entry(index))?;
+        compare(policy, source, found, &FailedStep::mount_entry(index))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use cofferdam_policy::Field;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::outcome::Applied;
+use crate::outcome::AppliedField;
 
 /// What one backend can enforce on this host, per field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,7 +16,7 @@ pub struct Support {
     /// `None` when the backend can run at all; else why not and how to get it.
     pub unavailable: Option<Failure>,
     /// Per field, for the policy that was asked about.
-    pub fields: BTreeMap<Field, Applied>,
+    pub fields: BTreeMap<Field, AppliedField>,
 }
 
 /// One row of `doctor`: a mechanism of the host.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// What lies in a volume.
-pub(crate) trait Tree {
+pub(crate) trait VolumeTree {
     /// The caller's home directory, canonical; `None` where nothing says which it is.
     fn home(&self) -> Option<String>;
     /// A variable of the caller's that is an absolute path, or several with colons between them.
@@ -30,7 +30,7 @@ pub(crate) trait Tree {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Disk;
 
-impl Tree for Disk {
+impl VolumeTree for Disk {
     fn home(&self) -> Option<String> {
         let home = std::env::var_os("HOME").filter(|home| Path::new(home).is_absolute())?;
         std::fs::canonicalize(home).ok()?.into_os_string().into_string().ok()

@@ -41,7 +41,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// How far a sandbox of the pool is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Level {
+pub(crate) enum PoolLevel {
     /// Init waits for the program. Up to `count` of them.
     Staged {
         /// How many at most.
@@ -54,26 +54,26 @@ pub(crate) enum Level {
     },
 }
 
-impl Level {
+impl PoolLevel {
     fn life(self) -> Duration {
         match self {
-            Level::Staged { .. } => STAGED_LIFE,
-            Level::Started { life } => life,
+            PoolLevel::Staged { .. } => STAGED_LIFE,
+            PoolLevel::Started { life } => life,
         }
     }
 
     /// Has init wait at this level.
     fn flag(self) -> u32 {
         match self {
-            Level::Staged { .. } => flag::HOLD,
-            Level::Started { .. } => flag::EARLY,
+            PoolLevel::Staged { .. } => flag::HOLD,
+            PoolLevel::Started { .. } => flag::EARLY,
         }
     }
 
     fn thread(self) -> &'static str {
         match self {
-            Level::Staged { .. } => "cofferdam-ready",
-            Level::Started { .. } => "cofferdam-early",
+            PoolLevel::Staged { .. } => "cofferdam-ready",
+            PoolLevel::Started { .. } => "cofferdam-early",
         }
     }
 }
@@ -91,19 +91,19 @@ struct Stock {
 }
 
 impl Stock {
-    fn is_usable(&self, level: Level, wanted: &NativePlan) -> bool {
+    fn is_usable(&self, level: PoolLevel, wanted: &NativePlan) -> bool {
         !self.staged.is_over() && self.snapshot.shows(level, &self.compared, wanted)
     }
 
     /// Whether it may go on waiting.
-    fn keeps(&self, level: Level) -> bool {
+    fn keeps(&self, level: PoolLevel) -> bool {
         self.created.elapsed() < level.life() && !self.staged.is_over()
     }
 }
 
 /// What the worker is to do, or does, besides ending what is old.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Start {
+enum WorkerState {
     /// Nothing is asked for.
     #[default]
     Idle,
@@ -118,11 +118,11 @@ enum Start {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     stock: Vec<Stock>,
     /// To be ended.
     over: Vec<Stock>,
-    start: Start,
+    start: WorkerState,
     /// When a run last took one, or tried to. Only where sandboxes are staged while runs keep coming.
     used: Option<Instant>,
     /// When staging may be tried again, after it failed.
@@ -132,33 +132,33 @@ struct State {
     closing: bool,
 }
 
-impl State {
+impl PoolState {
     /// Takes out of the stock what may not wait any longer.
-    fn expire(&mut self, level: Level) {
+    fn expire(&mut self, level: PoolLevel) {
         let (keeps, over): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stock).into_iter().partition(|s| s.keeps(level));
         self.stock = keeps;
         self.over.extend(over);
     }
 
     /// Whether the worker has one to create.
-    fn wants(&self, level: Level) -> bool {
+    fn wants(&self, level: PoolLevel) -> bool {
         match level {
-            Level::Staged { count } => {
+            PoolLevel::Staged { count } => {
                 self.used.is_some_and(|at| at.elapsed() < STAGED_LIFE)
                     && self.stock.len() < count
                     && self.again.is_none_or(|at| at <= Instant::now())
             }
-            Level::Started { .. } => matches!(self.start, Start::Wanted { .. }),
+            PoolLevel::Started { .. } => matches!(self.start, WorkerState::Wanted { .. }),
         }
     }
 
     /// Whether one that is asked for is not there yet.
     fn is_coming(&self) -> bool {
-        self.stock.is_empty() && matches!(self.start, Start::Wanted { .. } | Start::Making { .. })
+        self.stock.is_empty() && matches!(self.start, WorkerState::Wanted { .. } | WorkerState::Making { .. })
     }
 
     /// How long there is nothing to do unless somebody asks.
-    fn pause(&self, level: Level) -> Duration {
+    fn pause(&self, level: PoolLevel) -> Duration {
         let left = self.stock.iter().map(|stock| level.life().saturating_sub(stock.created.elapsed()));
         let again = self.again.map(|at| at.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
         left.chain(again).min().unwrap_or(LONG)
@@ -167,62 +167,62 @@ impl State {
     /// Takes in what the worker has created.
     fn settle(&mut self, created: Result<Stock, NoSnapshot>) {
         self.start = match self.start {
-            Start::Making { claimed: true } => Start::Claimed,
-            Start::Making { claimed: false } => Start::Idle,
+            WorkerState::Making { claimed: true } => WorkerState::Claimed,
+            WorkerState::Making { claimed: false } => WorkerState::Idle,
             other => other,
         };
         match created {
             Ok(stock) => self.stock.push(stock),
             // The next run finds out why, or it can be done again later.
             Err(NoSnapshot::Now) => self.again = Some(Instant::now() + STAGED_LIFE),
-            Err(NoSnapshot::Ever) => self.start = Start::Unfit,
+            Err(NoSnapshot::Ever) => self.start = WorkerState::Unfit,
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     moved: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait<'a>(
         &self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, PoolState>,
         most: Duration,
-        goes_on: impl FnMut(&mut State) -> bool,
-    ) -> MutexGuard<'a, State> {
+        goes_on: impl FnMut(&mut PoolState) -> bool,
+    ) -> MutexGuard<'a, PoolState> {
         self.moved.wait_timeout_while(state, most, goes_on).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 /// Creates sandboxes of one policy. Dropped, it ends those that wait.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct SandboxPool {
     core: Arc<Core>,
-    level: Level,
-    shared: Arc<Shared>,
+    level: PoolLevel,
+    shared: Arc<PoolShared>,
     worker: Option<JoinHandle<()>>,
     /// The process whose sandboxes these are: one that forks off it has copies of everything here, but for the thread.
     owner: u32,
 }
 
-impl Pool {
+impl SandboxPool {
     /// A pool for this policy. Without a thread to spare it stays empty.
-    pub(crate) fn new(core: &Arc<Core>, level: Level) -> Pool {
-        let shared = Arc::new(Shared::default());
-        if let Level::Staged { .. } = level {
+    pub(crate) fn new(core: &Arc<Core>, level: PoolLevel) -> SandboxPool {
+        let shared = Arc::new(PoolShared::default());
+        if let PoolLevel::Staged { .. } = level {
             shared.lock().used = Some(Instant::now());
         }
         let (theirs, worked) = (Arc::clone(&shared), Arc::clone(core));
         let thread = std::thread::Builder::new().name(level.thread().into()).stack_size(512 << 10);
         let worker = thread.spawn(move || work(&worked, &theirs, level)).ok();
-        Pool { core: Arc::clone(core), level, shared, worker, owner: std::process::id() }
+        SandboxPool { core: Arc::clone(core), level, shared, worker, owner: std::process::id() }
     }
 
     /// A staged sandbox that shows what this plan asks for, if there is one. The worker stages another, unless `running` runs have
@@ -250,12 +250,12 @@ impl Pool {
             return;
         }
         let claimed = match state.start {
-            Start::Idle => false,
-            Start::Wanted { claimed } => claimed,
-            Start::Claimed => true,
-            Start::Making { .. } | Start::Unfit => return,
+            WorkerState::Idle => false,
+            WorkerState::Wanted { claimed } => claimed,
+            WorkerState::Claimed => true,
+            WorkerState::Making { .. } | WorkerState::Unfit => return,
         };
-        (state.start, state.processor) = (Start::Wanted { claimed }, other_cpu::here());
+        (state.start, state.processor) = (WorkerState::Wanted { claimed }, other_cpu::here());
         drop(state);
         self.shared.moved.notify_all();
     }
@@ -264,18 +264,24 @@ impl Pool {
     fn take_started(&self) -> Option<Stock> {
         let mut state = self.shared.lock();
         match state.start {
-            Start::Wanted { claimed: false } if state.stock.is_empty() => state.start = Start::Wanted { claimed: true },
-            Start::Making { claimed: false } if state.stock.is_empty() => state.start = Start::Making { claimed: true },
-            Start::Wanted { claimed: true } | Start::Making { claimed: true } | Start::Claimed => return None,
+            WorkerState::Wanted { claimed: false } if state.stock.is_empty() => {
+                state.start = WorkerState::Wanted { claimed: true }
+            }
+            WorkerState::Making { claimed: false } if state.stock.is_empty() => {
+                state.start = WorkerState::Making { claimed: true }
+            }
+            WorkerState::Wanted { claimed: true } | WorkerState::Making { claimed: true } | WorkerState::Claimed => {
+                return None;
+            }
             _ => return state.stock.pop(),
         }
         self.shared.moved.notify_all();
         state = self.shared.wait(state, PATIENCE, |state| state.is_coming());
         state.start = match state.start {
-            Start::Wanted { .. } => Start::Wanted { claimed: false },
-            Start::Making { .. } => Start::Making { claimed: false },
-            Start::Claimed | Start::Idle => Start::Idle,
-            Start::Unfit => Start::Unfit,
+            WorkerState::Wanted { .. } => WorkerState::Wanted { claimed: false },
+            WorkerState::Making { .. } => WorkerState::Making { claimed: false },
+            WorkerState::Claimed | WorkerState::Idle => WorkerState::Idle,
+            WorkerState::Unfit => WorkerState::Unfit,
         };
         state.stock.pop()
     }
@@ -287,7 +293,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for SandboxPool {
     fn drop(&mut self) {
         if std::process::id() != self.owner {
             return; // the thread, and so its share of the stock, is the owner's to end
@@ -300,17 +306,18 @@ impl Drop for Pool {
     }
 }
 
-fn work(core: &Core, shared: &Shared, level: Level) {
+fn work(core: &Core, shared: &PoolShared, level: PoolLevel) {
     let mut state = shared.lock();
     while !state.closing {
         state.expire(level);
         if state.wants(level) {
-            if let Level::Started { .. } = level {
+            if let PoolLevel::Started { .. } = level {
                 // The caller may not have sent its answer yet, and has no use for company on its processors until then.
-                let alone = |state: &mut State| state.start == Start::Wanted { claimed: false } && !state.closing;
+                let alone =
+                    |state: &mut PoolState| state.start == WorkerState::Wanted { claimed: false } && !state.closing;
                 state = shared.wait(state, RESPECT, alone);
-                let claimed = state.start == Start::Wanted { claimed: true };
-                state.start = Start::Making { claimed };
+                let claimed = state.start == WorkerState::Wanted { claimed: true };
+                state.start = WorkerState::Making { claimed };
             }
             let processor = state.processor;
             drop(state);
@@ -336,12 +343,12 @@ fn work(core: &Core, shared: &Shared, level: Level) {
     drop(rest);
 }
 
-fn create(core: &Core, level: Level) -> Result<Stock, NoSnapshot> {
+fn create(core: &Core, level: PoolLevel) -> Result<Stock, NoSnapshot> {
     let (snapshot, mut plan) = Snapshot::take(level, || core.plan().ok())?;
     // Staging fills in what only one sandbox has.
     let before = match level {
-        Level::Staged { .. } => None,
-        Level::Started { .. } => Some(plan.clone()),
+        PoolLevel::Staged { .. } => None,
+        PoolLevel::Started { .. } => Some(plan.clone()),
     };
     plan.init_plan.flags |= level.flag();
     let staged = core.stage(&mut plan, None).map_err(|_| NoSnapshot::Now)?;
@@ -354,7 +361,7 @@ fn create(core: &Core, level: Level) -> Result<Stock, NoSnapshot> {
 
 /// Starts a policy's program before its run, in a sandbox that has no other. Dropped, it ends one that waits.
 #[derive(Debug)]
-pub struct Early(Pool);
+pub struct Early(SandboxPool);
 
 impl Early {
     pub(crate) fn of(core: &Arc<Core>, life: Duration) -> Option<Early> {
@@ -366,7 +373,7 @@ impl Early {
         if !core.native.namespaces || policy.command.stdin != Stdin::Caller || !alone || watched {
             return None;
         }
-        let pool = Pool::new(core, Level::Started { life });
+        let pool = SandboxPool::new(core, PoolLevel::Started { life });
         pool.worker.is_some().then_some(Early(pool))
     }
 
@@ -400,37 +407,37 @@ impl Early {
 mod tests {
     use super::*;
 
-    fn state(start: Start) -> State {
-        State { start, ..State::default() }
+    fn state(start: WorkerState) -> PoolState {
+        PoolState { start, ..PoolState::default() }
     }
 
     #[test]
     fn what_a_run_waited_for_is_claimed_until_it_has_seen_it() {
-        let mut claimed = state(Start::Making { claimed: true });
+        let mut claimed = state(WorkerState::Making { claimed: true });
         claimed.settle(Err(NoSnapshot::Now));
-        assert_eq!((claimed.start, claimed.is_coming()), (Start::Claimed, false));
-        let mut nobody = state(Start::Making { claimed: false });
+        assert_eq!((claimed.start, claimed.is_coming()), (WorkerState::Claimed, false));
+        let mut nobody = state(WorkerState::Making { claimed: false });
         nobody.settle(Err(NoSnapshot::Now));
-        assert_eq!(nobody.start, Start::Idle);
+        assert_eq!(nobody.start, WorkerState::Idle);
     }
 
     #[test]
     fn an_unfit_policy_stays_unfit() {
         for claimed in [true, false] {
-            let mut state = state(Start::Making { claimed });
+            let mut state = state(WorkerState::Making { claimed });
             state.settle(Err(NoSnapshot::Ever));
-            assert_eq!((state.start, state.is_coming()), (Start::Unfit, false));
-            assert!(!state.wants(Level::Started { life: LONG }));
+            assert_eq!((state.start, state.is_coming()), (WorkerState::Unfit, false));
+            assert!(!state.wants(PoolLevel::Started { life: LONG }));
         }
     }
 
     #[test]
     fn sandboxes_are_staged_while_runs_keep_coming() {
-        let level = Level::Staged { count: 1 };
-        let mut state = state(Start::Idle);
+        let level = PoolLevel::Staged { count: 1 };
+        let mut state = state(WorkerState::Idle);
         assert!(!state.wants(level), "no run came");
         state.used = Some(Instant::now());
-        assert!(state.wants(level) && !state.wants(Level::Staged { count: 0 }));
+        assert!(state.wants(level) && !state.wants(PoolLevel::Staged { count: 0 }));
         state.settle(Err(NoSnapshot::Now));
         assert!(!state.wants(level), "it has failed just now");
         assert!(state.pause(level) <= STAGED_LIFE);

@@ -16,7 +16,7 @@ use cofferdam_confine::init_plan::MountStep;
 use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Level;
+use super::PoolLevel;
 use crate::plan::NativePlan;
 
 /// With more mounts than this, looking at each path again costs what a sandbox from the pool saves.
@@ -26,9 +26,9 @@ const MOST_MOUNTS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Snapshot {
     mounts: File,
-    files: Vec<Option<Identity>>,
+    files: Vec<Option<EntryStamp>>,
     /// Only where the program runs.
-    named: Vec<Option<Identity>>,
+    named: Vec<Option<EntryStamp>>,
 }
 
 /// Why there is no snapshot.
@@ -45,34 +45,34 @@ impl Snapshot {
     /// # Errors
     /// The plan cannot be made, or a sandbox of it could not be compared.
     pub(super) fn take(
-        level: Level,
+        level: PoolLevel,
         plan: impl FnOnce() -> Option<NativePlan>,
     ) -> Result<(Snapshot, NativePlan), NoSnapshot> {
         let mounts = File::open("/proc/self/mountinfo").map_err(|_| NoSnapshot::Now)?;
         let plan = plan().ok_or(NoSnapshot::Now)?;
         let simple = plan.layers.is_empty() && plan.whiteouts.is_empty() && plan.init_plan.mounts.len() <= MOST_MOUNTS;
         match level {
-            Level::Staged { .. } if !simple => return Err(NoSnapshot::Now),
+            PoolLevel::Staged { .. } if !simple => return Err(NoSnapshot::Now),
             // Layers list what changed since they were mounted; guards hold directories that were looked at; the egress gateway
             // is attached to one run.
-            Level::Started { .. } if !simple || !plan.init_plan.guards.is_empty() || plan.egress.is_some() => {
+            PoolLevel::Started { .. } if !simple || !plan.init_plan.guards.is_empty() || plan.egress.is_some() => {
                 return Err(NoSnapshot::Ever);
             }
-            Level::Staged { .. } | Level::Started { .. } => {}
+            PoolLevel::Staged { .. } | PoolLevel::Started { .. } => {}
         }
         let files = files(&plan).ok_or(NoSnapshot::Now)?;
         let named = match level {
-            Level::Staged { .. } => Vec::new(),
-            Level::Started { .. } => named(&plan),
+            PoolLevel::Staged { .. } => Vec::new(),
+            PoolLevel::Started { .. } => named(&plan),
         };
         Ok((Snapshot { mounts, files, named }, plan))
     }
 
     /// Whether a sandbox that was created of this snapshot and the plan `of` is what `wanted` asks for.
-    pub(super) fn shows(&self, level: Level, of: &NativePlan, wanted: &NativePlan) -> bool {
+    pub(super) fn shows(&self, level: PoolLevel, of: &NativePlan, wanted: &NativePlan) -> bool {
         let program = || match level {
-            Level::Staged { .. } => true, // it comes with the run's own plan
-            Level::Started { .. } => same_program(of, wanted) && named(wanted) == self.named,
+            PoolLevel::Staged { .. } => true, // it comes with the run's own plan
+            PoolLevel::Started { .. } => same_program(of, wanted) && named(wanted) == self.named,
         };
         alike(of, wanted) && files(wanted).as_ref() == Some(&self.files) && program() && unchanged(&self.mounts)
     }
@@ -81,7 +81,7 @@ impl Snapshot {
 /// What stands under a name. A mount stays with the name that it was made on, and goes when that is removed: so it is not
 /// enough that the same file is there, it must not have gone and come back either.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+struct EntryStamp {
     file: (u64, u64),
     /// The number of a removed file is given to a new one.
     made: Option<SystemTime>,
@@ -122,7 +122,7 @@ fn same(a: &MountStep, b: &MountStep) -> bool {
 
 /// What each mount covers on the host at this moment, with all directories above it. `None` where that cannot be told by
 /// names, because one of them is a link.
-fn files(plan: &NativePlan) -> Option<Vec<Option<Identity>>> {
+fn files(plan: &NativePlan) -> Option<Vec<Option<EntryStamp>>> {
     let mut paths = BTreeSet::new();
     for (i, step) in plan.init_plan.mounts.iter().enumerate() {
         let (MountStep::Bind { target, .. }
@@ -150,9 +150,9 @@ fn files(plan: &NativePlan) -> Option<Vec<Option<Identity>>> {
     Some(all.iter().map(|path| identity(path)).collect())
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+fn identity(path: &Path) -> Option<EntryStamp> {
     let meta = std::fs::symlink_metadata(path).ok()?;
-    Some(Identity {
+    Some(EntryStamp {
         file: (meta.dev(), meta.ino()),
         made: meta.created().ok(),
         access: (meta.mode(), meta.uid(), meta.gid()),
@@ -178,7 +178,7 @@ fn same_program(started: &NativePlan, wanted: &NativePlan) -> bool {
 }
 
 /// What the Landlock rules and the program are: files, not names, once they are in use.
-fn named(plan: &NativePlan) -> Vec<Option<Identity>> {
+fn named(plan: &NativePlan) -> Vec<Option<EntryStamp>> {
     let rules = plan.init_plan.landlock.iter().flat_map(|landlock| &landlock.rules).map(|rule| &rule.path);
     let paths: BTreeSet<&String> = rules.chain(&plan.init_plan.programs).collect();
     let mut all = Vec::new();

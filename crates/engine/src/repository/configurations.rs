@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::paths::{fault, is_within, lexical};
 
 use crate::plan::mount_table::join;
-use crate::plan::tree::Tree;
+use crate::plan::tree::VolumeTree;
 use crate::repository::protected_names::MOST_WORKTREES;
 use crate::repository::vcs_config;
 
@@ -23,11 +23,11 @@ const MOST_LINKS: usize = 40;
 const MOST_NAMES: usize = 64;
 
 /// What a configuration names, given its text, its place, the work tree and the home.
-type Obeyed = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
+type ConfigurationParser = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
 
 /// What lies in this volume of what git's configurations name for a work tree. `git` are the repository's directories, where
 /// they are known.
-pub(crate) fn named_by_git(source: &str, top: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
+pub(crate) fn named_by_git(source: &str, top: &str, tree: &dyn VolumeTree, git: &[String]) -> Vec<String> {
     let own: Vec<String> = std::iter::once(join(top, ".git")).chain(git.iter().cloned()).collect();
     let configurations: Vec<String> =
         own.iter().flat_map(|directory| [join(directory, "config"), join(directory, "config.worktree")]).collect();
@@ -56,7 +56,7 @@ fn below(source: &str, path: &str) -> Option<String> {
 }
 
 /// The configurations of git that count in each repository: the caller's and the system's.
-fn of_every_repository(tree: &dyn Tree) -> Vec<String> {
+fn of_every_repository(tree: &dyn VolumeTree) -> Vec<String> {
     let home = tree.home();
     let mut files: Vec<String> =
         home.iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| join(home, name))).collect();
@@ -68,16 +68,16 @@ fn of_every_repository(tree: &dyn Tree) -> Vec<String> {
 
 /// The directories of hooks that git looks for in whatever work tree it is used in, relative to it: by these configurations, by
 /// those that count in every repository, and by what they include.
-fn relative_hooks(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+fn relative_hooks(tree: &dyn VolumeTree, own: &[String]) -> BTreeSet<PathBuf> {
     relative(tree, own, &[vcs_config::relative_hooks])
 }
 
 /// The same, and the programs that git runs by a path relative to the work tree.
-pub(crate) fn relative_programs(tree: &dyn Tree, own: &[String]) -> BTreeSet<PathBuf> {
+pub(crate) fn relative_programs(tree: &dyn VolumeTree, own: &[String]) -> BTreeSet<PathBuf> {
     relative(tree, own, &[vcs_config::relative_hooks, vcs_config::relative_programs])
 }
 
-fn relative(tree: &dyn Tree, own: &[String], all: &[fn(&str) -> Vec<PathBuf>]) -> BTreeSet<PathBuf> {
+fn relative(tree: &dyn VolumeTree, own: &[String], all: &[fn(&str) -> Vec<PathBuf>]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let files = own.iter().cloned().chain(of_every_repository(tree)).collect();
     for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| {
@@ -87,7 +87,7 @@ fn relative(tree: &dyn Tree, own: &[String], all: &[fn(&str) -> Vec<PathBuf>]) -
 }
 
 /// What this directory of hooks and the hooks in it are links to, in the volume.
-fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
+fn linked(source: &str, directory: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let names = tree.names(directory).into_iter().filter(|name| !name.ends_with(".sample")).take(MOST_FILES);
     let all = std::iter::once(directory.to_owned()).chain(names.map(|name| join(directory, &name)));
     let ends = all.flat_map(|path| led_through(&path, tree)).filter(|end| !is_within(end, directory));
@@ -95,7 +95,7 @@ fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
 }
 
 /// Where a path leads: by each link that it is one after the other, also to what is not there, and in the end.
-fn led_through(path: &str, tree: &dyn Tree) -> Vec<String> {
+fn led_through(path: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let mut found = Vec::new();
     let mut at = path.to_owned();
     while found.len() < MOST_LINKS
@@ -112,7 +112,7 @@ fn led_through(path: &str, tree: &dyn Tree) -> Vec<String> {
 
 /// The same for the work trees that are linked to these repositories, wherever they lie: git runs hooks in the one that it is
 /// used in, and each may have a configuration of its own.
-pub(crate) fn named_for_work_trees(source: &str, tree: &dyn Tree, repositories: &[String]) -> Vec<String> {
+pub(crate) fn named_for_work_trees(source: &str, tree: &dyn VolumeTree, repositories: &[String]) -> Vec<String> {
     let mut found = BTreeSet::new();
     for common in repositories {
         let all = join(common, "worktrees");
@@ -131,7 +131,7 @@ pub(crate) fn named_for_work_trees(source: &str, tree: &dyn Tree, repositories: 
 }
 
 /// The same of Mercurial's.
-pub(crate) fn named_by_mercurial(source: &str, top: &str, tree: &dyn Tree) -> Vec<String> {
+pub(crate) fn named_by_mercurial(source: &str, top: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let mut files: Vec<String> = [".hg/hgrc", ".hg/hgrc-not-shared"].map(|name| join(top, name)).into();
     files.extend(tree.home().iter().flat_map(|home| [".hgrc", ".config/hg/hgrc"].map(|name| join(home, name))));
     files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "hg/hgrc")));
@@ -145,12 +145,18 @@ pub(crate) fn named_by_mercurial(source: &str, top: &str, tree: &dyn Tree) -> Ve
 }
 
 /// The work tree that the volume is in. A person's own configuration counts in every directory.
-pub(crate) fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
+pub(crate) fn top<'s>(source: &'s str, repository: &str, tree: &dyn VolumeTree) -> &'s str {
     let is_top = |directory: &&str| tree.exists(&join(directory, repository));
     Path::new(source).ancestors().filter_map(Path::to_str).find(is_top).unwrap_or(source)
 }
 
-fn named(source: &str, top: &str, tree: &dyn Tree, files: Vec<String>, obeyed: Obeyed) -> Vec<String> {
+fn named(
+    source: &str,
+    top: &str,
+    tree: &dyn VolumeTree,
+    files: Vec<String>,
+    obeyed: ConfigurationParser,
+) -> Vec<String> {
     let mut found = Vec::new();
     for_each_included(tree, files, obeyed, Path::new(top), |_, names| {
         for path in names.iter().filter_map(|path| path.to_str()) {
@@ -171,9 +177,9 @@ fn named(source: &str, top: &str, tree: &dyn Tree, files: Vec<String>, obeyed: O
 /// Reads these configurations and what they name: it may be a configuration as well, and a program has no line that is taken for
 /// one. Each is given with what it names.
 fn for_each_included(
-    tree: &dyn Tree,
+    tree: &dyn VolumeTree,
     mut files: Vec<String>,
-    obeyed: Obeyed,
+    obeyed: ConfigurationParser,
     top: &Path,
     mut each: impl FnMut(&str, &[PathBuf]),
 ) {
@@ -193,13 +199,13 @@ fn for_each_included(
 
 /// The directories of the repository to which a file `.git` leads, in the work tree that the volume is in: that of the work tree,
 /// and the one that several share. None where `.git` is a directory.
-pub(crate) fn led_to(source: &str, tree: &dyn Tree) -> Vec<String> {
+pub(crate) fn led_to(source: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let top = top(source, ".git", tree);
     led_to_from(top, tree)
 }
 
 /// The same for a work tree.
-pub(crate) fn led_to_from(top: &str, tree: &dyn Tree) -> Vec<String> {
+pub(crate) fn led_to_from(top: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let says = |file: &str, prefix: &str| {
         let text = String::from_utf8(tree.read(file, 8192)?).ok()?;
         let path = text.strip_prefix(prefix)?.trim();
@@ -215,13 +221,13 @@ pub(crate) fn led_to_from(top: &str, tree: &dyn Tree) -> Vec<String> {
 mod tests {
     use cofferdam_policy::PROTECTED_DEFAULT;
 
-    use crate::plan::tree::Tree;
+    use crate::plan::tree::VolumeTree;
     use crate::repository::protected_names::protected;
 
     /// A home, a variable, and files.
     struct Files(&'static [(&'static str, &'static str)]);
 
-    impl Tree for Files {
+    impl VolumeTree for Files {
         fn home(&self) -> Option<String> {
             Some("/h".into())
         }

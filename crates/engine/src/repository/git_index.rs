@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cofferdam_policy::paths::fault;
 
 use crate::plan::mount_table::join;
-use crate::plan::tree::Tree;
+use crate::plan::tree::VolumeTree;
 
 /// Most bytes of an index that is read.
 pub(crate) const MOST_INDEX: u64 = 256 << 20;
@@ -46,7 +46,7 @@ impl Entries {
 }
 
 /// The index of the repository whose work tree this directory is.
-pub(crate) fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
+pub(crate) fn index_of(source: &str, tree: &dyn VolumeTree) -> Option<String> {
     let git = join(source, ".git");
     // A linked work tree and a submodule have a file that says where the rest is.
     if let Some(text) = tree.read(&git, 8192) {
@@ -59,7 +59,7 @@ pub(crate) fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
 
 /// The submodules that the index of a work tree has, whose repositories git looks into by itself. `None` where the index
 /// is not understood, or its entries are in part in another file.
-pub(crate) fn submodules(source: &str, tree: &dyn Tree) -> Option<BTreeSet<String>> {
+pub(crate) fn submodules(source: &str, tree: &dyn VolumeTree) -> Option<BTreeSet<String>> {
     let Some(index) = index_of(source, tree) else { return Some(BTreeSet::new()) };
     if !tree.exists(&index) {
         return Some(BTreeSet::new());

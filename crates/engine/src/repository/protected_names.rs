@@ -11,9 +11,9 @@ use std::path::Path;
 use cofferdam_policy::PROTECTED_COMPANIONS;
 use cofferdam_policy::paths::{fault, is_within, lexical};
 
-use crate::plan::facts::{Facts, Kind};
+use crate::plan::facts::{Facts, FileKind};
 use crate::plan::mount_table::join;
-use crate::plan::tree::{Disk, Tree};
+use crate::plan::tree::{Disk, VolumeTree};
 use crate::repository::{configurations, git_index};
 
 /// Linked work trees of one repository that are looked at. Where there are more, the directory of all of them is protected as
@@ -28,9 +28,9 @@ const DEPTH: usize = 4;
 const MOST_HGSUB: u64 = 1 << 20;
 
 /// The files that a planner was given. What they hold is not among its facts.
-pub(crate) struct Known<'a>(pub &'a dyn Facts);
+pub(crate) struct PlannerFiles<'a>(pub &'a dyn Facts);
 
-impl Tree for Known<'_> {
+impl VolumeTree for PlannerFiles<'_> {
     fn home(&self) -> Option<String> {
         self.0.home()
     }
@@ -52,7 +52,7 @@ impl Tree for Known<'_> {
     }
 
     fn exists(&self, path: &str) -> bool {
-        !matches!(self.0.kind(path), Kind::Missing | Kind::Unknown)
+        !matches!(self.0.kind(path), FileKind::Missing | FileKind::Unknown)
     }
 
     fn read(&self, file: &str, most: u64) -> Option<Vec<u8>> {
@@ -61,7 +61,7 @@ impl Tree for Known<'_> {
 }
 
 /// The protected names of a volume whose source is this directory (canonical), relative to it.
-pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<String> {
+pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
     for entry in list {
         names.extend(rest_of(entry, source).map(str::to_owned));
@@ -151,7 +151,7 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSe
 }
 
 /// What the configuration of a submodule, or a subrepository of git's, names in this volume.
-fn named_in_submodule(source: &str, module: &str, tree: &dyn Tree) -> Vec<String> {
+fn named_in_submodule(source: &str, module: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let led_to = configurations::led_to_from(module, tree);
     configurations::named_by_git(source, module, tree, &led_to)
 }
@@ -165,7 +165,7 @@ enum Subrepository {
 }
 
 /// The subrepositories that `.hgsub` names (hg help subrepos), and those in them: Mercurial looks into each by itself.
-fn subrepositories(source: &str, at: &str, tree: &dyn Tree, depth: usize) -> Vec<(String, Subrepository)> {
+fn subrepositories(source: &str, at: &str, tree: &dyn VolumeTree, depth: usize) -> Vec<(String, Subrepository)> {
     let text = tree.read(&join(source, ".hgsub"), MOST_HGSUB).and_then(|text| String::from_utf8(text).ok());
     let text = text.filter(|_| depth < DEPTH).unwrap_or_default();
     // Sections follow, which say where the repositories come from.
@@ -195,7 +195,7 @@ fn subrepositories(source: &str, at: &str, tree: &dyn Tree, depth: usize) -> Vec
 /// Where a repository of Mercurial has every text of `.hgsub` that commits have, by the encodings of its store (hg help
 /// internals.requirements), and what says which that is. A commit that names subrepositories adds to it, and `hg update`
 /// looks into them. Names whose directory is missing are left out: Mercurial makes it with the first commit.
-fn named_by_commits(hg: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
+fn named_by_commits(hg: &str, source: &str, tree: &dyn VolumeTree) -> Vec<String> {
     const FILES: [(&str, &str); 4] =
         [("store", "requires"), ("store/data", "~2ehgsub.i"), ("store/data", ".hgsub.i"), ("data", ".hgsub.i")];
     let there = FILES.iter().filter(|(directory, _)| tree.exists(&join(source, &format!("{hg}{directory}"))));
@@ -213,7 +213,7 @@ fn rest_of<'e>(entry: &'e str, source: &str) -> Option<&'e str> {
 
 /// The same of names that are found in a repository's own directory, in a volume that lies in there, such as `.git/worktrees`
 /// or `.hg/store`.
-fn named_above(list: &[&str], source: &str, tree: &dyn Tree) -> Vec<String> {
+fn named_above(list: &[&str], source: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let git = list.iter().any(|entry| entry.starts_with(".git/"));
     let mercurial = list.iter().any(|entry| *entry == ".hgsub" || entry.starts_with(".hg/"));
     let mut found = Vec::new();
@@ -231,14 +231,14 @@ fn named_above(list: &[&str], source: &str, tree: &dyn Tree) -> Vec<String> {
 }
 
 /// Whether git takes a directory itself for a repository.
-pub(crate) fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
+pub(crate) fn is_git_directory(source: &str, tree: &dyn VolumeTree) -> bool {
     let has = |name: &str| tree.exists(&join(source, name));
     source.ends_with("/.git") || has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
 /// What says where the repository of each linked work tree is, and what else is configuration. Its `gitdir` is left to git,
 /// which writes it anew when it is a day old and fails where it cannot; it names no configuration.
-fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
+fn worktrees(git: &str, source: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let all = format!("{git}worktrees");
     let names = tree.names(&join(source, &all));
     let too_many = (names.len() > MOST_WORKTREES).then(|| all.clone());

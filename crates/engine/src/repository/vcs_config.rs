@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 pub(crate) fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let named = values_of_git(text).into_iter().filter_map(|(key, value)| {
         let base = match key {
-            Key::HooksPath | Key::Program => tree,
-            Key::Include => file.parent()?,
+            FileKey::HooksPath | FileKey::Program => tree,
+            FileKey::Include => file.parent()?,
         };
         let path = match value.strip_prefix("~/") {
             Some(rest) => home?.join(rest),
@@ -25,34 +25,34 @@ pub(crate) fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&
 
 /// The directories of hooks that this configuration of git names relative to a work tree, as it says them.
 pub(crate) fn relative_hooks(text: &str) -> Vec<PathBuf> {
-    relative(text, Key::HooksPath)
+    relative(text, FileKey::HooksPath)
 }
 
 /// The programs that this configuration of git has run by a path relative to a work tree.
 pub(crate) fn relative_programs(text: &str) -> Vec<PathBuf> {
-    relative(text, Key::Program)
+    relative(text, FileKey::Program)
 }
 
 /// Whether this configuration of git includes a file that it names relative to itself.
 pub(crate) fn has_relative_include(text: &str) -> bool {
-    !relative(text, Key::Include).is_empty()
+    !relative(text, FileKey::Include).is_empty()
 }
 
-fn relative(text: &str, wanted: Key) -> Vec<PathBuf> {
+fn relative(text: &str, wanted: FileKey) -> Vec<PathBuf> {
     let values = values_of_git(text).into_iter().filter(|(key, _)| *key == wanted).map(|(_, value)| value);
     values.filter(|value| !value.starts_with(['/', '~'])).map(PathBuf::from).collect()
 }
 
 /// What names a file in a configuration of git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
+enum FileKey {
     HooksPath,
     Include,
     /// A word with a slash in a command line.
     Program,
 }
 
-fn values_of_git(text: &str) -> Vec<(Key, String)> {
+fn values_of_git(text: &str) -> Vec<(FileKey, String)> {
     let mut section = String::new();
     let mut found = Vec::new();
     for line in whole_lines(text) {
@@ -63,13 +63,13 @@ fn values_of_git(text: &str) -> Vec<(Key, String)> {
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         let key = match (&*section, &*key.trim().to_ascii_lowercase()) {
-            ("core", "hookspath") => Key::HooksPath,
-            ("include" | "includeif", "path") => Key::Include,
+            ("core", "hookspath") => FileKey::HooksPath,
+            ("include" | "includeif", "path") => FileKey::Include,
             // The shell gets it, in the work tree.
             ("core", "fsmonitor") => {
                 let command = text_of(value).replace(['\'', '"'], "");
                 let words = command.split([' ', '\t', ';', '&', '|', '(', ')', '<', '>']);
-                found.extend(words.filter(|word| word.contains('/')).map(|word| (Key::Program, word.to_owned())));
+                found.extend(words.filter(|word| word.contains('/')).map(|word| (FileKey::Program, word.to_owned())));
                 continue;
             }
             _ => continue,

@@ -25,7 +25,7 @@ use rustix::net::{
 };
 
 use super::session_refusals::Tap;
-use crate::outcome::Change;
+use crate::outcome::FileChange;
 use crate::plan::Layer;
 use crate::run::overlay;
 
@@ -34,7 +34,7 @@ pub(crate) const PAIRS: usize = 8;
 
 /// The agent's ends, on their way into the sandbox.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct AgentChannel {
     /// The channel, then the pipes.
     theirs: Vec<OwnedFd>,
     stdio: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Channel {
     tap: Arc<Tap>,
 }
 
-impl Channel {
+impl AgentChannel {
     /// A copy-on-write layer: each answer says what it changes. Without the descriptor, only the end does.
     pub(crate) fn take_layer(&self, layer: &Layer, root: &OwnedFd) {
         if let Ok(copy) = root.try_clone() {
@@ -121,7 +121,7 @@ pub(crate) struct Ends {
 
 /// What came over the channel.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum ChannelRead {
     /// So many bytes, from this process.
     Bytes(usize, i32),
     /// Nothing is there now.
@@ -134,7 +134,7 @@ pub(crate) enum Came {
 ///
 /// # Errors
 /// socketpair(2), pipe(2), and opening a pipe by its name in /proc.
-pub(crate) fn ends(own: bool) -> io::Result<(Ends, Channel)> {
+pub(crate) fn ends(own: bool) -> io::Result<(Ends, AgentChannel)> {
     let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_passcred(&socket, true)?;
     let mut theirs = vec![theirs];
@@ -152,7 +152,7 @@ pub(crate) fn ends(own: bool) -> io::Result<(Ends, Channel)> {
     let tap = Arc::<Tap>::default();
     let layers = Arc::<Mutex<Vec<(Layer, OwnedFd)>>>::default();
     let ours = Ends { socket, pairs, workspace: workspace.clone(), layers: layers.clone(), tap: tap.clone() };
-    Ok((ours, Channel { theirs, stdio: !own, workspace, layers, tap }))
+    Ok((ours, AgentChannel { theirs, stdio: !own, workspace, layers, tap }))
 }
 
 fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
@@ -167,7 +167,7 @@ impl Ends {
     }
 
     /// What its copy-on-write mounts changed so far, and how many changes are not listed.
-    pub(crate) fn changes(&self) -> (Vec<Change>, u64) {
+    pub(crate) fn changes(&self) -> (Vec<FileChange>, u64) {
         let (mut list, mut omitted) = (Vec::new(), 0);
         for (layer, root) in self.layers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             match overlay::changes_so_far(root.as_fd(), &layer.source, &layer.target) {
@@ -217,22 +217,22 @@ impl Ends {
     ///
     /// # Errors
     /// recvmsg(2).
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Came> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<ChannelRead> {
         // Room for who wrote it, and none for descriptors: what is sent along is closed by the kernel.
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         match recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
-            Ok(m) if m.bytes == 0 => Ok(Came::End),
+            Ok(m) if m.bytes == 0 => Ok(ChannelRead::End),
             Ok(m) => {
                 let pid = control.drain().find_map(|message| match message {
                     RecvAncillaryMessage::ScmCredentials(who) => Some(who.pid.as_raw_nonzero().get()),
                     _ => None,
                 });
-                Ok(Came::Bytes(m.bytes, pid.unwrap_or(-1)))
+                Ok(ChannelRead::Bytes(m.bytes, pid.unwrap_or(-1)))
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(Came::Nothing),
-            Err(Errno::CONNRESET) => Ok(Came::End),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(ChannelRead::Nothing),
+            Err(Errno::CONNRESET) => Ok(ChannelRead::End),
             Err(e) => Err(e.into()),
         }
     }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     /// As the agent opens it.
-    fn agents(theirs: &Channel, nth: usize) -> File {
+    fn agents(theirs: &AgentChannel, nth: usize) -> File {
         File::from(reopen(theirs.theirs[1 + nth].as_fd(), OFlags::WRONLY).unwrap())
     }
 
@@ -320,7 +320,7 @@ mod tests {
         let (ours, theirs) = ends(false).unwrap();
         let me = std::process::id() as i32;
         let mut buffer = [0u8; 64];
-        assert_eq!(ours.receive(&mut buffer).unwrap(), Came::Nothing);
+        assert_eq!(ours.receive(&mut buffer).unwrap(), ChannelRead::Nothing);
         let fds = [ours.socket()];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = rustix::net::SendAncillaryBuffer::new(&mut room);
@@ -328,10 +328,10 @@ mod tests {
         let bytes = [io::IoSlice::new(b"abc")];
         rustix::net::sendmsg(&theirs.theirs[0], &bytes, &mut control, SendFlags::empty()).unwrap();
         let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
-        assert_eq!(ours.receive(&mut buffer).unwrap(), Came::Bytes(3, me));
+        assert_eq!(ours.receive(&mut buffer).unwrap(), ChannelRead::Bytes(3, me));
         assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), before);
         drop(theirs);
-        assert_eq!(ours.receive(&mut buffer).unwrap(), Came::End);
+        assert_eq!(ours.receive(&mut buffer).unwrap(), ChannelRead::End);
         assert_eq!(ours.send(b"x").unwrap(), None);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Directories {
     /// Most names that any look found in one directory of an overlay.
     names: u64,
     /// Directories whose names have been counted.
-    counted: HashSet<Identity>,
+    counted: HashSet<DirectoryInode>,
     /// What the last look found, bytes.
     pub held: u64,
     /// Nothing is asked before.
@@ -52,7 +52,7 @@ pub(crate) struct Directories {
 }
 
 /// Device and inode.
-type Identity = (u32, u32, u64);
+type DirectoryInode = (u32, u32, u64);
 
 impl Directories {
     /// Begins to count, before the program starts.
@@ -78,7 +78,7 @@ impl Directories {
     /// Most bytes that the directories of a tree can have. More than `enough` is not worth counting names for.
     fn most(&mut self, root: i32, enough: u64) -> u64 {
         let processes = proctree::descendants(root);
-        let mut look = Look { hidden: processes.len() > MOST_PROCESSES, ..Look::default() };
+        let mut look = TreeScan { hidden: processes.len() > MOST_PROCESSES, ..TreeScan::default() };
         for &process in processes.iter().take(MOST_PROCESSES) {
             look.process(process);
         }
@@ -107,7 +107,7 @@ impl Directories {
 
 /// One look at a tree.
 #[derive(Debug, Default)]
-struct Look {
+struct TreeScan {
     /// Descriptors of directories on overlays that can be written.
     on_overlays: u64,
     /// Bytes that those of other directories can have, and the most for one.
@@ -123,7 +123,7 @@ struct Look {
     /// Mounts by their number: whether each is an overlay that can be written.
     mounts: HashMap<u64, bool>,
     /// Directories on overlays.
-    directories: HashMap<Identity, Directory>,
+    directories: HashMap<DirectoryInode, OverlayDirectory>,
     /// Sockets that have been looked at.
     sockets: HashSet<u64>,
     descriptors: u32,
@@ -131,12 +131,12 @@ struct Look {
 
 /// A directory on an overlay: one of the descriptors that it is open by, in /proc, and the names in its upper layer.
 #[derive(Debug)]
-struct Directory {
+struct OverlayDirectory {
     open: String,
     upper: u64,
 }
 
-impl Directory {
+impl OverlayDirectory {
     /// How many names it can have in all. `None` where it cannot be opened.
     fn names(&self) -> Option<u64> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -148,7 +148,7 @@ impl Directory {
     }
 }
 
-impl Look {
+impl TreeScan {
     fn most(&self, overlays: bool, names: u64) -> u64 {
         if self.hidden {
             return u64::MAX;
@@ -235,7 +235,7 @@ impl Look {
         let upper = stat.stx_size / OF_AN_ENTRY;
         self.names = self.names.max(upper);
         let identity = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-        let open = || Directory { open: format!("{task}/fd/{number}"), upper };
+        let open = || OverlayDirectory { open: format!("{task}/fd/{number}"), upper };
         self.directories.entry(identity).or_insert_with(open);
     }
 }
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn most_counts_what_is_seen_and_one_for_each_thread() {
-        let mut look = Look { on_overlays: 3, of_others: 40, of_another: 10, threads: 2, ..Look::default() };
+        let mut look = TreeScan { on_overlays: 3, of_others: 40, of_another: 10, threads: 2, ..TreeScan::default() };
         assert_eq!(look.most(false, 1000), 3 * 512_000 + 40 + 2 * 10);
         assert_eq!(look.most(true, 1000), 3 * 512_000 + 40 + 2 * 512_000);
         look.hidden = true;
@@ -318,13 +318,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let stdin = fs::File::open(directory.path()).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap();
-        let mut look = Look::default();
+        let mut look = TreeScan::default();
         look.process(child.id() as i32);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(look.of_others > 0 || look.on_overlays > 0, "{look:?}");
         assert_eq!((look.threads, look.hidden), (1, false), "{look:?}");
-        let mut ended = Look::default();
+        let mut ended = TreeScan::default();
         ended.process(child.id() as i32);
         assert_eq!((ended.most(true, 1000), ended.hidden), (0, false), "{ended:?}");
     }

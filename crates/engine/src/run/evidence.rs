@@ -33,7 +33,7 @@ pub struct Paths<'a> {
 /// Violations under way.
 #[derive(Debug)]
 pub struct Log {
-    list: Ledger<Seen>,
+    list: Ledger<SeenViolation>,
     /// Something was seen whose object is not in the list.
     pub overflowed: bool,
     /// Every refusal that a trace sees is told.
@@ -64,12 +64,12 @@ impl Default for Log {
 
 /// A violation, and the kind of address that it is about.
 #[derive(Debug)]
-struct Seen {
+struct SeenViolation {
     violation: Violation,
     special: Option<Special>,
 }
 
-impl LedgerEntry for Seen {
+impl LedgerEntry for SeenViolation {
     type Class = (String, String, Option<Special>);
     type Key = (String, Option<String>, String);
 
@@ -86,11 +86,11 @@ impl LedgerEntry for Seen {
         self.violation.count
     }
 
-    fn fold(&mut self, again: Seen) {
+    fn fold(&mut self, again: SeenViolation) {
         self.violation.count += again.violation.count;
     }
 
-    fn aggregate(mut self) -> Seen {
+    fn aggregate(mut self) -> SeenViolation {
         (self.violation.object, self.violation.pid, self.violation.aggregated) = (None, 0, true);
         self
     }
@@ -132,10 +132,10 @@ impl Log {
 
     /// Adds one, or counts it up.
     pub fn add(&mut self, violation: Violation) {
-        self.put(Seen { violation, special: None });
+        self.put(SeenViolation { violation, special: None });
     }
 
-    fn put(&mut self, seen: Seen) {
+    fn put(&mut self, seen: SeenViolation) {
         self.overflowed |= matches!(self.list.add(seen), LedgerPlacement::Aggregated(_));
     }
 
@@ -171,7 +171,7 @@ impl Log {
             count: e.count,
             aggregated: e.aggregated,
         };
-        self.put(Seen { violation, special: e.special() });
+        self.put(SeenViolation { violation, special: e.special() });
     }
 
     /// Takes one event of init's.

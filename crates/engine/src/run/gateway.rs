@@ -2,8 +2,8 @@
 //! outcome.
 //!
 //! ```text
-//! EgressPlan ─ attach: the control socket, on which init sends the sockets ─▶ gateway
-//!                ▲ Watch: events, and a descriptor that wakes the supervisor at a refusal ◀─┘
+//! EgressPlan ─ attach: the control socket, on which init sends the sockets ───────▶ gateway
+//!                ▲ GatewayWatch: events, and a descriptor that wakes the supervisor at a refusal ◀─┘
 //! ```
 //!
 //! Decides nothing about a connection: the gateway does.
@@ -18,7 +18,7 @@ use cofferdam_policy::{self as policy, Field};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::failure::Failure;
-use crate::outcome::Network;
+use crate::outcome::NetworkSummary;
 use crate::plan::egress::EgressPlan;
 use crate::run::evidence::Log;
 
@@ -39,7 +39,7 @@ impl EgressPlan {
     #[cfg_attr(not(feature = "gateway"), expect(unreachable_code, reason = "nothing can be attached then"))]
     pub(crate) fn attach(&self, network: &policy::Network, control: OwnedFd, init: i32) -> Result<Egress, Failure> {
         let failed = |what: &str, e: std::io::Error| Failure::new(Field::Network, format!("{what}: {e}"));
-        let watch = Watch::new().map_err(|e| failed("cannot make what the gateway tells of", e))?;
+        let watch = GatewayWatch::new().map_err(|e| failed("cannot make what the gateway tells of", e))?;
         let gateway = Gateway::shared().map_err(|e| failed("cannot start the egress gateway", e))?;
         let recorder = Arc::clone(&watch.0);
         let (rules, layout) = (Arc::clone(&self.rules), self.layout.clone());
@@ -53,12 +53,12 @@ impl EgressPlan {
 /// A sandbox that the gateway serves. Dropped, its connections end.
 pub(crate) struct Egress {
     attached: Attached,
-    watch: Watch,
+    watch: GatewayWatch,
 }
 
 impl Egress {
     /// What it tells while the run lives.
-    pub(crate) fn watch(&self) -> &Watch {
+    pub(crate) fn watch(&self) -> &GatewayWatch {
         &self.watch
     }
 
@@ -68,11 +68,11 @@ impl Egress {
     }
 
     /// Ends the sandbox's connections; what there was. Refusals that nobody has taken are put into the log.
-    pub(crate) fn end(self, log: &mut Log) -> Network {
+    pub(crate) fn end(self, log: &mut Log) -> NetworkSummary {
         let traffic = self.attached.end();
         self.watch.drain(log);
         let (events, lost) = self.watch.0.lock().records.take();
-        Network {
+        NetworkSummary {
             connections: traffic.connections,
             refused: traffic.refused,
             bytes_up: traffic.bytes_up,
@@ -84,14 +84,14 @@ impl Egress {
 }
 
 /// What the gateway has reported so far, and a descriptor that is ready when a refusal waits to be taken.
-pub(crate) struct Watch(Arc<Recorder>);
+pub(crate) struct GatewayWatch(Arc<EventRecorder>);
 
-struct Recorder {
-    state: Mutex<State>,
+struct EventRecorder {
+    state: Mutex<EventRecorderState>,
     wake: OwnedFd,
 }
 
-struct State {
+struct EventRecorderState {
     records: Records,
     waiting: Ledger<NetworkEvent>,
 }
@@ -130,8 +130,8 @@ impl Records {
     }
 }
 
-impl Recorder {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl EventRecorder {
+    fn lock(&self) -> MutexGuard<'_, EventRecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,11 +150,11 @@ impl Recorder {
     }
 }
 
-impl Watch {
-    fn new() -> std::io::Result<Watch> {
+impl GatewayWatch {
+    fn new() -> std::io::Result<GatewayWatch> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let state = State { records: Records::new(), waiting: Ledger::new(WAITING) };
-        Ok(Watch(Arc::new(Recorder { state: Mutex::new(state), wake })))
+        let state = EventRecorderState { records: Records::new(), waiting: Ledger::new(WAITING) };
+        Ok(GatewayWatch(Arc::new(EventRecorder { state: Mutex::new(state), wake })))
     }
 
     /// Ready for reading while refusals wait.
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    fn ready(watch: &Watch) -> bool {
+    fn ready(watch: &GatewayWatch) -> bool {
         let mut fds = [rustix::event::PollFd::from_borrowed_fd(watch.wakes(), rustix::event::PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut fds, Some(&now)).unwrap() > 0
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_refusal_wakes_until_it_is_taken_and_other_events_do_not() {
-        let watch = Watch::new().unwrap();
+        let watch = GatewayWatch::new().unwrap();
         watch.0.take(NetworkEvent::new(NetworkKind::Allowed, NetworkVia::Connect));
         assert!(!ready(&watch));
         watch.0.take(refused("a.example"));
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_repeats_is_counted_on_its_event_and_stands_where_it_was_first() {
-        let watch = Watch::new().unwrap();
+        let watch = GatewayWatch::new().unwrap();
         let at = |at_ms, event: NetworkEvent| NetworkEvent { at_ms, ..event };
         let failed = || NetworkEvent { kind: NetworkKind::Failed, ..refused("a.example") };
         watch.0.take(at(0, refused("a.example")));
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_refusals_hides_neither_what_went_out_nor_other_refusals() {
-        let watch = Watch::new().unwrap();
+        let watch = GatewayWatch::new().unwrap();
         for i in 0..12_000 {
             watch.0.take(NetworkEvent { count: 2, ..refused(&format!("h{i}.example")) });
         }
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn what_went_out_beyond_a_number_is_counted_for_each_destination() {
-        let watch = Watch::new().unwrap();
+        let watch = GatewayWatch::new().unwrap();
         let out = |host: &str, bytes| NetworkEvent {
             host: Some(host.into()),
             rule: Some("$.network.allow[0]".into()),

@@ -9,19 +9,20 @@ use cofferdam_confine::cgroup::CgroupUsage;
 use cofferdam_confine::wire::step::FailurePoint;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, OnViolation, Policy, SyscallAction};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::outcome::{
-    Applied, Change, Ending, Enforcement, Evidence, Network, Outcome, Strength, Truncated, Violation,
+    AppliedEnforcement, AppliedField, Ending, Evidence, FileChange, NetworkSummary, Outcome, Strength, Truncated,
+    Violation,
 };
-use crate::run::report::{End, Report};
+use crate::run::report::{RunEnd, SupervisorReport};
 use crate::start_failures;
 
 /// What is left of a run besides its report, for the outcome.
 pub(crate) struct Finished {
-    pub report: Report,
-    pub enforcement: Enforcement,
-    pub network: Option<Network>,
-    pub changes: Vec<Change>,
+    pub report: SupervisorReport,
+    pub enforcement: AppliedEnforcement,
+    pub network: Option<NetworkSummary>,
+    pub changes: Vec<FileChange>,
     pub changes_omitted: u64,
     pub problems: Vec<String>,
     pub memory: Option<u64>,
@@ -36,7 +37,7 @@ pub(crate) struct Finished {
 
 impl Finished {
     /// What the supervisor itself saw.
-    pub(crate) fn of(mut report: Report, enforcement: Enforcement) -> Finished {
+    pub(crate) fn of(mut report: SupervisorReport, enforcement: AppliedEnforcement) -> Finished {
         Finished {
             memory: Some(report.sampled_memory.max(report.largest).max(report.sampled_with_uncharged))
                 .filter(|&bytes| bytes > 0),
@@ -91,7 +92,7 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
     log.ended(audit, o.outcome == Ending::Violation);
     if let Some(limit) = o.limit {
         // Where all there is is a signal, anybody could have sent it.
-        let by_signal = matches!(f.report.end, End::Wait(_));
+        let by_signal = matches!(f.report.end, RunEnd::Wait(_));
         let evidence = if by_signal { Evidence::Inferred } else { Evidence::Kernel };
         log.met(audit, AuditLevel::Error, limit_violation(limit, evidence));
     }
@@ -104,9 +105,9 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
     let kills = rules.iter().any(|r| matches!(r.action, SyscallAction::Kill));
     let may_kill = kills || policy.on_violation == OnViolation::Terminate;
     let by = |signal| match f.report.end {
-        End::Wait(status) if status & 0x7f == signal => true,
+        RunEnd::Wait(status) if status & 0x7f == signal => true,
         // Every program can end with such a code: the filter's signal only where the filter has it.
-        End::Wait(_) => signal_of(of, f.report.end) == Some(signal) && (signal != SIGSYS || may_kill),
+        RunEnd::Wait(_) => signal_of(of, f.report.end) == Some(signal) && (signal != SIGSYS || may_kill),
         _ => false,
     };
     let killed = by(SIGSYS);
@@ -136,13 +137,13 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
         (o.success, o.error) = (false, Some(lost));
     }
     if o.error.is_none() && !f.problems.is_empty() {
-        o.error = Some(Failure::new(Step::Cleanup, f.problems.join("; ")).code(0));
+        o.error = Some(Failure::new(FailedStep::Cleanup, f.problems.join("; ")).code(0));
     }
     o
 }
 
 /// A step that could not be done and that something else stands in for: the outcome says so.
-fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
+fn weaken(e: &mut AppliedEnforcement, step: u16, errno: i32) {
     use cofferdam_confine::wire::step as s;
     let cause = std::io::Error::from_raw_os_error(errno);
     let (field, what) = match step {
@@ -153,7 +154,7 @@ fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
         s::SOCKETS => (Field::Memory, "the buffers of sockets could not be counted, and no cgroup holds all of them"),
         _ => return,
     };
-    e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });
+    e.insert(field, AppliedField { strength: Strength::Partial, reason: format!("{what}: {cause}") });
 }
 
 /// The signal of a filter that kills.
@@ -188,10 +189,10 @@ fn limit_violation(field: Field, evidence: Evidence) -> Violation {
 }
 
 /// The signal that ended the program, or by its exit code may have.
-fn signal_of(of: &RunContext<'_>, end: End) -> Option<i32> {
+fn signal_of(of: &RunContext<'_>, end: RunEnd) -> Option<i32> {
     match end {
-        End::Wait(status) if status & 0x7f != 0 => Some(status & 0x7f),
-        End::Wait(status) if of.codes_are_signals => Some((status >> 8 & 0xff) - 128),
+        RunEnd::Wait(status) if status & 0x7f != 0 => Some(status & 0x7f),
+        RunEnd::Wait(status) if of.codes_are_signals => Some((status >> 8 & 0xff) - 128),
         _ => None,
     }
 }
@@ -202,43 +203,43 @@ fn ending(o: &mut Outcome, f: &mut Finished, of: &RunContext<'_>) {
         o.limit = Some(field);
     };
     match f.report.end {
-        End::Wait(status) if status & 0x7f == 0 => {
+        RunEnd::Wait(status) if status & 0x7f == 0 => {
             let code = status >> 8 & 0xff;
             o.outcome = Ending::Exited;
             o.exit_code = Some(code);
             o.success = code == 0;
         }
-        End::Wait(status) => {
+        RunEnd::Wait(status) => {
             let signal = status & 0x7f;
             o.outcome = Ending::Signalled;
             o.signal = Some(signal);
         }
-        End::TimedOut => {
+        RunEnd::TimedOut => {
             o.outcome = Ending::TimedOut;
             o.limit = Some(Field::WallTime);
         }
-        End::Limit(field) => limit(o, field),
-        End::Violation => o.outcome = Ending::Violation,
-        End::Cancelled => {
+        RunEnd::Limit(field) => limit(o, field),
+        RunEnd::Violation => o.outcome = Ending::Violation,
+        RunEnd::Cancelled => {
             o.outcome = Ending::Signalled;
             o.signal = Some(15);
         }
-        End::Failed(step, index, errno) => {
+        RunEnd::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
             let point = FailurePoint { step, index: index as u32 };
             o.error = of.init_plan.map(|plan| start_failures::failure(plan, point, errno));
         }
-        End::Lost if f.setup_failure.is_some() => {
+        RunEnd::Lost if f.setup_failure.is_some() => {
             o.outcome = Ending::SetupFailed;
             o.error = f.setup_failure.take();
         }
-        End::Lost if f.report.started_ns == 0 => {
+        RunEnd::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;
             let message = "init ended before the program could start: killed from outside, or the memory limit is too low for setup";
             let hint = Some("raise --memory".to_owned());
-            o.error = Some(Failure::new(Step::Init, message).maybe_hint(hint));
+            o.error = Some(Failure::new(FailedStep::Init, message).maybe_hint(hint));
         }
-        End::Lost => {
+        RunEnd::Lost => {
             o.outcome = Ending::Signalled;
             o.signal = Some(9);
         }
@@ -263,10 +264,10 @@ mod tests {
     fn memory_is_partial_where_the_buffers_of_sockets_could_not_be_counted() {
         let (policy, init_plan) = (Policy::base(), InitPlan::default());
         let memory = |weakened: Vec<(u16, i32)>| {
-            let mut report = Report::begin(Log::default());
-            (report.end, report.weakened) = (End::Wait(0), weakened);
-            let full = Applied { strength: Strength::Full, reason: "a cgroup".into() };
-            let finished = Finished::of(report, Enforcement::from([(Field::Memory, full)]));
+            let mut report = SupervisorReport::begin(Log::default());
+            (report.end, report.weakened) = (RunEnd::Wait(0), weakened);
+            let full = AppliedField { strength: Strength::Full, reason: "a cgroup".into() };
+            let finished = Finished::of(report, AppliedEnforcement::from([(Field::Memory, full)]));
             let of =
                 RunContext { policy: &policy, init_plan: Some(&init_plan), codes_are_signals: false, reports: true };
             let outcome = outcome(&of, Outcome::unstarted(None), finished, Instant::now());

@@ -21,7 +21,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::outcome::Change;
+use crate::outcome::FileChange;
 use crate::plan::mount_table::join;
 
 /// The name under which one of several mounts' changes are kept: its target, in a form that no other target has.
@@ -38,10 +38,10 @@ const EACH: usize = 24;
 /// Entries of a layer that are looked at while its program runs.
 const LOOKED_AT: u64 = 50_000;
 
-struct Walk<'a> {
+struct OverlayWalk<'a> {
     source: &'a str,
     target: &'a str,
-    changes: Vec<Change>,
+    changes: Vec<FileChange>,
     /// Where changes are kept: open, and by name for people.
     keep: Option<(BorrowedFd<'a>, &'a Path)>,
     /// Why nothing more is kept.
@@ -62,9 +62,9 @@ struct Walk<'a> {
 }
 
 /// What a layer changed, and what was left out of what was kept.
-pub(crate) struct Changes {
+pub(crate) struct LayerChanges {
     /// Sorted by path.
-    pub list: Vec<Change>,
+    pub list: Vec<FileChange>,
     /// What was left out of what was kept.
     pub skipped: Vec<Skipped>,
     /// What the destination refused, with its path; from there on nothing was kept.
@@ -123,7 +123,12 @@ fn destination(dir: &Path) -> Result<OwnedFd, String> {
 ///
 /// # Errors
 /// The layer cannot be read. What cannot be kept is told in the result.
-pub(crate) fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&Path>) -> io::Result<Changes> {
+pub(crate) fn changes(
+    root: BorrowedFd<'_>,
+    source: &str,
+    target: &str,
+    keep: Option<&Path>,
+) -> io::Result<LayerChanges> {
     read(root, source, target, keep, None)
 }
 
@@ -132,7 +137,7 @@ pub(crate) fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Op
 ///
 /// # Errors
 /// The layer cannot be read.
-pub(crate) fn changes_so_far(root: BorrowedFd<'_>, source: &str, target: &str) -> io::Result<Changes> {
+pub(crate) fn changes_so_far(root: BorrowedFd<'_>, source: &str, target: &str) -> io::Result<LayerChanges> {
     read(root, source, target, None, Some(LOOKED_AT))
 }
 
@@ -142,7 +147,7 @@ fn read(
     target: &str,
     keep: Option<&Path>,
     left: Option<u64>,
-) -> io::Result<Changes> {
+) -> io::Result<LayerChanges> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let upper = openat(root, "upper", flags, Mode::empty())?;
     let (kept, failure) = match keep.map(destination) {
@@ -152,7 +157,7 @@ fn read(
     };
     let room = fstatvfs(root)?;
     let keep = kept.as_ref().map(AsFd::as_fd).zip(keep);
-    let mut w = Walk {
+    let mut w = OverlayWalk {
         source,
         target,
         changes: Vec::new(),
@@ -169,8 +174,8 @@ fn read(
     };
     w.walk(upper.as_fd(), keep.map(|(fd, _)| fd), "", 0)?;
     w.changes.sort_by(|a, b| a.path.cmp(&b.path));
-    let Walk { changes: list, skipped, failure, unnamed, deep, omitted, .. } = w;
-    Ok(Changes { list, skipped, failure, unnamed, deep, omitted })
+    let OverlayWalk { changes: list, skipped, failure, unnamed, deep, omitted, .. } = w;
+    Ok(LayerChanges { list, skipped, failure, unnamed, deep, omitted })
 }
 
 /// Opens an entry without following anything. Whoever ran the program owns it and may have been left without the right to
@@ -224,7 +229,7 @@ fn spelled(name: &[u8]) -> String {
     text
 }
 
-impl Walk<'_> {
+impl OverlayWalk<'_> {
     fn walk(&mut self, dir: BorrowedFd<'_>, keep: Option<BorrowedFd<'_>>, rel: &str, depth: usize) -> io::Result<()> {
         let entries = names(dir)?;
         if opaque(dir) {
@@ -333,7 +338,7 @@ impl Walk<'_> {
 
     fn change(&mut self, kind: char, path: String) {
         if self.has_room(&path) {
-            self.changes.push(Change { kind, path });
+            self.changes.push(FileChange { kind, path });
         } else {
             self.omitted += 1;
         }

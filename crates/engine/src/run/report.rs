@@ -6,12 +6,12 @@ use cofferdam_confine::cgroup::{CgroupEvents, CgroupUsage};
 use cofferdam_confine::process;
 use cofferdam_policy::{Field, OnViolation};
 
-use crate::outcome::Network;
+use crate::outcome::NetworkSummary;
 use crate::run::evidence::Log;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RunEnd {
     /// wait status of the program.
     Wait(i32),
     /// The wall limit.
@@ -29,9 +29,9 @@ pub(crate) enum End {
 }
 
 /// What the supervisor knows afterwards.
-pub(crate) struct Report {
+pub(crate) struct SupervisorReport {
     /// How it ended.
-    pub end: End,
+    pub end: RunEnd,
     /// Monotonic nanoseconds of the program's start, 0 when it never started.
     pub started_ns: u64,
     /// Monotonic nanoseconds of the end.
@@ -64,11 +64,11 @@ pub(crate) struct Report {
     pub counted: Option<(CgroupUsage, CgroupEvents)>,
 }
 
-impl Report {
+impl SupervisorReport {
     /// The report of a run of which nothing is known yet.
-    pub(crate) fn begin(log: Log) -> Report {
-        Report {
-            end: End::Lost,
+    pub(crate) fn begin(log: Log) -> SupervisorReport {
+        SupervisorReport {
+            end: RunEnd::Lost,
             started_ns: 0,
             ended_ns: 0,
             streams: [(Vec::new(), false), (Vec::new(), false)],
@@ -97,10 +97,10 @@ impl Report {
 
     /// What the gateway refused ends a run under `terminate`, also where the program had ended by itself first: no refusal
     /// goes unnoticed.
-    pub(crate) fn refused(&mut self, network: Option<&Network>, on: OnViolation) {
+    pub(crate) fn refused(&mut self, network: Option<&NetworkSummary>, on: OnViolation) {
         let refused = network.is_some_and(|network| network.refused > 0);
-        if refused && on == OnViolation::Terminate && matches!(self.end, End::Wait(_)) {
-            self.end = End::Violation;
+        if refused && on == OnViolation::Terminate && matches!(self.end, RunEnd::Wait(_)) {
+            self.end = RunEnd::Violation;
         }
     }
 }

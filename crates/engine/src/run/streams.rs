@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::io::{Input, Output, Stream};
 
 /// One output stream under way.
-pub(crate) struct Sink {
+pub(crate) struct OutputSink {
     /// Our end; `None` once it has ended.
     pub fd: Option<OwnedFd>,
     which: Stream,
@@ -29,10 +29,10 @@ pub(crate) struct Sink {
 
 const CHUNK: usize = 64 * 1024;
 
-impl Sink {
+impl OutputSink {
     /// A sink over our end of a pipe.
-    pub(crate) fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
-        Sink {
+    pub(crate) fn new(fd: OwnedFd, which: Stream, cap: u64) -> OutputSink {
+        OutputSink {
             fd: Some(fd),
             which,
             left: cap,
@@ -46,8 +46,8 @@ impl Sink {
     }
 
     /// A sink over a copy of the master of a pty.
-    pub(crate) fn pty(master: OwnedFd, cap: u64) -> Sink {
-        Sink { pty: true, ..Sink::new(master, Stream::Stdout, cap) }
+    pub(crate) fn pty(master: OwnedFd, cap: u64) -> OutputSink {
+        OutputSink { pty: true, ..OutputSink::new(master, Stream::Stdout, cap) }
     }
 
     /// Our end, to poll: only while the caller has taken what was read.
@@ -120,13 +120,13 @@ impl Sink {
     }
 }
 
-/// A buffer for `Sink::pump` and `Source::pump`.
+/// A buffer for `OutputSink::pump` and `InputSource::pump`.
 pub(crate) fn buffer() -> Vec<u8> {
     vec![0; CHUNK]
 }
 
 /// Standard input under way.
-pub(crate) struct Source {
+pub(crate) struct InputSource {
     /// Our end of the program's standard input; `None` once it is closed.
     pub to: Option<OwnedFd>,
     from: From,
@@ -140,15 +140,15 @@ enum From {
     Fd(OwnedFd),
 }
 
-impl Source {
+impl InputSource {
     /// What goes into our end of the pipe (or pty).
-    pub(crate) fn new(to: OwnedFd, input: Input, terminal: bool) -> Source {
+    pub(crate) fn new(to: OwnedFd, input: Input, terminal: bool) -> InputSource {
         let (from, pending) = match input {
             Input::Closed => (From::Nothing, Vec::new()),
             Input::Bytes(b) => (From::Nothing, b),
             Input::Fd(fd) => (From::Fd(fd), Vec::new()),
         };
-        let mut s = Source { to: Some(to), from, pending, sent: 0, terminal };
+        let mut s = InputSource { to: Some(to), from, pending, sent: 0, terminal };
         s.close_when_done();
         s
     }

@@ -19,21 +19,21 @@ use crate::io::Io;
 use crate::proctree;
 use crate::run::directory_memory::Directories;
 use crate::run::evidence::Log;
-use crate::run::report::{End, Report};
+use crate::run::report::{RunEnd, SupervisorReport};
 use crate::run::socket_memory::Sockets;
-use crate::run::streams::{Sink, Source, buffer};
+use crate::run::streams::{InputSource, OutputSink, buffer};
 
 pub(crate) mod init_tree;
 mod sampled_limits;
 
 /// What the supervisor holds of a run, by whatever backend the sandbox was set up.
-pub(crate) struct Run<'a> {
+pub(crate) struct SupervisedRun<'a> {
     /// The first process that is watched: init, or the external program.
     pub running: RunningInit,
     /// Standard input.
-    pub source: Source,
+    pub source: InputSource,
     /// Standard output and error.
-    pub sinks: [Option<Sink>; 2],
+    pub sinks: [Option<OutputSink>; 2],
     /// The run's cgroup.
     pub cgroup: Option<&'a Cgroup>,
     /// The wall limit.
@@ -66,19 +66,19 @@ pub(crate) struct OwnNetwork {
 
 /// The processes of a run: what they report, and how they are ended.
 ///
-/// No method waits but [`ProcessTree::reap`]. A tree asks for its own end by [`Supervisor::end`].
+/// No method waits but [`ProcessTree::reap`]. A tree asks for its own end by [`RunSupervisor::end`].
 pub(crate) trait ProcessTree {
     /// What is waited for besides the streams and the end of the first process.
     fn polled(&self) -> Vec<(BorrowedFd<'_>, PollFlags)>;
 
     /// Takes what was reported. Called in every turn: `ready` says of each of `polled`, in order, what it is ready for.
-    fn take_reports(&mut self, run: &mut Supervisor<'_, '_>, ready: &[PollFlags], dead: bool);
+    fn take_reports(&mut self, run: &mut RunSupervisor<'_, '_>, ready: &[PollFlags], dead: bool);
 
     /// Ends every process. False where it takes more time: then it is called again.
-    fn kill(&mut self, run: &mut Supervisor<'_, '_>) -> bool;
+    fn kill(&mut self, run: &mut RunSupervisor<'_, '_>) -> bool;
 
     /// Waits for every process, and takes what they reported last.
-    fn reap(&mut self, run: &mut Supervisor<'_, '_>);
+    fn reap(&mut self, run: &mut RunSupervisor<'_, '_>);
 
     /// How much longer than the wall limit it may run before the supervisor ends it, where it holds the limit itself.
     fn wall_limit_grace(&self) -> Duration {
@@ -86,12 +86,12 @@ pub(crate) trait ProcessTree {
     }
 
     /// When the program starts.
-    fn start(&self) -> Start;
+    fn start(&self) -> ProgramStart;
 }
 
 /// When the program of a run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum ProgramStart {
     /// With the first process that is watched: nothing reports it.
     AtOnce,
     /// When that is reported, and not before there is output.
@@ -106,16 +106,16 @@ const SAMPLE: Duration = Duration::from_millis(50);
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// A run that is watched.
-pub(crate) struct Supervisor<'a, 'io> {
-    pub run: Run<'a>,
-    pub report: Report,
+pub(crate) struct RunSupervisor<'a, 'io> {
+    pub run: SupervisedRun<'a>,
+    pub report: SupervisorReport,
     /// What sockets hold.
     pub sockets: Sockets,
     io: &'io mut Io,
     /// Nothing is left to be watched.
     over: bool,
     /// Why this process ended it.
-    killed: Option<End>,
+    killed: Option<RunEnd>,
     /// The tree is to be killed in this turn.
     kill: bool,
     wall_limit_grace: Duration,
@@ -136,11 +136,11 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 /// Watches until the tree is dead and reaped and every stream is read to its end.
-pub(crate) fn supervise(mut run: Run<'_>, tree: &mut dyn ProcessTree, io: &mut Io) -> Report {
-    let report = Report::begin(std::mem::take(&mut run.log));
+pub(crate) fn supervise(mut run: SupervisedRun<'_>, tree: &mut dyn ProcessTree, io: &mut Io) -> SupervisorReport {
+    let report = SupervisorReport::begin(std::mem::take(&mut run.log));
     let now = Instant::now();
     let directories = Directories::begin(run.overlays);
-    let mut supervisor = Supervisor {
+    let mut supervisor = RunSupervisor {
         run,
         report,
         sockets: Sockets::default(),
@@ -157,7 +157,7 @@ pub(crate) fn supervise(mut run: Run<'_>, tree: &mut dyn ProcessTree, io: &mut I
         sampler: proctree::Sampler::default(),
         armed: false,
     };
-    if tree.start() == Start::AtOnce {
+    if tree.start() == ProgramStart::AtOnce {
         supervisor.report.started_ns = now_ns();
     }
     while !supervisor.over {
@@ -169,9 +169,9 @@ pub(crate) fn supervise(mut run: Run<'_>, tree: &mut dyn ProcessTree, io: &mut I
     supervisor.finish(tree)
 }
 
-impl Supervisor<'_, '_> {
+impl RunSupervisor<'_, '_> {
     /// The run is to end, and why. The first reason stays.
-    pub(crate) fn end(&mut self, why: End) {
+    pub(crate) fn end(&mut self, why: RunEnd) {
         if self.killed.is_none() {
             self.killed = Some(why);
             self.report.ended_ns = now_ns();
@@ -189,7 +189,7 @@ impl Supervisor<'_, '_> {
         let (ready, reports) = self.wait(&polled);
         drop(polled);
         if self.io.cancel.is_cancelled() {
-            self.end(End::Cancelled);
+            self.end(RunEnd::Cancelled);
         }
         self.resize();
         tree.take_reports(self, &reports, ready.dead);
@@ -200,7 +200,7 @@ impl Supervisor<'_, '_> {
                 && (ready.sinks[i] || sink.waits())
             {
                 sink.pump(&mut self.buf, &mut self.io.output);
-                if sink.spoke && self.report.started_ns == 0 && tree.start() == Start::ReportedOrOutput {
+                if sink.spoke && self.report.started_ns == 0 && tree.start() == ProgramStart::ReportedOrOutput {
                     self.report.started_ns = now_ns(); // until it is reported when that was
                 }
             }
@@ -229,13 +229,13 @@ impl Supervisor<'_, '_> {
     }
 
     /// Waits a little: what is ready of the supervisor's own, and of the tree's.
-    fn wait(&self, polled: &[(BorrowedFd<'_>, PollFlags)]) -> (Ready, Vec<PollFlags>) {
-        type Set = fn(&mut Ready);
+    fn wait(&self, polled: &[(BorrowedFd<'_>, PollFlags)]) -> (PollReadiness, Vec<PollFlags>) {
+        type Set = fn(&mut PollReadiness);
         let oom = self.oom.as_ref();
         let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 6] = [
             (Some(self.run.running.pidfd.as_fd()), PollFlags::IN, |r| r.dead = true),
-            (self.run.sinks[0].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[0] = true),
-            (self.run.sinks[1].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[1] = true),
+            (self.run.sinks[0].as_ref().and_then(OutputSink::poll_fd), PollFlags::IN, |r| r.sinks[0] = true),
+            (self.run.sinks[1].as_ref().and_then(OutputSink::poll_fd), PollFlags::IN, |r| r.sinks[1] = true),
             (self.run.source.poll_from(), PollFlags::IN, |r| r.from = true),
             (self.run.source.poll_to(), PollFlags::OUT, |r| r.to = true),
             (oom.map(|o| o.file.as_fd()), oom.map_or(PollFlags::IN, |o| o.ready), |r| r.oom = true),
@@ -246,11 +246,11 @@ impl Supervisor<'_, '_> {
             .unzip();
         fds.extend(polled.iter().map(|&(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
         // What the caller has not taken is offered again at once: the caller waits for its reader, limits do not.
-        let waits = self.run.sinks.iter().flatten().any(Sink::waits);
+        let waits = self.run.sinks.iter().flatten().any(OutputSink::waits);
         let most = if waits { Duration::from_millis(1) } else { Duration::from_millis(100) };
         let pause = most.min(self.next_sample.saturating_duration_since(Instant::now())).min(self.wall_limit_left());
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
-        let (mut ready, mut reports) = (Ready::default(), vec![PollFlags::empty(); polled.len()]);
+        let (mut ready, mut reports) = (PollReadiness::default(), vec![PollFlags::empty(); polled.len()]);
         // EINTR: a signal for the caller; the flags are looked at next.
         if poll(&mut fds, Some(&timeout)).is_ok() {
             let (ours, theirs) = fds.split_at(sets.len());
@@ -271,7 +271,7 @@ impl Supervisor<'_, '_> {
 
     fn hold_wall_limit(&mut self) {
         if self.wall_limit_left().is_zero() {
-            self.end(End::TimedOut);
+            self.end(RunEnd::TimedOut);
         }
     }
 
@@ -302,31 +302,31 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    fn finish(mut self, tree: &mut dyn ProcessTree) -> Report {
+    fn finish(mut self, tree: &mut dyn ProcessTree) -> SupervisorReport {
         self.io.monitor.end(); // from here on its number may become another's
         tree.reap(&mut self);
         for i in 0..2 {
             if let Some(mut sink) = self.run.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.
                 while sink.pump(&mut self.buf, &mut self.io.output) {}
-                if sink.spoke && self.report.started_ns == 0 && tree.start() == Start::ReportedOrOutput {
+                if sink.spoke && self.report.started_ns == 0 && tree.start() == ProgramStart::ReportedOrOutput {
                     self.report.started_ns = self.report.ended_ns.max(1);
                 }
                 self.report.streams[i] = (sink.bytes, sink.truncated);
             }
         }
         let ended_by_itself =
-            matches!(self.report.end, End::Wait(_) | End::Failed(..) | End::TimedOut | End::Violation);
+            matches!(self.report.end, RunEnd::Wait(_) | RunEnd::Failed(..) | RunEnd::TimedOut | RunEnd::Violation);
         if let Some(why) = self.killed
-            && !(ended_by_itself && why == End::Cancelled)
+            && !(ended_by_itself && why == RunEnd::Cancelled)
         {
             self.report.end = why;
         }
         if let Some(c) = self.run.cgroup
-            && matches!(self.report.end, End::Wait(_) | End::Lost)
+            && matches!(self.report.end, RunEnd::Wait(_) | RunEnd::Lost)
             && self.report.counted.map_or_else(|| c.events().is_ok_and(|e| e.oom_kills > 0), |(_, e)| e.oom_kills > 0)
         {
-            self.report.end = End::Limit(Field::Memory);
+            self.report.end = RunEnd::Limit(Field::Memory);
         }
         if self.report.ended_ns == 0 {
             self.report.ended_ns = now_ns();
@@ -337,7 +337,7 @@ impl Supervisor<'_, '_> {
 
 /// What of the supervisor's own is ready.
 #[derive(Default)]
-struct Ready {
+struct PollReadiness {
     dead: bool,
     sinks: [bool; 2],
     from: bool,

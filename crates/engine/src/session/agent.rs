@@ -4,7 +4,7 @@
 //! runs each in one and the same state, and answers. Output goes through pipes that are opened anew for each request, so
 //! that what an earlier one left behind holds another pipe.
 
-use super::frame::{self, FrameError, Request};
+use super::frame::{self, AgentRequest, FrameError};
 
 /// What a session's program speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Agent {
             }
             _ => {
                 let streams = self.own().then_some(streams);
-                frame::encode(&Request::Execute { id, interpreter: self.interpreter(), code, streams })
+                frame::encode(&AgentRequest::Execute { id, interpreter: self.interpreter(), code, streams })
             }
         }
     }
@@ -81,7 +81,7 @@ impl Agent {
     /// What comes before the request that follows an interrupted one.
     pub(super) fn settle(self) -> Vec<u8> {
         match self {
-            Agent::Node => frame::encode(&Request::Settle).unwrap_or_default(), // a few bytes: never too long
+            Agent::Node => frame::encode(&AgentRequest::Settle).unwrap_or_default(), // a few bytes: never too long
             _ => Vec::new(),
         }
     }
@@ -90,7 +90,7 @@ impl Agent {
     pub(super) fn shutdown(self) -> Vec<u8> {
         match self {
             Agent::Shell => b"end 0 0 0\n".to_vec(),
-            _ => frame::encode(&Request::Shutdown).unwrap_or_default(), // a few bytes: never too long
+            _ => frame::encode(&AgentRequest::Shutdown).unwrap_or_default(), // a few bytes: never too long
         }
     }
 

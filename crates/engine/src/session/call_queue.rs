@@ -7,13 +7,13 @@ use crate::io::Cancel;
 
 /// The line of one session.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    state: Mutex<State>,
+pub(super) struct CallQueue {
+    state: Mutex<QueueState>,
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// The next number to be given out.
     next: u64,
     /// Numbers under way or waiting, in order.
@@ -22,7 +22,7 @@ struct State {
 
 /// Why it did not come to one's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum QueueFailure {
     /// More wait than may.
     Full,
     /// It took too long.
@@ -33,16 +33,16 @@ pub(super) enum Left {
 
 /// One's turn, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
-    line: &'a Line,
+pub(super) struct QueueTurn<'a> {
+    line: &'a CallQueue,
     number: u64,
 }
 
 /// How often a waiting caller's wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Line {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CallQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,20 +55,24 @@ impl Line {
     ///
     /// # Errors
     /// Why it did not come.
-    pub(super) fn wait(&self, most: usize, patience: Duration, cancel: &Cancel) -> Result<Turn<'_>, Left> {
+    pub(super) fn wait(&self, most: usize, patience: Duration, cancel: &Cancel) -> Result<QueueTurn<'_>, QueueFailure> {
         let mut state = self.lock();
         if state.waiting.len() > most {
-            return Err(Left::Full);
+            return Err(QueueFailure::Full);
         }
         let number = state.next;
         state.next += 1;
         state.waiting.push(number);
         // Dropped on the way out, it leaves the line.
-        let turn = Turn { line: self, number };
+        let turn = QueueTurn { line: self, number };
         let begun = Instant::now();
         while state.waiting.first() != Some(&number) {
             let left = patience.saturating_sub(begun.elapsed());
-            let why = if cancel.is_cancelled() { Some(Left::Cancelled) } else { left.is_zero().then_some(Left::Late) };
+            let why = if cancel.is_cancelled() {
+                Some(QueueFailure::Cancelled)
+            } else {
+                left.is_zero().then_some(QueueFailure::Late)
+            };
             if let Some(why) = why {
                 drop(state);
                 drop(turn);
@@ -80,7 +84,7 @@ impl Line {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for QueueTurn<'_> {
     fn drop(&mut self) {
         self.line.lock().waiting.retain(|number| *number != self.number);
         self.line.moved.notify_all();
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn turns_come_in_the_order_in_which_they_were_asked_for() {
-        let line = Arc::new(Line::default());
+        let line = Arc::new(CallQueue::default());
         let first = line.wait(9, LONG, &Cancel::default()).unwrap();
         let served = Arc::new(AtomicUsize::new(0));
         let threads: Vec<_> = (0..5)
@@ -124,13 +128,13 @@ mod tests {
 
     #[test]
     fn a_full_line_a_late_turn_and_a_cancelled_one_leave_nothing_behind() {
-        let line = Line::default();
+        let line = CallQueue::default();
         let turn = line.wait(0, LONG, &Cancel::default()).unwrap();
-        assert_eq!(line.wait(0, LONG, &Cancel::default()).unwrap_err(), Left::Full);
-        assert_eq!(line.wait(1, Duration::from_millis(1), &Cancel::default()).unwrap_err(), Left::Late);
+        assert_eq!(line.wait(0, LONG, &Cancel::default()).unwrap_err(), QueueFailure::Full);
+        assert_eq!(line.wait(1, Duration::from_millis(1), &Cancel::default()).unwrap_err(), QueueFailure::Late);
         let cancelled = Cancel::default();
         cancelled.cancel();
-        assert_eq!(line.wait(1, LONG, &cancelled).unwrap_err(), Left::Cancelled);
+        assert_eq!(line.wait(1, LONG, &cancelled).unwrap_err(), QueueFailure::Cancelled);
         assert_eq!(line.length(), 1);
         drop(turn);
         assert!(line.wait(0, LONG, &Cancel::default()).is_ok());

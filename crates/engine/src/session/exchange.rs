@@ -18,18 +18,18 @@ use cofferdam_confine::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::agent::Agent;
-use super::frame::{Replies, Reply};
-use super::reply::{Ended, Why};
+use super::frame::{AgentReply, Replies};
+use super::reply::{SessionEnd, Why};
 use crate::audited_run::{Notes, Recording};
 use crate::io::{Cancel, Input, Io, Output, Stream};
 use crate::monitor::Monitor;
-use crate::outcome::{Change, Outcome, Truncated, Violation};
+use crate::outcome::{FileChange, Outcome, Truncated, Violation};
 use crate::prepared::Prepared;
 use crate::run::channel;
-use crate::run::channel::{Came, Ends, Use};
+use crate::run::channel::{ChannelRead, Ends, Use};
 use crate::run::session_refusals;
 use crate::run::streams;
-use crate::run::streams::Sink;
+use crate::run::streams::OutputSink;
 
 /// How long the end of a sandbox that was killed is waited for.
 const END: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ const MOST_STALE: u32 = 1000;
 
 /// What others than the one whose turn it is may do with a session.
 #[derive(Debug, Default)]
-pub(super) struct Handle {
+pub(super) struct SessionHandle {
     cancel: Cancel,
     why: OnceLock<Why>,
     /// The agent's process.
@@ -51,7 +51,7 @@ pub(super) struct Handle {
     told: Condvar,
 }
 
-impl Handle {
+impl SessionHandle {
     /// Ends the sandbox. The first reason stays.
     pub(super) fn kill(&self, why: Why) {
         self.why.get_or_init(|| why);
@@ -81,14 +81,14 @@ impl Handle {
     }
 
     /// How it ended, once the tree is dead.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<SessionEnd> {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let why = match self.why.get() {
             // What the program did by itself before it was killed tells more than that it was.
             Some(why) => why.clone(),
             None => Why::of(&outcome),
         };
-        Some(Ended { why, outcome: Some(Box::new(outcome)) })
+        Some(SessionEnd { why, outcome: Some(Box::new(outcome)) })
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Live {
     ends: Ends,
     replies: Replies,
     buffer: Vec<u8>,
-    handle: Arc<Handle>,
+    handle: Arc<SessionHandle>,
     monitor: Monitor,
     output_bytes: u64,
     thread: Option<JoinHandle<()>>,
@@ -114,7 +114,7 @@ pub(super) struct Live {
 }
 
 /// One call, as the session sees it.
-pub(super) struct Asked<'a> {
+pub(super) struct AskedCall<'a> {
     pub id: &'a str,
     pub code: &'a str,
     pub timeout: Duration,
@@ -160,9 +160,9 @@ impl Live {
         caller: &Cancel,
         recording: Option<Recording>,
         over: impl FnOnce() + Send + 'static,
-    ) -> std::io::Result<Result<Live, Ended>> {
+    ) -> std::io::Result<Result<Live, SessionEnd>> {
         let (ends, mut theirs) = channel::ends(agent.own())?;
-        let handle = Arc::new(Handle::default());
+        let handle = Arc::new(SessionHandle::default());
         let monitor = Monitor::default();
         let io = Io { input: Input::Closed, cancel: handle.cancel.clone(), monitor: monitor.clone(), ..Io::default() };
         let supervised = handle.clone();
@@ -198,7 +198,7 @@ impl Live {
     }
 
     /// What others may use.
-    pub(super) fn handle(&self) -> &Arc<Handle> {
+    pub(super) fn handle(&self) -> &Arc<SessionHandle> {
         &self.handle
     }
 
@@ -206,7 +206,7 @@ impl Live {
         let begun = Instant::now();
         loop {
             match self.heard().map_err(Some)? {
-                Heard::Reply(Reply::Ready) => return Ok(()),
+                Heard::Reply(AgentReply::Ready) => return Ok(()),
                 Heard::Reply(_) => return Err(Some(Why::Protocol("it spoke before it was ready".into()))),
                 Heard::Nothing => {}
                 Heard::End => return Err(None),
@@ -231,14 +231,14 @@ impl Live {
                 Err(e) => return Err(Why::Protocol(e.to_string())),
             }
             match self.ends.receive(&mut self.buffer) {
-                Ok(Came::Bytes(n, pid)) => {
+                Ok(ChannelRead::Bytes(n, pid)) => {
                     if self.agent.own() && self.agents_pid(pid) != Some(pid) {
                         return Err(Why::Forged(pid));
                     }
                     self.replies.push(&self.buffer[..n]);
                 }
-                Ok(Came::Nothing) => return Ok(Heard::Nothing),
-                Ok(Came::End) => return Ok(Heard::End),
+                Ok(ChannelRead::Nothing) => return Ok(Heard::Nothing),
+                Ok(ChannelRead::End) => return Ok(Heard::End),
                 Err(e) => return Err(Why::Protocol(e.to_string())),
             }
         }
@@ -258,7 +258,7 @@ impl Live {
     ///
     /// # Errors
     /// Nothing was asked.
-    pub(super) fn call(&mut self, asked: Asked<'_>) -> Result<(Answered, Option<Ended>), Unasked> {
+    pub(super) fn call(&mut self, asked: AskedCall<'_>) -> Result<(Answered, Option<SessionEnd>), Unasked> {
         // What comes before the question is no answer to it.
         let mut stale = 0;
         loop {
@@ -289,11 +289,12 @@ impl Live {
             None => Vec::new(),
             Some(Use { ours: [out, err], .. }) => [(out, Stream::Stdout), (err, Stream::Stderr)]
                 .into_iter()
-                .map(|(fd, which)| Ok(Sink::new(fd.try_clone()?, which, self.output_bytes)))
+                .map(|(fd, which)| Ok(OutputSink::new(fd.try_clone()?, which, self.output_bytes)))
                 .collect::<std::io::Result<_>>()
                 .map_err(Unasked::Io)?,
         };
-        let mut exchange = Exchange { sinks, request, sent: 0, interrupted: None, until: None, again: None, stale: 0 };
+        let mut exchange =
+            AgentExchange { sinks, request, sent: 0, interrupted: None, until: None, again: None, stale: 0 };
         let end = self.exchange(&mut exchange, asked.id, asked.timeout, asked.grace, asked.output, asked.cancel);
         self.interrupted = exchange.interrupted.is_some();
         let mut came = Answered { interrupted: exchange.interrupted, ..Answered::default() };
@@ -323,7 +324,7 @@ impl Live {
 
     fn exchange(
         &mut self,
-        x: &mut Exchange,
+        x: &mut AgentExchange,
         id: &str,
         timeout: Duration,
         grace: Duration,
@@ -333,10 +334,10 @@ impl Live {
         let begun = Instant::now();
         loop {
             match self.heard().map_err(Some)? {
-                Heard::Reply(Reply::Result { id: whose, exit_code, stdout, stderr }) if whose == id => {
+                Heard::Reply(AgentReply::Result { id: whose, exit_code, stdout, stderr }) if whose == id => {
                     return Ok((exit_code, [stdout, stderr]));
                 }
-                Heard::Reply(Reply::Error { message }) => return Err(Some(Why::Protocol(message))),
+                Heard::Reply(AgentReply::Error { message }) => return Err(Some(Why::Protocol(message))),
                 Heard::Reply(_) => {
                     x.stale += 1;
                     if x.stale > MOST_STALE {
@@ -383,11 +384,13 @@ impl Live {
             if let (Some(_), Some(why)) = (x.until.filter(|&until| now >= until), &x.interrupted) {
                 return Err(Some(why.clone()));
             }
-            let waits = x.sinks.iter().any(Sink::waits);
+            let waits = x.sinks.iter().any(OutputSink::waits);
             let pause = if waits { Duration::from_millis(1) } else { LOOK };
             let rest = if x.sent < x.request.len() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut fds = vec![PollFd::from_borrowed_fd(self.ends.socket(), rest)];
-            fds.extend(x.sinks.iter().filter_map(Sink::poll_fd).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            fds.extend(
+                x.sinks.iter().filter_map(OutputSink::poll_fd).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            );
             wait(&mut fds, next.saturating_sub(now).min(pause));
         }
     }
@@ -421,7 +424,7 @@ impl Live {
     }
 
     /// What was refused since this was last asked.
-    pub(super) fn violations(&mut self, ended: Option<&Ended>) -> Vec<Violation> {
+    pub(super) fn violations(&mut self, ended: Option<&SessionEnd>) -> Vec<Violation> {
         let all = match ended.and_then(|ended| ended.outcome.as_ref()) {
             Some(outcome) => outcome.violations.clone(),
             None => self.ends.tap().until_now(),
@@ -431,7 +434,7 @@ impl Live {
     }
 
     /// What its copy-on-write mounts changed so far, and how many changes are not listed.
-    pub(super) fn changes(&self, ended: Option<&Ended>) -> (Vec<Change>, u64) {
+    pub(super) fn changes(&self, ended: Option<&SessionEnd>) -> (Vec<FileChange>, u64) {
         match ended.and_then(|ended| ended.outcome.as_ref()) {
             Some(outcome) => (outcome.changes.clone(), outcome.changes_omitted),
             None => self.ends.changes(),
@@ -456,7 +459,7 @@ impl Live {
     }
 
     /// The session ends, for this reason or, where there is none, for the sandbox's own.
-    pub(super) fn over(&mut self, why: Option<Why>) -> Ended {
+    pub(super) fn over(&mut self, why: Option<Why>) -> SessionEnd {
         match why {
             Some(why) => self.handle.kill(why),
             // The agent's end is the sandbox's: what lives on has only closed its channel.
@@ -466,18 +469,18 @@ impl Live {
             None => {}
         }
         if !self.handle.wait(END) {
-            return Ended { why: Why::Lost, outcome: None };
+            return SessionEnd { why: Why::Lost, outcome: None };
         }
-        self.handle.ended().unwrap_or(Ended { why: Why::Lost, outcome: None })
+        self.handle.ended().unwrap_or(SessionEnd { why: Why::Lost, outcome: None })
     }
 
     /// Ends it and waits until nothing of it is left.
-    pub(super) fn end(mut self, why: Option<Why>) -> Ended {
+    pub(super) fn end(mut self, why: Option<Why>) -> SessionEnd {
         self.over(why)
     }
 
     /// Asks the agent to end, so that what the interpreter does at its end is done, and ends it where it does not.
-    pub(super) fn farewell(mut self, why: Why) -> Ended {
+    pub(super) fn farewell(mut self, why: Why) -> SessionEnd {
         self.handle.why.get_or_init(|| why.clone());
         if let Ok(Some(_)) = self.ends.send(&self.agent.shutdown()) {
             self.handle.wait(FAREWELL);
@@ -496,8 +499,8 @@ impl Drop for Live {
 }
 
 /// One exchange of request and result, under way.
-struct Exchange {
-    sinks: Vec<Sink>,
+struct AgentExchange {
+    sinks: Vec<OutputSink>,
     request: Vec<u8>,
     sent: usize,
     interrupted: Option<Why>,
@@ -522,13 +525,13 @@ fn unasked() -> Why {
 }
 
 enum Heard {
-    Reply(Reply),
+    Reply(AgentReply),
     Nothing,
     End,
 }
 
 /// Reads what was in the pipe when the answer came, and no more: what is written later is no part of it.
-fn drain(sink: &mut Sink, left: u64, output: &mut Output, buffer: &mut [u8], cancel: &Cancel) {
+fn drain(sink: &mut OutputSink, left: u64, output: &mut Output, buffer: &mut [u8], cancel: &Cancel) {
     let mut left = usize::try_from(left).unwrap_or(usize::MAX);
     while left > 0 && sink.fd.is_some() {
         if sink.waits() {

@@ -14,7 +14,7 @@ pub(crate) const LONGEST_OWN: usize = 64 << 10;
 /// What is asked of an agent.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Request<'a> {
+pub enum AgentRequest<'a> {
     /// Run this.
     Execute {
         /// Comes back with the result.
@@ -35,8 +35,8 @@ pub enum Request<'a> {
 
 /// What an agent says.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-pub enum Reply {
+#[serde(tag = "type", rename = "Reply", rename_all = "lowercase")]
+pub enum AgentReply {
     /// It takes requests.
     Ready,
     /// How the code of that request went.
@@ -83,7 +83,7 @@ pub enum FrameError {
 ///
 /// # Errors
 /// It is longer than a frame may be.
-pub fn encode(request: &Request<'_>) -> Result<Vec<u8>, FrameError> {
+pub fn encode(request: &AgentRequest<'_>) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, request).map_err(|e| FrameError::Malformed(e.to_string()))?;
     let length = bytes.len() - 4;
@@ -116,7 +116,7 @@ impl Replies {
     ///
     /// # Errors
     /// What came is no frame: nothing behind it can be told from anything else.
-    pub fn next_reply(&mut self) -> Result<Option<Reply>, FrameError> {
+    pub fn next_reply(&mut self) -> Result<Option<AgentReply>, FrameError> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*head) as usize;
         if length > self.most {
@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_request_is_its_length_and_then_json() {
-        let request = Request::Execute { id: "a", interpreter: "python", code: "\u{e9}\n", streams: Some([16, 17]) };
+        let request =
+            AgentRequest::Execute { id: "a", interpreter: "python", code: "\u{e9}\n", streams: Some([16, 17]) };
         let bytes = encode(&request).unwrap();
         assert_eq!(bytes[..4], (bytes.len() as u32 - 4).to_be_bytes());
         let json: serde_json::Value = serde_json::from_slice(&bytes[4..]).unwrap();
@@ -151,13 +152,13 @@ mod tests {
             "type": "execute", "id": "a", "interpreter": "python", "code": "\u{e9}\n", "streams": [16, 17]
         });
         assert_eq!(json, told);
-        assert_eq!(encode(&Request::Shutdown).unwrap()[4..], *br#"{"type":"shutdown"}"#);
+        assert_eq!(encode(&AgentRequest::Shutdown).unwrap()[4..], *br#"{"type":"shutdown"}"#);
     }
 
     #[test]
     fn a_request_longer_than_a_frame_is_an_error() {
         let code = "x".repeat(LONGEST);
-        let request = Request::Execute { id: "a", interpreter: "python", code: &code, streams: None };
+        let request = AgentRequest::Execute { id: "a", interpreter: "python", code: &code, streams: None };
         assert!(matches!(encode(&request), Err(FrameError::TooLong { most: LONGEST, .. })));
     }
 
@@ -174,8 +175,9 @@ mod tests {
                     got.push(reply);
                 }
             }
-            let result = Reply::Result { id: "7".into(), stdout: String::new(), stderr: String::new(), exit_code: 3 };
-            assert_eq!(got, [Reply::Ready, result]);
+            let result =
+                AgentReply::Result { id: "7".into(), stdout: String::new(), stderr: String::new(), exit_code: 3 };
+            assert_eq!(got, [AgentReply::Ready, result]);
         }
     }
 

@@ -31,51 +31,53 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::{Field, SeccompLevel, Stdin};
 
 pub use agent::Agent;
-use call_queue::{Left, Line};
-use exchange::{Asked, Handle, Live, Unasked};
-pub use reply::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
+use call_queue::{CallQueue, QueueFailure};
+use exchange::{AskedCall, Live, SessionHandle, Unasked};
+pub use reply::{
+    ListedSession, SessionAnswer, SessionCall, SessionEnd, SessionError, SessionKey, SessionLimits, SessionStart, Why,
+};
 pub use workspace::Workspace;
 
 use crate::audited_run::Recording;
 use crate::engine::Engine;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::io::{Cancel, Output};
 use cofferdam_audit::AuditError;
 
 /// All sessions of one program. Dropped, it ends them all.
 #[derive(Debug)]
 pub struct Sessions {
-    inner: Arc<Inner>,
+    inner: Arc<SessionsInner>,
     reaper: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SessionsInner {
     engine: Arc<Engine>,
-    limits: Mutex<Limits>,
-    table: Mutex<Table>,
+    limits: Mutex<SessionLimits>,
+    table: Mutex<SessionTable>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    slots: HashMap<Key, Arc<Slot>>,
+struct SessionTable {
+    slots: HashMap<SessionKey, Arc<SessionSlot>>,
     /// Ended since their last call, oldest first.
-    unreported: Vec<(Key, Ended)>,
+    unreported: Vec<(SessionKey, SessionEnd)>,
     closing: bool,
 }
 
 /// A place in the table.
 #[derive(Debug)]
-struct Slot {
+struct SessionSlot {
     environment: String,
-    line: Line,
+    line: CallQueue,
     live: Mutex<Option<Live>>,
-    handle: OnceLock<Arc<Handle>>,
+    handle: OnceLock<Arc<SessionHandle>>,
     /// Where it works, once it was started.
     workspace: OnceLock<Option<Arc<OwnedFd>>>,
     /// Set once: those who wait for their turn are told.
-    ended: OnceLock<Ended>,
+    ended: OnceLock<SessionEnd>,
     made: Instant,
     /// How long it may live: what was the limit when it was made.
     lifetime: Duration,
@@ -97,9 +99,13 @@ impl Sessions {
     ///
     /// # Errors
     /// The thread that ends idle sessions cannot be started.
-    pub fn new(engine: Arc<Engine>, limits: Limits) -> std::io::Result<Sessions> {
-        let inner =
-            Arc::new(Inner { engine, limits: Mutex::new(limits), table: Mutex::default(), wake: Condvar::new() });
+    pub fn new(engine: Arc<Engine>, limits: SessionLimits) -> std::io::Result<Sessions> {
+        let inner = Arc::new(SessionsInner {
+            engine,
+            limits: Mutex::new(limits),
+            table: Mutex::default(),
+            wake: Condvar::new(),
+        });
         let theirs = Arc::clone(&inner);
         let reaper = std::thread::Builder::new()
             .name("cofferdam-reaper".into())
@@ -117,7 +123,7 @@ impl Sessions {
     }
 
     /// Has other limits hold from now on; a session keeps the lifetime that it began with.
-    pub fn set_limits(&self, limits: Limits) {
+    pub fn set_limits(&self, limits: SessionLimits) {
         let table = lock(&self.inner.table); // the reaper is asleep, or sees them
         *lock(&self.inner.limits) = limits;
         drop(table);
@@ -131,16 +137,16 @@ impl Sessions {
     /// Nothing was run; the session, where there is one, is as it was.
     pub fn call(
         &self,
-        key: &Key,
+        key: &SessionKey,
         environment: &str,
-        start: impl FnOnce() -> Result<Start, Failure>,
-        call: Call,
-    ) -> Result<Answer, SessionError> {
+        start: impl FnOnce() -> Result<SessionStart, Failure>,
+        call: SessionCall,
+    ) -> Result<SessionAnswer, SessionError> {
         let slot = self.inner.slot(key, environment)?;
         let patience = call.timeout.max(self.inner.limits().start);
         let turn = slot.line.wait(self.inner.limits().waiting, patience, &call.cancel).map_err(|left| match left {
-            Left::Cancelled => SessionError::Cancelled,
-            Left::Full | Left::Late => SessionError::Busy { name: key.name.clone() },
+            QueueFailure::Cancelled => SessionError::Cancelled,
+            QueueFailure::Full | QueueFailure::Late => SessionError::Busy { name: key.name.clone() },
         })?;
         let mut live = lock(&slot.live);
         if let Some(ended) = slot.ended.get() {
@@ -185,12 +191,12 @@ impl Sessions {
     }
 
     /// The sessions that there are.
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<ListedSession> {
         let table = lock(&self.inner.table);
-        let mut all: Vec<Listed> = table
+        let mut all: Vec<ListedSession> = table
             .slots
             .iter()
-            .map(|(key, slot)| Listed {
+            .map(|(key, slot)| ListedSession {
                 key: key.clone(),
                 environment: slot.environment.clone(),
                 age: slot.made.elapsed(),
@@ -205,7 +211,7 @@ impl Sessions {
 
     /// Ends a session, whatever it does, and waits until nothing of it is left. A call under way is answered as ended.
     /// One that has ended and of which nobody has heard yet is reported. `None` when there is no such session.
-    pub fn end(&self, key: &Key) -> Option<Ended> {
+    pub fn end(&self, key: &SessionKey) -> Option<SessionEnd> {
         let mut table = lock(&self.inner.table);
         if let Some(at) = table.unreported.iter().position(|(k, _)| k == key) {
             return Some(table.unreported.remove(at).1);
@@ -219,7 +225,7 @@ impl Sessions {
 
     /// Ends all sessions of one owner, as when it has gone, and forgets what it was not told.
     pub fn end_owner(&self, owner: &str) {
-        let slots: Vec<(Key, Arc<Slot>)> = {
+        let slots: Vec<(SessionKey, Arc<SessionSlot>)> = {
             let mut table = lock(&self.inner.table);
             table.unreported.retain(|(key, _)| key.owner != owner);
             let theirs = table.slots.iter().filter(|(key, _)| key.owner == owner);
@@ -234,7 +240,7 @@ impl Sessions {
 impl Sessions {
     /// Ends all of them, and waits until nothing of them is left and their ends are recorded. No other begins after that.
     pub fn end_all(&self) {
-        let slots: Vec<(Key, Arc<Slot>)> = {
+        let slots: Vec<(SessionKey, Arc<SessionSlot>)> = {
             let mut table = lock(&self.inner.table);
             table.closing = true;
             table.slots.iter().map(|(key, slot)| (key.clone(), slot.clone())).collect()
@@ -260,13 +266,13 @@ impl Drop for Sessions {
     }
 }
 
-impl Inner {
-    fn limits(&self) -> Limits {
+impl SessionsInner {
+    fn limits(&self) -> SessionLimits {
         *lock(&self.limits)
     }
 
     /// The place of a session; a new one where there is none.
-    fn slot(&self, key: &Key, environment: &str) -> Result<Arc<Slot>, SessionError> {
+    fn slot(&self, key: &SessionKey, environment: &str) -> Result<Arc<SessionSlot>, SessionError> {
         let name = &key.name;
         if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
             return Err(SessionError::Name(name.chars().take(LONGEST_NAME).collect()));
@@ -291,9 +297,9 @@ impl Inner {
             return Err(SessionError::TooManyOwn { most: limits.per_owner });
         }
         let now = Instant::now();
-        let slot = Arc::new(Slot {
+        let slot = Arc::new(SessionSlot {
             environment: environment.to_owned(),
-            line: Line::default(),
+            line: CallQueue::default(),
             live: Mutex::default(),
             handle: OnceLock::new(),
             workspace: OnceLock::new(),
@@ -309,20 +315,20 @@ impl Inner {
 
     fn start(
         self: &Arc<Self>,
-        key: &Key,
-        slot: &Slot,
-        start: impl FnOnce() -> Result<Start, Failure>,
+        key: &SessionKey,
+        slot: &SessionSlot,
+        start: impl FnOnce() -> Result<SessionStart, Failure>,
         cancel: &Cancel,
     ) -> Result<Live, SessionError> {
         let fail = |failure| SessionError::Start { name: key.name.clone(), failure };
-        let Start { mut policy, agent, hands_over, recorded } = start().map_err(fail)?;
+        let SessionStart { mut policy, agent, hands_over, recorded } = start().map_err(fail)?;
         let interpreter = policy.command.argv.clone();
         policy.command.argv.extend(agent.arguments().iter().map(|&word| word.to_owned()));
         policy.command.stdin = Stdin::Closed;
         policy.limits.wall_ms = u64::try_from(slot.lifetime.as_millis()).unwrap_or(u64::MAX);
         if agent.own() && policy.process.seccomp.level == SeccompLevel::Disabled {
             let failure = Failure::new(
-                Step::policy("process.seccomp.level"),
+                FailedStep::policy("process.seccomp.level"),
                 "a session's channel is not safe from its own processes without a system call filter",
             )
             .hint("use level basic, or run the code without a session");
@@ -337,8 +343,9 @@ impl Inner {
             return Err(fail(failure));
         }
         if !prepared.gives_channel() {
-            let failure = Failure::new(Step::Backend, format!("the {} backend runs no sessions", prepared.backend()))
-                .hint("use --backend jail or landlock, or run the code without a session");
+            let failure =
+                Failure::new(FailedStep::Backend, format!("the {} backend runs no sessions", prepared.backend()))
+                    .hint("use --backend jail or landlock, or run the code without a session");
             return Err(fail(failure));
         }
         let expected = hands_over.is_some() && prepared.can_hand_back();
@@ -352,8 +359,8 @@ impl Inner {
                 Recording::begin(&policy, prepared.backend(), &trail, about)
             })
             .transpose()
-            .map_err(|e| fail(Failure::new(Step::Audit, e.to_string())))?;
-        let inner: Weak<Inner> = Arc::downgrade(self);
+            .map_err(|e| fail(Failure::new(FailedStep::Audit, e.to_string())))?;
+        let inner: Weak<SessionsInner> = Arc::downgrade(self);
         let over = move || {
             if let Some(inner) = inner.upgrade() {
                 inner.wake.notify_all();
@@ -369,13 +376,19 @@ impl Inner {
                 }
                 Ok(live)
             }
-            Ok(Err(Ended { why: Why::Cancelled, .. })) => Err(SessionError::Cancelled),
+            Ok(Err(SessionEnd { why: Why::Cancelled, .. })) => Err(SessionError::Cancelled),
             Ok(Err(ended)) => Err(fail(unstarted(ended, self.limits().start))),
             Err(e) => Err(SessionError::System(e.to_string())),
         }
     }
 
-    fn ask(&self, key: &Key, live: &mut Live, call: Call, fresh: bool) -> Result<Answer, SessionError> {
+    fn ask(
+        &self,
+        key: &SessionKey,
+        live: &mut Live,
+        call: SessionCall,
+        fresh: bool,
+    ) -> Result<SessionAnswer, SessionError> {
         let id = random().map_err(|e| SessionError::System(e.to_string()))?;
         let notes = live.notes().cloned();
         if let Some(notes) = &notes {
@@ -384,7 +397,7 @@ impl Inner {
         }
         let begun = Instant::now();
         let mut output = patient(call.output);
-        let asked = Asked {
+        let asked = AskedCall {
             id: &id,
             code: &call.code,
             timeout: call.timeout,
@@ -408,7 +421,7 @@ impl Inner {
         let (changes, changes_omitted) = live.changes(ended.as_ref());
         let [stdout, stderr] = answered.streams.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let exit_code = answered.exit_code.or(match &ended {
-            Some(Ended { why: Why::Exited(code), .. }) => Some(*code),
+            Some(SessionEnd { why: Why::Exited(code), .. }) => Some(*code),
             _ => None,
         });
         if let Some(notes) = notes {
@@ -423,7 +436,7 @@ impl Inner {
                 tracing::error!("a call in a session was recorded, and its answer could not be: {e}");
             }
         }
-        Ok(Answer {
+        Ok(SessionAnswer {
             exit_code,
             stdout,
             stderr,
@@ -442,19 +455,19 @@ impl Inner {
     }
 
     /// Takes a session out of the table, unless another has its place by now.
-    fn remove(&self, key: &Key, slot: &Arc<Slot>) {
+    fn remove(&self, key: &SessionKey, slot: &Arc<SessionSlot>) {
         let mut table = lock(&self.table);
         if table.slots.get(key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
             table.slots.remove(key);
         }
     }
 
-    fn forget_unreported(&self, key: &Key) {
+    fn forget_unreported(&self, key: &SessionKey) {
         lock(&self.table).unreported.retain(|(k, _)| k != key);
     }
 
     /// Removes a session whose end is reported to the next call by its name, or to who ends it.
-    fn remove_unreported(&self, key: &Key, slot: &Arc<Slot>, ended: Ended) {
+    fn remove_unreported(&self, key: &SessionKey, slot: &Arc<SessionSlot>, ended: SessionEnd) {
         let mut table = lock(&self.table);
         if !table.slots.get(key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
             return;
@@ -470,7 +483,7 @@ impl Inner {
     }
 
     /// Ends a session and waits for it.
-    fn end(&self, key: &Key, slot: &Arc<Slot>, why: Why) -> Ended {
+    fn end(&self, key: &SessionKey, slot: &Arc<SessionSlot>, why: Why) -> SessionEnd {
         if slot.line.length() > 0
             && let Some(handle) = slot.handle.get()
         {
@@ -479,7 +492,7 @@ impl Inner {
         let mut live = lock(&slot.live);
         let ended = match live.take() {
             Some(live) => live.farewell(why),
-            None => slot.ended.get().cloned().unwrap_or(Ended { why, outcome: None }),
+            None => slot.ended.get().cloned().unwrap_or(SessionEnd { why, outcome: None }),
         };
         slot.ended.get_or_init(|| ended.clone());
         drop(live);
@@ -488,7 +501,7 @@ impl Inner {
     }
 
     /// The same where no owner is left to hear what the end found.
-    fn end_unheard(&self, key: &Key, slot: &Arc<Slot>) {
+    fn end_unheard(&self, key: &SessionKey, slot: &Arc<SessionSlot>) {
         let findings = self.end(key, slot, Why::Closed).findings();
         if !findings.is_empty() {
             tracing::warn!("session '{}' is over{findings}", key.name);
@@ -527,7 +540,7 @@ impl Inner {
         }
     }
 
-    fn reap_one(&self, key: Key, slot: &Arc<Slot>) {
+    fn reap_one(&self, key: SessionKey, slot: &Arc<SessionSlot>) {
         // Whoever calls meanwhile waits behind this turn, and is told; where a call was first, it is not idle.
         let Ok(turn) = slot.line.wait(0, Duration::ZERO, &Cancel::default()) else { return };
         let ended = self.end_idle(slot);
@@ -536,7 +549,7 @@ impl Inner {
         drop(turn);
     }
 
-    fn end_idle(&self, slot: &Slot) -> Ended {
+    fn end_idle(&self, slot: &SessionSlot) -> SessionEnd {
         let over = slot.handle.get().and_then(|handle| handle.ended());
         let live = lock(&slot.live).take();
         match (over, live) {
@@ -545,7 +558,7 @@ impl Inner {
                 ended
             }
             (None, Some(live)) => live.farewell(Why::Idle),
-            (None, None) => Ended { why: Why::Idle, outcome: None },
+            (None, None) => SessionEnd { why: Why::Idle, outcome: None },
         }
     }
 }
@@ -565,15 +578,16 @@ fn patient(output: Output) -> Output {
     }))
 }
 
-fn unstarted(ended: Ended, patience: Duration) -> Failure {
+fn unstarted(ended: SessionEnd, patience: Duration) -> Failure {
     let said = ended.outcome.as_ref().map(|o| o.stderr.trim().chars().take(2000).collect::<String>());
     let said = said.filter(|text| !text.is_empty()).map_or_else(String::new, |text| format!(": {text}"));
     match ended.outcome.and_then(|o| o.error) {
         Some(failure) => failure,
-        None if ended.why == Why::TimedOut => {
-            Failure::new(Step::Session, format!("its interpreter was not ready within {} s{said}", patience.as_secs()))
-        }
-        None => Failure::new(Step::Session, format!("before it was ready, {}{said}", ended.why)),
+        None if ended.why == Why::TimedOut => Failure::new(
+            FailedStep::Session,
+            format!("its interpreter was not ready within {} s{said}", patience.as_secs()),
+        ),
+        None => Failure::new(FailedStep::Session, format!("before it was ready, {}{said}", ended.why)),
     }
 }
 

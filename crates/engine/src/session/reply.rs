@@ -7,15 +7,15 @@ use std::time::Duration;
 use cofferdam_policy::{Field, Policy};
 
 use super::agent::Agent;
-use crate::audited_run::About;
-use crate::failure::{Failure, Step};
+use crate::audited_run::RunDetails;
+use crate::failure::{FailedStep, Failure};
 use crate::io::{Cancel, Output};
-use crate::outcome::{Change, Ending, Outcome, Truncated, Violation};
+use crate::outcome::{Ending, FileChange, Outcome, Truncated, Violation};
 use cofferdam_audit::Trail;
 
 /// Which session: the owner's name for it. Owners do not see each other's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct SessionKey {
     /// Who asks, such as a connection. The caller of this crate vouches for it.
     pub owner: String,
     /// The owner's own word, or one of [`super::Sessions::new_name`]: 1 to 128 characters, none of them a control character.
@@ -24,7 +24,7 @@ pub struct Key {
 
 /// Bounds of all sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Sessions at a time, of all owners.
     pub sessions: usize,
     /// Sessions at a time of one owner.
@@ -41,9 +41,9 @@ pub struct Limits {
     pub grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for SessionLimits {
     fn default() -> Self {
-        Limits {
+        SessionLimits {
             sessions: 64,
             per_owner: 16,
             waiting: 16,
@@ -57,7 +57,7 @@ impl Default for Limits {
 
 /// What a session is started with.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct SessionStart {
     /// Its command is the interpreter and its options, without code; an agent of ours follows as the last arguments. Its
     /// wall limit is replaced by the sessions' lifetime; the other limits hold for the whole session.
     pub policy: Policy,
@@ -67,11 +67,11 @@ pub struct Start {
     /// before the interpreter starts, as by [`crate::Prepared::hands_back`].
     pub hands_over: Option<(String, String)>,
     /// The trail in which the session and its calls are recorded, and what is said of it there.
-    pub recorded: Option<(Trail, About)>,
+    pub recorded: Option<(Trail, RunDetails)>,
 }
 
 /// One call.
-pub struct Call {
+pub struct SessionCall {
     /// The code.
     pub code: String,
     /// How long it may take, waiting for its turn and the start of the session apart.
@@ -87,7 +87,7 @@ pub struct Call {
 /// The answer to a call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct SessionAnswer {
     /// Exit code: as of the interpreter with this code. `None` where the call did not come to its end.
     pub exit_code: Option<i32>,
     /// Standard output, where it was captured; bytes that are no UTF-8 are replaced.
@@ -100,7 +100,7 @@ pub struct Answer {
     /// `None` all the same, the interpreter is as the interrupted code left it.
     pub interrupted: Option<Why>,
     /// The session is over, and this is how it ended. The next call by this name starts a new one.
-    pub ended: Option<Ended>,
+    pub ended: Option<SessionEnd>,
     /// This call started the session: there was no state before it.
     pub fresh: bool,
     /// How long it took, from the request to the answer.
@@ -112,16 +112,16 @@ pub struct Answer {
     /// What was refused since the answer before, as far as the policy's `audit` has it recorded.
     pub violations: Vec<Violation>,
     /// What the session's copy-on-write mounts changed so far.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// How many more changes there are, at least.
     pub changes_omitted: u64,
-    /// Root of the tmpfs that [`Start::hands_over`] names; the jail alone has one. Nothing in it is trusted, and what the
+    /// Root of the tmpfs that [`SessionStart::hands_over`] names; the jail alone has one. Nothing in it is trusted, and what the
     /// code left running may change it at any moment: open below it without following links, without waiting for what a
     /// FIFO never gives, and read no more than a bound.
     pub workspace: Option<Arc<OwnedFd>>,
 }
 
-impl Answer {
+impl SessionAnswer {
     /// Whether the code came to its end and said 0.
     pub fn success(&self) -> bool {
         self.exit_code == Some(0) && self.interrupted.is_none()
@@ -131,21 +131,21 @@ impl Answer {
 /// How a session ended.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct SessionEnd {
     /// Why.
     pub why: Why,
     /// What its sandbox tells of its whole life. Its `stdout` and `stderr` are what came outside of any call.
     pub outcome: Option<Box<Outcome>>,
 }
 
-impl Ended {
+impl SessionEnd {
     /// What the end itself found, for whoever hears of the session for the last time: what failed, and what version control
     /// would have obeyed and was renamed. Empty where there is nothing to say.
     pub fn findings(&self) -> String {
         let Some(outcome) = &self.outcome else { return String::new() };
         let mut text = String::new();
         // An outcome has one failure, which may be another one.
-        if outcome.error.as_ref().is_none_or(|failure| failure.step != Step::Repositories) {
+        if outcome.error.as_ref().is_none_or(|failure| failure.step != FailedStep::Repositories) {
             let renamed = |violation: &&Violation| matches!(violation.operation.as_str(), "gitlink" | "link");
             let renamed: Vec<&str> =
                 outcome.violations.iter().filter(renamed).filter_map(|violation| violation.object.as_deref()).collect();
@@ -247,7 +247,7 @@ pub enum SessionError {
         /// The session.
         name: String,
         /// How.
-        ended: Ended,
+        ended: SessionEnd,
     },
     /// There is none of this name.
     #[error("there is no session '{}'\nhint: running code or bringing a file into it begins one", name.escape_debug())]
@@ -313,9 +313,9 @@ fn hint(failure: &Failure) -> String {
 /// A session in a list.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct ListedSession {
     /// Which.
-    pub key: Key,
+    pub key: SessionKey,
     /// What it is bound to.
     pub environment: String,
     /// How old it is.

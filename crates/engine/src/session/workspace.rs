@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::call_queue::Left;
+use super::call_queue::QueueFailure;
 use super::exchange::Live;
-use super::reply::{Key, SessionError, Start};
-use super::{Inner, Sessions, Slot, lock};
+use super::reply::{SessionError, SessionKey, SessionStart};
+use super::{SessionSlot, Sessions, SessionsInner, lock};
 use crate::failure::Failure;
 use crate::io::Cancel;
 
@@ -22,7 +22,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Where a session works.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    /// Root of the tmpfs that [`Start::hands_over`] names, as in [`super::Answer::workspace`]: nothing in it is trusted.
+    /// Root of the tmpfs that [`SessionStart::hands_over`] names, as in [`super::SessionAnswer::workspace`]: nothing in it is
+    /// trusted.
     /// `None` where there is none, as with other backends than the jail.
     pub root: Option<Arc<OwnedFd>>,
     /// This call started the session.
@@ -36,9 +37,9 @@ impl Sessions {
     /// As of [`Sessions::call`]: the session, where there is one, is as it was.
     pub fn open(
         &self,
-        key: &Key,
+        key: &SessionKey,
         environment: &str,
-        start: impl FnOnce() -> Result<Start, Failure>,
+        start: impl FnOnce() -> Result<SessionStart, Failure>,
         cancel: &Cancel,
     ) -> Result<Workspace, SessionError> {
         let slot = self.inner.slot(key, environment)?;
@@ -49,7 +50,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError::Unknown`] where there is none; it is over; it is still being started and that takes too long.
-    pub fn find(&self, key: &Key, cancel: &Cancel) -> Result<Workspace, SessionError> {
+    pub fn find(&self, key: &SessionKey, cancel: &Cancel) -> Result<Workspace, SessionError> {
         let slot = {
             let mut table = lock(&self.inner.table);
             if let Some(at) = table.unreported.iter().position(|(k, _)| k == key) {
@@ -59,16 +60,16 @@ impl Sessions {
             table.slots.get(key).cloned()
         };
         let slot = slot.ok_or_else(|| SessionError::Unknown { name: key.name.clone() })?;
-        self.inner.workspace(key, &slot, None::<fn() -> Result<Start, Failure>>, cancel)
+        self.inner.workspace(key, &slot, None::<fn() -> Result<SessionStart, Failure>>, cancel)
     }
 }
 
-impl Inner {
+impl SessionsInner {
     fn workspace(
         self: &Arc<Self>,
-        key: &Key,
-        slot: &Arc<Slot>,
-        start: Option<impl FnOnce() -> Result<Start, Failure>>,
+        key: &SessionKey,
+        slot: &Arc<SessionSlot>,
+        start: Option<impl FnOnce() -> Result<SessionStart, Failure>>,
         cancel: &Cancel,
     ) -> Result<Workspace, SessionError> {
         let lives = slot.ended.get().is_none() && slot.handle.get().is_some_and(|handle| !handle.is_over());
@@ -78,8 +79,8 @@ impl Inner {
         }
         let limits = self.limits();
         let turn = slot.line.wait(limits.waiting, limits.start, cancel).map_err(|left| match left {
-            Left::Cancelled => SessionError::Cancelled,
-            Left::Full | Left::Late => SessionError::Busy { name: key.name.clone() },
+            QueueFailure::Cancelled => SessionError::Cancelled,
+            QueueFailure::Full | QueueFailure::Late => SessionError::Busy { name: key.name.clone() },
         })?;
         let mut live = lock(&slot.live);
         if let Some(ended) = slot.ended.get() {

@@ -2,21 +2,21 @@
 
 use std::time::Instant;
 
-use cofferdam_engine::session::{Ended, Why};
+use cofferdam_engine::session::{SessionEnd, Why};
 
 use super::state::each;
 use super::*;
 
 const SHORT: Duration = Duration::from_millis(300);
 
-fn hurried(code: &str) -> Call {
-    Call { timeout: SHORT, ..call(code) }
+fn hurried(code: &str) -> SessionCall {
+    SessionCall { timeout: SHORT, ..call(code) }
 }
 
 #[test]
 fn a_call_that_is_interrupted_in_time_leaves_the_state_as_it_is() {
     // However busy the machine is.
-    each(&[PYTHON, NODE], Limits { grace: Duration::from_secs(20), ..Limits::default() }, |desk, l| {
+    each(&[PYTHON, NODE], SessionLimits { grace: Duration::from_secs(20), ..SessionLimits::default() }, |desk, l| {
         let codes: &[&str] = match l.agent {
             Agent::Python => &[
                 "x = 5\nwhile True: pass",
@@ -37,16 +37,16 @@ fn a_call_that_is_interrupted_in_time_leaves_the_state_as_it_is() {
 }
 
 /// Interrupts the code some way in, after another time in each round, and gives what came of it.
-fn interrupted(desk: &Desk, l: Language, code: &str, round: u64) -> Answer {
+fn interrupted(desk: &Desk, l: Language, code: &str, round: u64) -> SessionAnswer {
     let timeout = Duration::from_millis(30) + Duration::from_micros(round * 700);
-    let answer = desk.ask(l, "a", Call { timeout, ..call(code) }).unwrap();
+    let answer = desk.ask(l, "a", SessionCall { timeout, ..call(code) }).unwrap();
     assert_eq!(answer.interrupted, Some(Why::TimedOut), "{l:?} {code} {answer:?}");
     answer
 }
 
 #[test]
 fn node_still_prints_after_an_interruption_of_what_prints() {
-    let patient = Limits { grace: Duration::from_secs(20), ..Limits::default() };
+    let patient = SessionLimits { grace: Duration::from_secs(20), ..SessionLimits::default() };
     each(&[NODE], patient, |desk, l| {
         desk.out(l, "a", "var kept = process.stdout, { log } = console");
         for print in ["console.log('x')", "process.stdout.write('x'.repeat(9000))", "console.error('x')"] {
@@ -67,7 +67,7 @@ fn node_still_prints_after_an_interruption_of_what_prints() {
 
 #[test]
 fn node_ends_where_an_interruption_comes_while_it_loads_a_module_or_sets_a_timer() {
-    let patient = Limits { grace: Duration::from_secs(20), ..Limits::default() };
+    let patient = SessionLimits { grace: Duration::from_secs(20), ..SessionLimits::default() };
     each(&[NODE], patient, |desk, l| {
         let module =
             |code: &str| format!("require('module')._extensions['.js'] = () => {{ {code} }}; require('/usr/bin/node')");
@@ -92,7 +92,7 @@ fn node_ends_where_an_interruption_comes_while_it_loads_a_module_or_sets_a_timer
 
 #[test]
 fn an_interruption_that_a_program_was_not_ready_for_comes_once_more() {
-    each(&[PYTHON, NODE], Limits { grace: Duration::from_secs(10), ..Limits::default() }, |desk, l| {
+    each(&[PYTHON, NODE], SessionLimits { grace: Duration::from_secs(10), ..SessionLimits::default() }, |desk, l| {
         let shell = r#"trap "" INT; sleep 2; trap - INT; exec sleep 60"#;
         let code = match l.agent {
             Agent::Python => format!("x = 5\nimport subprocess; subprocess.run(['/bin/sh', '-c', {shell:?}])"),
@@ -108,7 +108,7 @@ fn an_interruption_that_a_program_was_not_ready_for_comes_once_more() {
 
 #[test]
 fn a_call_that_cannot_be_interrupted_ends_the_session_and_the_next_starts_anew() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let (code, print) = match l.agent {
             Agent::Python => (
                 "x = 5\nimport signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)",
@@ -132,7 +132,7 @@ fn a_call_that_cannot_be_interrupted_ends_the_session_and_the_next_starts_anew()
 
 #[test]
 fn a_cancelled_call_ends_as_one_that_took_too_long() {
-    each(&[PYTHON, SHELL], Limits { grace: Duration::from_secs(20), ..Limits::default() }, |desk, l| {
+    each(&[PYTHON, SHELL], SessionLimits { grace: Duration::from_secs(20), ..SessionLimits::default() }, |desk, l| {
         let cancel = Cancel::default();
         let code = if l.agent == Agent::Python { "import time; time.sleep(60)" } else { "sleep 60" };
         desk.out(l, "a", "");
@@ -142,7 +142,7 @@ fn a_cancelled_call_ends_as_one_that_took_too_long() {
             std::thread::sleep(SHORT);
             theirs.cancel();
         });
-        let answer = desk.ask(l, "a", Call { cancel, ..call(code) }).unwrap();
+        let answer = desk.ask(l, "a", SessionCall { cancel, ..call(code) }).unwrap();
         thread.join().unwrap();
         assert_eq!(answer.interrupted, Some(Why::Cancelled), "{answer:?}");
         assert_eq!(answer.ended.is_none(), l.agent == Agent::Python, "{answer:?}");
@@ -153,7 +153,7 @@ fn a_cancelled_call_ends_as_one_that_took_too_long() {
 
 #[test]
 fn what_a_cancelled_call_ended_is_reported_to_the_next() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         for (unheard, by_end) in [(true, false), (true, true), (false, false)] {
             desk.out(l, "a", "");
             let cancel = Cancel::default();
@@ -163,7 +163,7 @@ fn what_a_cancelled_call_ended_is_reported_to_the_next() {
                 theirs.cancel();
             });
             let answer =
-                desk.ask(l, "a", Call { cancel, unheard_when_cancelled: unheard, ..call("sleep 60") }).unwrap();
+                desk.ask(l, "a", SessionCall { cancel, unheard_when_cancelled: unheard, ..call("sleep 60") }).unwrap();
             thread.join().unwrap();
             assert!(answer.ended.is_some(), "{answer:?}");
             if by_end {
@@ -181,7 +181,7 @@ fn what_a_cancelled_call_ended_is_reported_to_the_next() {
 
 #[test]
 fn an_interpreter_that_ends_is_reported_with_its_cause() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let codes: &[(&str, Why)] = match l.agent {
             Agent::Python => &[
                 ("import os; os._exit(4)", Why::Exited(4)),
@@ -209,11 +209,11 @@ fn an_interpreter_that_ends_is_reported_with_its_cause() {
 
 #[test]
 fn memory_beyond_the_limit_ends_the_session_or_fails_in_the_code() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let small = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.limits.memory_mb = 64;
-            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let fill = "b = []\nfor _ in range(300):\n    b.append(bytearray(1 << 20))\n    import time; time.sleep(0.01)";
         let answer = desk.sessions.call(&key("a"), "test", small, call(fill)).unwrap();
@@ -226,7 +226,7 @@ fn memory_beyond_the_limit_ends_the_session_or_fails_in_the_code() {
 
 #[test]
 fn an_idle_session_is_ended_and_its_owner_informed_once() {
-    each(&[PYTHON], Limits { idle: SHORT, ..Limits::default() }, |desk, l| {
+    each(&[PYTHON], SessionLimits { idle: SHORT, ..SessionLimits::default() }, |desk, l| {
         desk.out(l, "a", "x = 1");
         desk.out(l, "b", "import time; time.sleep(0.6)"); // a call under way is not idle
         let begun = Instant::now();
@@ -235,7 +235,7 @@ fn an_idle_session_is_ended_and_its_owner_informed_once() {
             std::thread::sleep(Duration::from_millis(10));
         }
         let error = desk.ask(l, "a", call("print(x)")).unwrap_err();
-        assert!(matches!(&error, SessionError::Ended { ended: Ended { why: Why::Idle, .. }, .. }), "{error:?}");
+        assert!(matches!(&error, SessionError::Ended { ended: SessionEnd { why: Why::Idle, .. }, .. }), "{error:?}");
         assert!(error.to_string().contains("hint:"), "{error}");
         assert_eq!(desk.out(l, "a", "print('x' in globals())"), "False\n");
     });
@@ -243,20 +243,23 @@ fn an_idle_session_is_ended_and_its_owner_informed_once() {
 
 #[test]
 fn a_session_lives_no_longer_than_it_may() {
-    each(&[PYTHON], Limits { lifetime: Duration::from_secs(3), ..Limits::default() }, |desk, l| {
+    each(&[PYTHON], SessionLimits { lifetime: Duration::from_secs(3), ..SessionLimits::default() }, |desk, l| {
         let answer = desk.run(l, "a", "import time; time.sleep(60)");
         assert_eq!(answer.ended.unwrap().why, Why::Lifetime);
         desk.out(l, "a", "");
         std::thread::sleep(Duration::from_millis(3500));
         let error = desk.ask(l, "a", call("")).unwrap_err();
-        assert!(matches!(&error, SessionError::Ended { ended: Ended { why: Why::Lifetime, .. }, .. }), "{error:?}");
+        assert!(
+            matches!(&error, SessionError::Ended { ended: SessionEnd { why: Why::Lifetime, .. }, .. }),
+            "{error:?}"
+        );
         desk.out(l, "a", "");
     });
 }
 
 #[test]
 fn what_is_ended_is_dead_when_the_call_returns() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         let mark = format!("{}", 100_000 + std::process::id());
         desk.out(l, "a", &format!("sleep {mark} & (setsid sleep {mark} &)"));
         let ended = desk.sessions.end(&key("a")).unwrap();
@@ -281,13 +284,13 @@ fn alive(mark: &str) -> bool {
 
 #[test]
 fn dropping_the_sessions_ends_them_with_a_call_under_way() {
-    each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, SHELL], SessionLimits::default(), |desk, l| {
         let mark = format!("{}", 200_000 + std::process::id());
         let code = match l.agent {
             Agent::Python => format!("import subprocess; subprocess.run(['sleep', '{mark}'])"),
             _ => format!("sleep {mark}"),
         };
-        let own = Sessions::new(Arc::new(Engine::probe()), Limits::default()).unwrap();
+        let own = Sessions::new(Arc::new(Engine::probe()), SessionLimits::default()).unwrap();
         own.call(&key("a"), "test", desk.start(l), call("")).unwrap();
         std::thread::scope(|scope| {
             let running = scope.spawn(|| own.call(&key("a"), "test", desk.start(l), call(&code)));

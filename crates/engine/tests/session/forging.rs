@@ -22,21 +22,21 @@ def everywhere(fds):
     return wrote
 "#;
 
-fn python(desk: &Desk, attempt: &str) -> Answer {
+fn python(desk: &Desk, attempt: &str) -> SessionAnswer {
     desk.run(PYTHON, "a", FRAME);
     desk.run(PYTHON, "a", attempt)
 }
 
 #[test]
 fn programs_that_the_code_starts_have_no_channel() {
-    each(&[PYTHON], Limits::default(), |desk, _| {
+    each(&[PYTHON], SessionLimits::default(), |desk, _| {
         let attempt = "import subprocess, sys\ncode = FRAME + '\\nprint(sorted(int(f) for f in os.listdir(\"/proc/self/fd\"))[3:], everywhere(range(3, 256)))'\nprint(subprocess.run([sys.executable, '-c', code], close_fds=False, capture_output=True, text=True))";
         let attempt = format!("FRAME = {FRAME:?}\n{attempt}");
         let answer = python(desk, &attempt);
         // The one descriptor is the directory that it reads.
         assert!(answer.success() && answer.stdout.contains("stdout='[3] 0\\n'"), "{answer:?}");
     });
-    each(&[NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[NODE, SHELL], SessionLimits::default(), |desk, l| {
         let probe = "for i in 3 4 10 11 16 17 18 19 20 21 22 30 31 32 33 34 63; do (echo x >&$i) 2>/dev/null && echo WROTE $i; done; ls /proc/self/fd | wc -l; exit 0";
         let code = match l.agent {
             Agent::Node => {
@@ -53,7 +53,7 @@ fn programs_that_the_code_starts_have_no_channel() {
 
 #[test]
 fn a_fork_of_the_interpreter_has_no_channel_either() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let attempt = "r, w = os.pipe()\nif os.fork() == 0:\n    os.write(w, str(everywhere(f for f in range(3, 64) if f != w)).encode())\n    os._exit(0)\nos.wait(); print(os.read(r, 9)); os.close(r); os.close(w)";
         assert_eq!(python(desk, attempt).stdout, "b'0'\n");
         // One that comes to the end of the code is no second agent.
@@ -64,7 +64,7 @@ fn a_fork_of_the_interpreter_has_no_channel_either() {
 
 #[test]
 fn a_process_cloned_without_the_interpreter_is_distinguished() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let attempt = "import ctypes, time\nlibc = ctypes.CDLL(None)\npid = libc.fork()\nif pid == 0:\n    everywhere(range(3, 64))\n    os._exit(0)\ntime.sleep(20)";
         let answer = python(desk, attempt);
         let ended = answer.ended.unwrap();
@@ -87,7 +87,7 @@ fn a_process_cloned_without_the_interpreter_is_distinguished() {
 
 #[test]
 fn a_subshell_is_distinguished_from_its_shell() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         assert_eq!(desk.out(l, "a", "(echo in a subshell); x=$(echo 1); echo $x"), "in a subshell\n1\n");
         let answer = desk.run(l, "a", "(for i in {3..63}; do echo x >&$i; done) 2>/dev/null; sleep 5; echo AFTER");
         assert!(matches!(answer.ended.unwrap().why, Why::Forged(_)));
@@ -97,7 +97,7 @@ fn a_subshell_is_distinguished_from_its_shell() {
 
 #[test]
 fn an_answer_without_a_question_is_no_answer() {
-    each(&[PYTHON], Limits::default(), |desk, _| {
+    each(&[PYTHON], SessionLimits::default(), |desk, _| {
         // The interpreter itself: what it writes is its own, and is dropped where the id is another's.
         let answer = python(desk, "print(everywhere(range(3, 64)) > 0)");
         assert!(answer.success() && answer.stdout == "True\n", "{answer:?}");
@@ -112,7 +112,7 @@ fn an_answer_without_a_question_is_no_answer() {
 
 #[test]
 fn an_interpreter_that_closes_its_channel_is_ended() {
-    each(&[PYTHON], Limits::default(), |desk, _| {
+    each(&[PYTHON], SessionLimits::default(), |desk, _| {
         let code = "import socket, time\nfor f in range(3, 64):\n    try: socket.socket(fileno=f).shutdown(socket.SHUT_RDWR)\n    except OSError: pass\ntime.sleep(60)";
         let ended = python(desk, code).ended.unwrap();
         assert!(matches!(&ended.why, Why::Protocol(why) if why.contains("closed")), "{ended:?}");
@@ -123,7 +123,7 @@ fn an_interpreter_that_closes_its_channel_is_ended() {
 
 #[test]
 fn neither_ptrace_nor_proc_leads_to_the_channel() {
-    each(&[PYTHON], Limits::default(), |desk, _| {
+    each(&[PYTHON], SessionLimits::default(), |desk, _| {
         let attempt = r#"
 import subprocess, sys
 code = '''
@@ -158,11 +158,11 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
 
 #[test]
 fn without_a_filter_there_is_no_session() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.seccomp.level = cofferdam_policy::SeccompLevel::Disabled;
-            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let error = desk.sessions.call(&key("a"), "test", start, call("")).unwrap_err();
         assert!(
@@ -172,7 +172,7 @@ fn without_a_filter_there_is_no_session() {
         let nested = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.nested_sandboxes = true;
-            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let error = desk.sessions.call(&key("a"), "test", nested, call("")).unwrap_err();
         assert!(

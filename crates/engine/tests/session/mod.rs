@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::session::{Agent, Answer, Call, Key, Limits, SessionError, Sessions, Start};
+use cofferdam_engine::session::{
+    Agent, SessionAnswer, SessionCall, SessionError, SessionKey, SessionLimits, SessionStart, Sessions,
+};
 use cofferdam_engine::{Cancel, Engine, Failure, Output};
 use cofferdam_policy::{BackendName, Field, Policy};
 
@@ -69,12 +71,12 @@ pub(crate) struct Desk {
     pub backend: BackendName,
 }
 
-pub(crate) fn desk(backend: BackendName, limits: Limits) -> Desk {
+pub(crate) fn desk(backend: BackendName, limits: SessionLimits) -> Desk {
     Desk { sessions: Arc::new(Sessions::new(Arc::new(Engine::probe()), limits).unwrap()), backend }
 }
 
-pub(crate) fn key(name: &str) -> Key {
-    Key { owner: "me".into(), name: name.into() }
+pub(crate) fn key(name: &str) -> SessionKey {
+    SessionKey { owner: "me".into(), name: name.into() }
 }
 
 pub(crate) fn policy(program: &str, backend: BackendName) -> Policy {
@@ -89,8 +91,8 @@ pub(crate) fn policy(program: &str, backend: BackendName) -> Policy {
     policy
 }
 
-pub(crate) fn call(code: &str) -> Call {
-    Call {
+pub(crate) fn call(code: &str) -> SessionCall {
+    SessionCall {
         code: code.into(),
         timeout: Duration::from_secs(30),
         output: Output::Capture,
@@ -100,22 +102,22 @@ pub(crate) fn call(code: &str) -> Call {
 }
 
 impl Desk {
-    pub(crate) fn start(&self, language: Language) -> impl FnOnce() -> Result<Start, Failure> + use<> {
+    pub(crate) fn start(&self, language: Language) -> impl FnOnce() -> Result<SessionStart, Failure> + use<> {
         let backend = self.backend;
         move || {
             let program = language.program().unwrap_or("/nonexistent");
             let mut policy = policy(program, backend);
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: language.agent, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: language.agent, hands_over: None, recorded: None })
         }
     }
 
-    pub(crate) fn ask(&self, language: Language, name: &str, call: Call) -> Result<Answer, SessionError> {
+    pub(crate) fn ask(&self, language: Language, name: &str, call: SessionCall) -> Result<SessionAnswer, SessionError> {
         self.sessions.call(&key(name), "test", self.start(language), call)
     }
 
     /// Runs code that has to be answered.
-    pub(crate) fn run(&self, language: Language, name: &str, code: &str) -> Answer {
+    pub(crate) fn run(&self, language: Language, name: &str, code: &str) -> SessionAnswer {
         self.ask(language, name, call(code)).unwrap_or_else(|e| panic!("{language:?} {:?}: {e}: {e:?}", self.backend))
     }
 

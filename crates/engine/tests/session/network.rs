@@ -11,12 +11,12 @@ fn a_call_reports_its_own_gateway_refusals_and_the_next_none() {
         return;
     }
     let Some(program) = PYTHON.program() else { return };
-    let desk = desk(BackendName::Jail, Limits::default());
+    let desk = desk(BackendName::Jail, SessionLimits::default());
     let start = || {
         let mut policy = policy(program, BackendName::Jail);
         policy.network.mode = NetworkMode::Allowlist;
         policy.network.allow = vec!["a.example:443,8443".parse().unwrap()];
-        Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })
+        Ok(SessionStart { policy, agent: Agent::Python, hands_over: None, recorded: None })
     };
     let run =
         |code: &str| desk.sessions.call(&key("net"), "test", start, call(code)).unwrap_or_else(|e| panic!("{e:?}"));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Each language that is here on each backend that is here.
-pub(super) fn each(languages: &[Language], limits: Limits, test: impl Fn(&Desk, Language)) {
+pub(super) fn each(languages: &[Language], limits: SessionLimits, test: impl Fn(&Desk, Language)) {
     for backend in backends() {
         for &language in languages {
             if language.program().is_some() {
@@ -16,7 +16,7 @@ pub(super) fn each(languages: &[Language], limits: Limits, test: impl Fn(&Desk, 
 
 #[test]
 fn python_keeps_its_state() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let first = desk.run(l, "a", "x = 41\ndef f(): return x + 1\nimport os; os.chdir('/')");
         assert!(first.fresh && first.success(), "{first:?}");
         assert_eq!(desk.out(l, "a", "print(f(), os.getcwd(), __name__)"), "42 / __main__\n");
@@ -26,7 +26,7 @@ fn python_keeps_its_state() {
 
 #[test]
 fn node_keeps_its_state() {
-    each(&[NODE], Limits::default(), |desk, l| {
+    each(&[NODE], SessionLimits::default(), |desk, l| {
         assert_eq!(desk.out(l, "a", "const x = 41; function f() { return x + 1 }; var y = 1"), "");
         assert_eq!(desk.out(l, "a", "console.log(f(), y)"), "42 1\n");
         assert_eq!(desk.out(l, "a", "const z = await Promise.resolve(7); console.log(z)"), "7\n");
@@ -37,7 +37,7 @@ fn node_keeps_its_state() {
 
 #[test]
 fn the_shell_keeps_its_state() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         assert_eq!(desk.out(l, "a", "x=41; f() { echo $((x + 1)); }; cd /; export E=e"), "");
         assert_eq!(desk.out(l, "a", "f; pwd; sh -c 'echo $E'"), "42\n/\ne\n");
         assert_eq!(desk.out(l, "a", "cat; echo end"), "end\n");
@@ -48,12 +48,12 @@ fn the_shell_keeps_its_state() {
 
 #[test]
 fn a_session_without_child_processes_is_a_session() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.spawn = false;
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         let (set, print, spawn) = match l.agent {
@@ -70,13 +70,13 @@ fn a_session_without_child_processes_is_a_session() {
 
 #[test]
 fn code_starts_with_the_directory_variables_and_arguments_that_a_run_has() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.command.cwd = Some("/usr".into());
             policy.command.variables = [("A".to_owned(), "b c".to_owned())].into();
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let code = match l.agent {
             Agent::Python => {
@@ -93,7 +93,7 @@ fn code_starts_with_the_directory_variables_and_arguments_that_a_run_has() {
 #[test]
 fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
     use std::os::fd::AsRawFd;
-    each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, SHELL], SessionLimits::default(), |desk, l| {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             let tmpfs = cofferdam_policy::Mount::Tmpfs { target: "/workspace".into(), size_mb: 8, exec: false };
@@ -101,7 +101,7 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
                 policy.filesystem.mounts.push(tmpfs);
                 policy.command.cwd = Some("/workspace".into());
             }
-            Ok(Start {
+            Ok(SessionStart {
                 policy,
                 agent: l.agent,
                 hands_over: Some(("/workspace".into(), "output".into())),
@@ -131,7 +131,7 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
 
 #[test]
 fn an_answer_reports_refusals_since_the_one_before() {
-    each(&[SHELL, PYTHON], Limits::default(), |desk, l| {
+    each(&[SHELL, PYTHON], SessionLimits::default(), |desk, l| {
         if desk.backend == BackendName::Landlock {
             return; // without a pid namespace fewer refusals are told
         }
@@ -157,7 +157,7 @@ fn an_answer_reports_refusals_since_the_one_before() {
 #[test]
 fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
     use std::os::fd::AsRawFd;
-    each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, SHELL], SessionLimits::default(), |desk, l| {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             let tmpfs = cofferdam_policy::Mount::Tmpfs { target: "/workspace".into(), size_mb: 8, exec: false };
@@ -165,7 +165,7 @@ fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
                 policy.filesystem.mounts.push(tmpfs);
                 policy.command.cwd = Some("/workspace".into());
             }
-            Ok(Start {
+            Ok(SessionStart {
                 policy,
                 agent: l.agent,
                 hands_over: Some(("/workspace".into(), "output".into())),
@@ -184,7 +184,7 @@ fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
         assert!(!found.fresh && !sessions.open(&key("a"), "test", start, &cancel).unwrap().fresh);
         let error = sessions.open(&key("a"), "other", start, &cancel).unwrap_err();
         assert!(matches!(error, SessionError::Environment { .. }), "{error:?}");
-        let theirs = Key { owner: "they".into(), name: "a".into() };
+        let theirs = SessionKey { owner: "they".into(), name: "a".into() };
         assert!(matches!(sessions.find(&theirs, &cancel), Err(SessionError::Unknown { .. })));
         assert!(!sessions.call(&key("a"), "test", start, call("")).unwrap().fresh);
         assert_eq!(

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn the_streams_of_a_call_come_apart_and_whole() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let code = match l.agent {
             Agent::Python => "import sys, os\nprint('x' * 300000)\nos.write(2, b'e\\xff\\n')",
             Agent::Node => "console.log('x'.repeat(300000)); require('fs').writeSync(2, Buffer.from([101, 255, 10]))",
@@ -24,7 +24,7 @@ fn the_streams_of_a_call_come_apart_and_whole() {
 
 #[test]
 fn what_an_earlier_call_left_running_prints_into_no_later_answer() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let (leave, later) = match l.agent {
             Agent::Python => (
                 "import subprocess\np = subprocess.Popen(['/bin/sh', '-c', 'while :; do echo LATE; echo LATE >&2; sleep 0.01; done'])",
@@ -49,7 +49,7 @@ fn what_an_earlier_call_left_running_prints_into_no_later_answer() {
 
 #[test]
 fn pipes_that_are_all_held_are_reported_and_come_back() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         for _ in 0..8 {
             desk.out(l, "a", "sleep 1000 & p+=($!)");
         }
@@ -63,7 +63,7 @@ fn pipes_that_are_all_held_are_reported_and_come_back() {
 
 #[test]
 fn output_beyond_the_cap_is_dropped_and_reported() {
-    each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, SHELL], SessionLimits::default(), |desk, l| {
         let code = match l.agent {
             Agent::Python => "import sys\nfor _ in range(400): sys.stdout.write('y' * 65536)\nx = 7",
             _ => "head -c 26214400 /dev/zero | tr '\\0' y; x=7",
@@ -79,7 +79,7 @@ fn output_beyond_the_cap_is_dropped_and_reported() {
 
 #[test]
 fn output_streams_as_it_comes_and_a_gone_reader_blocks_nothing() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let taking = seen.clone();
         let output = Output::Stream(Box::new(move |which, bytes| {
@@ -87,20 +87,20 @@ fn output_streams_as_it_comes_and_a_gone_reader_blocks_nothing() {
             Ok(bytes.len())
         }));
         let code = "import sys, time\nprint('one', flush=True); time.sleep(0.2); print('two', file=sys.stderr)";
-        let answer = desk.ask(l, "a", Call { output, ..call(code) }).unwrap();
+        let answer = desk.ask(l, "a", SessionCall { output, ..call(code) }).unwrap();
         assert!(answer.success() && answer.stdout.is_empty(), "{answer:?}");
         let told = [(Stream::Stdout, b"one\n".to_vec()), (Stream::Stderr, b"two\n".to_vec())];
         assert_eq!(*seen.lock().unwrap(), told);
         let output = Output::Stream(Box::new(|_, _| Err(std::io::Error::other("gone"))));
         let code = "import sys\nsys.stdout.write('z' * 1000000)\ny = 1";
-        assert!(desk.ask(l, "a", Call { output, ..call(code) }).unwrap().success());
+        assert!(desk.ask(l, "a", SessionCall { output, ..call(code) }).unwrap().success());
         assert_eq!(desk.out(l, "a", "print(y)"), "1\n");
     });
 }
 
 #[test]
 fn code_of_any_kind_is_run_or_refused_and_the_session_lives_on() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let (say, comment) = match l.agent {
             Agent::Python => ("print('\u{e9}\\t\"')", "#"),
             Agent::Node => ("console.log('\u{e9}\\t\"')", "//"),
@@ -123,7 +123,7 @@ fn code_of_any_kind_is_run_or_refused_and_the_session_lives_on() {
 
 #[test]
 fn errors_are_shown_as_the_interpreter_shows_them() {
-    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+    each(&[PYTHON, NODE, SHELL], SessionLimits::default(), |desk, l| {
         let (code, shown): (_, &[&str]) = match l.agent {
             Agent::Python => {
                 ("def f():\n    return 1 / 0\nf()", &["line 3, in <module>", "return 1 / 0", "ZeroDivisionError: "])
@@ -141,7 +141,7 @@ fn errors_are_shown_as_the_interpreter_shows_them() {
 
 #[test]
 fn python_marks_what_failed_in_a_last_line_that_does_not_end() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         let told = desk.run(l, "a", "x = 1 / 0").stderr;
         let lines: Vec<&str> = told.lines().collect();
         let at = lines.iter().position(|line| line.contains("x = 1 / 0")).unwrap_or_else(|| panic!("{told}"));
@@ -154,7 +154,7 @@ fn python_marks_what_failed_in_a_last_line_that_does_not_end() {
 
 #[test]
 fn python_reads_no_input_and_exits_with_what_it_says() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         assert!(desk.run(l, "a", "input()").stderr.contains("EOFError"));
         for (code, exit, said) in [
             ("import sys; sys.exit(6)", 6, ""),
@@ -182,7 +182,7 @@ fn python_reads_no_input_and_exits_with_what_it_says() {
 
 #[test]
 fn node_waits_for_what_it_started_and_reports_rejections() {
-    each(&[NODE], Limits::default(), |desk, l| {
+    each(&[NODE], SessionLimits::default(), |desk, l| {
         let rejected = desk.run(l, "a", "Promise.reject(new Error('why'))");
         assert_eq!((rejected.exit_code, rejected.ended.is_none()), (Some(1), true), "{rejected:?}");
         assert!(rejected.stderr.contains("Error: why"), "{rejected:?}");
@@ -205,7 +205,7 @@ fn node_waits_for_what_it_started_and_reports_rejections() {
 
 #[test]
 fn nodes_streams_are_what_programs_take_them_for() {
-    each(&[NODE], Limits::default(), |desk, l| {
+    each(&[NODE], SessionLimits::default(), |desk, l| {
         for (code, said) in [
             (
                 "console.log(process.stdout.write(''), process.stdout.isTTY, process.stdout.columns)",

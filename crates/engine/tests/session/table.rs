@@ -5,11 +5,11 @@ use super::*;
 
 #[test]
 fn a_session_is_bound_to_its_environment_and_its_owner() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         desk.out(l, "a", "x=1");
         let error = desk.sessions.call(&key("a"), "other", desk.start(l), call("")).unwrap_err();
         assert!(matches!(&error, SessionError::Environment { is, asked, .. } if is == "test" && asked == "other"));
-        let theirs = Key { owner: "they".into(), name: "a".into() };
+        let theirs = SessionKey { owner: "they".into(), name: "a".into() };
         let answer = desk.sessions.call(&theirs, "other", desk.start(l), call("echo ${x-none}")).unwrap();
         assert_eq!((answer.stdout.as_str(), answer.fresh), ("none\n", true));
         let listed = desk.sessions.list();
@@ -21,7 +21,7 @@ fn a_session_is_bound_to_its_environment_and_its_owner() {
 
 #[test]
 fn there_are_no_more_sessions_than_may_be() {
-    each(&[SHELL], Limits { sessions: 1, ..Limits::default() }, |desk, l| {
+    each(&[SHELL], SessionLimits { sessions: 1, ..SessionLimits::default() }, |desk, l| {
         desk.out(l, "a", "");
         let error = desk.ask(l, "b", call("")).unwrap_err();
         assert!(matches!(error, SessionError::TooMany { most: 1 }), "{error:?}");
@@ -32,27 +32,27 @@ fn there_are_no_more_sessions_than_may_be() {
 
 #[test]
 fn one_owner_leaves_room_for_others() {
-    each(&[SHELL], Limits { sessions: 3, per_owner: 1, ..Limits::default() }, |desk, l| {
+    each(&[SHELL], SessionLimits { sessions: 3, per_owner: 1, ..SessionLimits::default() }, |desk, l| {
         desk.out(l, "a", "");
         let error = desk.ask(l, "b", call("")).unwrap_err();
         assert!(matches!(error, SessionError::TooManyOwn { most: 1 }), "{error:?}");
-        let theirs = Key { owner: "they".into(), name: "b".into() };
+        let theirs = SessionKey { owner: "they".into(), name: "b".into() };
         desk.sessions.call(&theirs, "test", desk.start(l), call("")).unwrap();
     });
 }
 
 #[test]
 fn limits_that_change_hold_from_then_on() {
-    let short = Limits { per_owner: 1, lifetime: Duration::from_secs(100), ..Limits::default() };
+    let short = SessionLimits { per_owner: 1, lifetime: Duration::from_secs(100), ..SessionLimits::default() };
     each(&[SHELL], short, |desk, l| {
         desk.out(l, "a", "");
         assert!(desk.ask(l, "b", call("")).is_err());
-        let long = Limits { per_owner: 2, lifetime: Duration::from_secs(1000), ..short };
+        let long = SessionLimits { per_owner: 2, lifetime: Duration::from_secs(1000), ..short };
         desk.sessions.set_limits(long);
         desk.out(l, "b", "");
         let left: Vec<u64> = desk.sessions.list().iter().map(|session| session.left.as_secs()).collect();
         assert!(left[0] < 100 && (900..1000).contains(&left[1]), "a session keeps its lifetime: {left:?}");
-        desk.sessions.set_limits(Limits { idle: Duration::from_millis(50), ..long });
+        desk.sessions.set_limits(SessionLimits { idle: Duration::from_millis(50), ..long });
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while !desk.sessions.list().is_empty() {
             assert!(std::time::Instant::now() < deadline, "idle sessions are not ended");
@@ -63,7 +63,7 @@ fn limits_that_change_hold_from_then_on() {
 
 #[test]
 fn names_are_words_and_new_ones_are_not_guessed() {
-    each(&[SHELL], Limits::default(), |desk, l| {
+    each(&[SHELL], SessionLimits::default(), |desk, l| {
         for name in ["", "a\nb", &"x".repeat(129)] {
             assert!(matches!(desk.ask(l, name, call("")), Err(SessionError::Name(_))), "{name:?}");
         }
@@ -75,7 +75,7 @@ fn names_are_words_and_new_ones_are_not_guessed() {
 
 #[test]
 fn calls_of_one_session_wait_for_each_other_up_to_a_bound() {
-    each(&[PYTHON], Limits { waiting: 2, ..Limits::default() }, |desk, l| {
+    each(&[PYTHON], SessionLimits { waiting: 2, ..SessionLimits::default() }, |desk, l| {
         desk.out(l, "a", "import time; n = 0");
         let code = "m = n; time.sleep(0.7); n = m + 1; print(n)";
         let answers: Vec<_> = std::thread::scope(|scope| {
@@ -91,14 +91,24 @@ fn calls_of_one_session_wait_for_each_other_up_to_a_bound() {
 
 #[test]
 fn what_cannot_start_says_why_and_takes_no_place() {
-    each(&[PYTHON], Limits { sessions: 1, ..Limits::default() }, |desk, l| {
+    each(&[PYTHON], SessionLimits { sessions: 1, ..SessionLimits::default() }, |desk, l| {
         let missing = || {
-            Ok(Start { policy: policy("/nonexistent", desk.backend), agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart {
+                policy: policy("/nonexistent", desk.backend),
+                agent: l.agent,
+                hands_over: None,
+                recorded: None,
+            })
         };
         let error = desk.sessions.call(&key("a"), "test", missing, call("")).unwrap_err();
         assert!(matches!(&error, SessionError::Start { .. }) && error.to_string().contains("/nonexistent"), "{error}");
         let other = || {
-            Ok(Start { policy: policy("/bin/true", desk.backend), agent: l.agent, hands_over: None, recorded: None })
+            Ok(SessionStart {
+                policy: policy("/bin/true", desk.backend),
+                agent: l.agent,
+                hands_over: None,
+                recorded: None,
+            })
         };
         let error = desk.sessions.call(&key("a"), "test", other, call("")).unwrap_err();
         assert!(matches!(&error, SessionError::Start { .. }) && error.to_string().contains("exited with 0"), "{error}");
@@ -109,11 +119,11 @@ fn what_cannot_start_says_why_and_takes_no_place() {
 #[test]
 fn other_peoples_programs_run_no_sessions() {
     let Some(program) = PYTHON.program() else { return };
-    let desk = desk(BackendName::Jail, Limits::default());
+    let desk = desk(BackendName::Jail, SessionLimits::default());
     let start = || {
         let mut policy = policy(program, BackendName::Bubblewrap);
         policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
-        Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })
+        Ok(SessionStart { policy, agent: Agent::Python, hands_over: None, recorded: None })
     };
     match desk.sessions.call(&key("a"), "test", start, call("")) {
         Err(SessionError::Start { failure, .. }) if failure.step.as_str() == "backend" => {
@@ -126,7 +136,7 @@ fn other_peoples_programs_run_no_sessions() {
 
 #[test]
 fn another_program_speaks_the_protocol_on_its_standard_streams() {
-    each(&[PYTHON], Limits::default(), |desk, l| {
+    each(&[PYTHON], SessionLimits::default(), |desk, l| {
         const WRAPPER: &str = r#"
 import io, json, sys, contextlib
 def send(x):
@@ -143,7 +153,7 @@ while True:
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.command.argv.extend(["-c".into(), WRAPPER.into()]);
-            Ok(Start { policy, agent: Agent::Foreign, hands_over: None, recorded: None })
+            Ok(SessionStart { policy, agent: Agent::Foreign, hands_over: None, recorded: None })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         ask("x = 20");
@@ -151,7 +161,12 @@ while True:
         assert_eq!((answer.stdout.as_str(), answer.stderr.as_str(), answer.exit_code), ("21\n", "e", Some(0)));
         let late = desk
             .sessions
-            .call(&key("a"), "test", start, Call { timeout: Duration::from_millis(200), ..call("while True: pass") })
+            .call(
+                &key("a"),
+                "test",
+                start,
+                SessionCall { timeout: Duration::from_millis(200), ..call("while True: pass") },
+            )
             .unwrap();
         assert!(late.interrupted.is_some() && late.ended.is_some(), "{late:?}");
     });

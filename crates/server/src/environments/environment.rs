@@ -17,10 +17,10 @@ use cofferdam_config::environments::{
     LONGEST_ARGUMENT, Project, SessionAgent, Surroundings, WORKSPACE, spec,
 };
 use cofferdam_engine::audit::Trail;
-use cofferdam_engine::audited_run::About;
+use cofferdam_engine::audited_run::RunDetails;
 use cofferdam_engine::backends::capabilities;
-use cofferdam_engine::session::{Agent, Start};
-use cofferdam_engine::{Cancel, Engine, Failure, Prepared, Step};
+use cofferdam_engine::session::{Agent, SessionStart};
+use cofferdam_engine::{Cancel, Engine, FailedStep, Failure, Prepared};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{FileIdentity, Mount, Policy, Root};
 use cofferdam_profiles::cache::EvaluationCache;
@@ -75,15 +75,15 @@ impl Host {
             imports: Vec::new(),
         };
         let mut compiled = Compiler::new(&self.engine, evaluator).cache(cache).compile(&request).map_err(|error| {
-            Failure { code: 125, step: Step::caller("profile"), message: error.message, hint: error.hint }
+            Failure { code: 125, step: FailedStep::caller("profile"), message: error.message, hint: error.hint }
         })?;
-        let json = compiled.outputs.remove(0).map_err(|why| failure(Step::caller("profile"), &why))?;
-        Policy::decode(json.as_bytes()).map_err(|errors| failure(Step::caller("profile"), &errors.to_string()))
+        let json = compiled.outputs.remove(0).map_err(|why| failure(FailedStep::caller("profile"), &why))?;
+        Policy::decode(json.as_bytes()).map_err(|errors| failure(FailedStep::caller("profile"), &errors.to_string()))
     }
 }
 
 /// A failure of a step. In `text`, the hint follows `hint:`.
-pub(crate) fn failure(step: Step, text: &str) -> Failure {
+pub(crate) fn failure(step: FailedStep, text: &str) -> Failure {
     let (message, hint) = match text.split_once("\nhint: ") {
         Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
         None => (text.to_owned(), None),
@@ -194,7 +194,7 @@ fn agent(
 ) -> Result<Agent, Failure> {
     let stateless = |why: &str| {
         let message = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
-        failure(Step::Session, &format!("{message}\nhint: leave `session` out"))
+        failure(FailedStep::Session, &format!("{message}\nhint: leave `session` out"))
     };
     if let EnvironmentKind::Artifact(artifact) = &environment.kind {
         let program = artifact.session_program.as_deref().ok_or_else(|| stateless("it has no bin/session-run"))?;
@@ -214,7 +214,7 @@ fn agent(
     match &spec.code_input {
         CodeInput::Preset(name) => {
             environments::preset(policy, host.around.around(), &HostTree, name, CodeSource::Interactive, &[])
-                .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
+                .map_err(|error| failure(FailedStep::caller("environment"), &error.to_string()))?;
         }
         CodeInput::Words { argv, .. } => policy.command.argv.clone_from(argv),
         CodeInput::Program(_) | CodeInput::Own | CodeInput::Image(_) => {}
@@ -241,7 +241,7 @@ pub(crate) struct ServedEnvironment {
     /// For code of usual length, and for code that is too long for an argument.
     prepared: [Slot<PreparedEnvironment>; 2],
     /// What its sessions start from.
-    session: Slot<Start>,
+    session: Slot<SessionStart>,
 }
 
 impl ServedEnvironment {
@@ -261,8 +261,8 @@ impl ServedEnvironment {
     }
 
     /// The facts that audit records of its runs have.
-    pub(crate) fn about(&self) -> About {
-        let mut about = About::default();
+    pub(crate) fn about(&self) -> RunDetails {
+        let mut about = RunDetails::default();
         about.facts.insert("environment".into(), self.name().into());
         about
     }
@@ -365,7 +365,7 @@ impl ServedEnvironment {
         host: &Host,
         cancel: &Cancel,
         on_step: &dyn Fn(&str),
-    ) -> Result<Option<Arc<Start>>, Failure> {
+    ) -> Result<Option<Arc<SessionStart>>, Failure> {
         host.places.check(&self.environment, self.project.as_ref())?;
         get_or_build(&self.session, cancel, || {
             let shell = shell_of(self.project.as_ref());
@@ -373,13 +373,13 @@ impl ServedEnvironment {
             let agent = agent(&environment, &spec, &mut policy, host)?;
             policy
                 .validate()
-                .map_err(|errors| failure(Step::caller("policy"), &format!("the policy is refused: {errors}")))?;
+                .map_err(|errors| failure(FailedStep::caller("policy"), &format!("the policy is refused: {errors}")))?;
             host.places.pin(&mut policy, self.project.as_ref())?;
             let has_workspace = works_in_workspace(&policy);
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
             let recorded = host.trail.clone().map(|trail| (trail, self.about()));
             let checked = policy.clone();
-            Ok(Cached::new(Start { policy, agent, hands_over, recorded }, &checked, shell))
+            Ok(Cached::new(SessionStart { policy, agent, hands_over, recorded }, &checked, shell))
         })
     }
 
@@ -398,7 +398,7 @@ impl ServedEnvironment {
         let homes = &host.around.homes;
         let (environment, built) =
             environments::build_environment(environment, &host.builder(), &host.around, Building::WhenNeeded, on_build)
-                .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
+                .map_err(|error| failure(FailedStep::caller("environment"), &error.to_string()))?;
         let spec = self.spec(&environment, built)?;
         let base = match &environment.kind {
             EnvironmentKind::Profile { file, .. } => host.compiled(file)?,
@@ -413,7 +413,7 @@ impl ServedEnvironment {
         };
         let project =
             environments::build_project_shell(project, &host.builder(), &host.around, Building::WhenNeeded, on_build)
-                .map_err(|error| failure(Step::caller("environment"), &error.to_string()))?;
+                .map_err(|error| failure(FailedStep::caller("environment"), &error.to_string()))?;
         environments::apply(&mut policy, &spec, project.as_ref(), homes, variable);
         if matches!(environment.kind, EnvironmentKind::Profile { .. }) {
             add_workspace(&mut policy);
@@ -426,10 +426,10 @@ impl ServedEnvironment {
         let (_, spec, mut policy) = self.configured_policy(host, on_step)?;
         let entry = spec
             .open(&mut policy, host.around.around(), &HostTree, long)
-            .map_err(|error| failure(Step::caller("environment"), &error))?;
+            .map_err(|error| failure(FailedStep::caller("environment"), &error))?;
         policy
             .validate()
-            .map_err(|errors| failure(Step::caller("policy"), &format!("the policy is refused: {errors}")))?;
+            .map_err(|errors| failure(FailedStep::caller("policy"), &format!("the policy is refused: {errors}")))?;
         host.places.pin(&mut policy, self.project.as_ref())?;
         Ok((policy, entry))
     }
@@ -448,7 +448,7 @@ impl ServedEnvironment {
     fn spec(&self, environment: &Environment, built: Option<PathBuf>) -> Result<EnvironmentSpec, Failure> {
         let mut spec = spec(environment, built.as_deref()).map_err(|reason| {
             failure(
-                Step::caller("environment"),
+                FailedStep::caller("environment"),
                 &format!("the environment `{}` is not available: {reason}", self.name()),
             )
         })?;

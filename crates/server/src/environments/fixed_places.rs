@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cofferdam_config::environments::{DefinitionProblem, Environment, EnvironmentKind, Environments, Project};
-use cofferdam_engine::{Failure, Step};
+use cofferdam_engine::{FailedStep, Failure};
 use cofferdam_policy::paths::lexical;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Field, FileIdentity, Mount, Policy, Root};
@@ -119,7 +119,7 @@ impl FixedPlaces {
                 "the project {} is gone or was replaced, or a link leads elsewhere from it now",
                 one_line(&project.path)
             );
-            return Err(failure(Step::caller("environment"), &format!("{message}\nhint: {PUT_BACK}")));
+            return Err(failure(FailedStep::caller("environment"), &format!("{message}\nhint: {PUT_BACK}")));
         }
         let root = match &environment.kind {
             EnvironmentKind::Image { root: Root::Directory(path) | Root::Image(path), .. } => path,
@@ -166,7 +166,7 @@ impl FixedPlaces {
             let was_linked = *places.linked.entry(source.clone()).or_insert(found.is_none());
             if found.is_none() && !was_linked {
                 let message = format!("a link leads elsewhere from the mount source {} now", one_line(source));
-                return Err(failure(Step::mount_entry(index), &format!("{message}\nhint: {PUT_BACK}")));
+                return Err(failure(FailedStep::mount_entry(index), &format!("{message}\nhint: {PUT_BACK}")));
             }
             pins.extend(found.map(|identity| (source.clone(), identity)));
         }

@@ -54,15 +54,15 @@ impl EnvironmentSet {
     }
 
     /// The limits of sessions, for the engine.
-    pub(crate) fn session_limits(&self) -> session::Limits {
+    pub(crate) fn session_limits(&self) -> session::SessionLimits {
         let bounds = &self.sessions;
         let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
-        session::Limits {
+        session::SessionLimits {
             idle: Duration::from_secs(bounds.idle_timeout_seconds),
             lifetime: Duration::from_secs(bounds.max_lifetime_seconds),
             sessions: count(bounds.max_sessions),
             per_owner: count(bounds.max_sessions_per_client),
-            ..session::Limits::default()
+            ..session::SessionLimits::default()
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_config::environments::CodeSlot;
 use cofferdam_engine::audited_run::{Unrecorded, code_facts};
-use cofferdam_engine::{Failure, HandedBack, Input, Io, Outcome, Prepared, Step};
+use cofferdam_engine::{FailedStep, Failure, HandedBack, Input, Io, Outcome, Prepared};
 use cofferdam_policy::{Stdin, text};
 use serde_json::{Map, Value};
 
@@ -55,7 +55,7 @@ pub(crate) fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> Ca
 }
 
 fn cancelled() -> Failure {
-    Failure { code: 125, step: Step::caller("cancelled"), message: "the call was cancelled".into(), hint: None }
+    Failure { code: 125, step: FailedStep::caller("cancelled"), message: "the call was cancelled".into(), hint: None }
 }
 
 /// Where the code runs.

@@ -8,8 +8,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why, Workspace};
-use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output, Step};
+use cofferdam_engine::session::{
+    self, SessionAnswer, SessionError, SessionKey, SessionStart, Sessions, Why, Workspace,
+};
+use cofferdam_engine::{Cancel, Ending, FailedStep, Failure, Outcome, Output};
 use cofferdam_policy::text;
 
 use super::call::{Call, CallOutcome, SessionStatus};
@@ -60,7 +62,7 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
         }
     };
     let Some(start) = call.environment.session(host, &call.cancel, &on_step)? else {
-        return Err(failure(Step::caller("cancelled"), "the call was cancelled"));
+        return Err(failure(FailedStep::caller("cancelled"), "the call was cancelled"));
     };
     let timeout = Duration::from_millis(start.policy.limits.wall_ms);
     let streamed = call.progress.is_some().then(StreamedOutput::default);
@@ -69,8 +71,9 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
         _ => Output::Capture,
     };
     let starting = Arc::clone(&start);
-    let request = session::Call { code: call.code, timeout, output, cancel: call.cancel, unheard_when_cancelled: true };
-    let answer = sessions.call(&key, call.environment.name(), move || Ok(Start::clone(&starting)), request);
+    let request =
+        session::SessionCall { code: call.code, timeout, output, cancel: call.cancel, unheard_when_cancelled: true };
+    let answer = sessions.call(&key, call.environment.name(), move || Ok(SessionStart::clone(&starting)), request);
     let mut answer = match answer {
         Ok(answer) => answer,
         Err(SessionError::Ended { name, ended }) => {
@@ -101,22 +104,22 @@ fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) ->
 }
 
 /// The engine's key of the session, with a new name if the call asks for one.
-fn resolve(sessions: &Sessions, session: SessionRef) -> Result<Key, Failure> {
+fn resolve(sessions: &Sessions, session: SessionRef) -> Result<SessionKey, Failure> {
     let SessionRef { owner, name, server_named } = session;
     if name == NEW {
-        let name = Sessions::new_name().map_err(|error| failure(Step::Session, &error.to_string()))?;
-        return Ok(Key { owner, name });
+        let name = Sessions::new_name().map_err(|error| failure(FailedStep::Session, &error.to_string()))?;
+        return Ok(SessionKey { owner, name });
     }
-    let known = |one: &session::Listed| one.key.owner == owner && one.key.name == name;
+    let known = |one: &session::ListedSession| one.key.owner == owner && one.key.name == name;
     if server_named && !sessions.list().iter().any(known) {
         return Err(failure(
-            Step::Session,
+            FailedStep::Session,
             &format!(
                 "there is no such session, or it is over\nhint: \"{NEW}\" begins one, and the answer says its name"
             ),
         ));
     }
-    Ok(Key { owner, name })
+    Ok(SessionKey { owner, name })
 }
 
 /// Opens the workspace of a session, which is begun in `environment` if it does not exist.
@@ -133,9 +136,9 @@ pub(crate) fn open_or_begin(
     let key = resolve(sessions, session)?;
     let start = environment.session(host, cancel, &|_| {});
     let Some(start) = start.map_err(|failure| environment.with_definition_hint(failure))? else {
-        return Err(failure(Step::caller("cancelled"), "the call was cancelled"));
+        return Err(failure(FailedStep::caller("cancelled"), "the call was cancelled"));
     };
-    let workspace = sessions.open(&key, environment.name(), || Ok(Start::clone(&start)), cancel);
+    let workspace = sessions.open(&key, environment.name(), || Ok(SessionStart::clone(&start)), cancel);
     let workspace = workspace.map_err(|error| environment.with_definition_hint(session_failure(&error)))?;
     session_workspace(workspace, key.name)
 }
@@ -154,7 +157,7 @@ fn session_workspace(workspace: Workspace, name: String) -> Result<SessionWorksp
     let Workspace { root, fresh } = workspace;
     let root = root.ok_or_else(|| {
         failure(
-            Step::Session,
+            FailedStep::Session,
             "this environment's sessions have no workspace that files go in and out of\n\
              hint: have the code carry what it needs; the jail backend has one, where the profile mounts /workspace",
         )
@@ -165,16 +168,16 @@ fn session_workspace(workspace: Workspace, name: String) -> Result<SessionWorksp
 fn session_failure(error: &SessionError) -> Failure {
     let step = match error {
         SessionError::Busy { .. } | SessionError::TooMany { .. } | SessionError::TooManyOwn { .. } => {
-            Step::caller("busy")
+            FailedStep::caller("busy")
         }
-        SessionError::Cancelled => Step::caller("cancelled"),
-        _ => Step::Session,
+        SessionError::Cancelled => FailedStep::caller("cancelled"),
+        _ => FailedStep::Session,
     };
     failure(step, &error.to_string())
 }
 
 /// Makes an outcome of a session's answer. Fields that the answer lacks are unknown for a single call.
-fn outcome(answer: Answer) -> Outcome {
+fn outcome(answer: SessionAnswer) -> Outcome {
     let success = answer.success();
     let over = answer.ended.as_ref().and_then(|ended| ended.outcome.as_deref());
     let ending = match (&answer.interrupted, answer.exit_code, over) {

@@ -211,7 +211,7 @@ pub(crate) fn resource_contents(blob: Blob) -> ResourceContents {
 mod tests {
     use super::*;
     use crate::workspace::output::OutputFiles;
-    use cofferdam_engine::{Failure, Step};
+    use cofferdam_engine::{FailedStep, Failure};
 
     fn outcome(stdout: &str, stderr: &str, code: i32) -> Outcome {
         Outcome {
@@ -245,7 +245,7 @@ mod tests {
             aggregated: false,
         };
         // Also if the outcome has another failure.
-        let failure = Failure { code: 125, step: Step::Audit, message: "m".into(), hint: None };
+        let failure = Failure { code: 125, step: FailedStep::Audit, message: "m".into(), hint: None };
         let disabled = Outcome { error: Some(failure.clone()), violations: vec![violation], ..outcome("o", "", 0) };
         assert_eq!(text(&disabled, None, None), format!("o\n{DISABLED}"));
         let other = Outcome { error: Some(failure), ..outcome("o", "", 0) };
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
         assert_eq!(text(&outcome("x", "", 3), None, None), "x");
         assert_eq!(text(&outcome("", "", 3), None, None), "[exited with code 3 and printed nothing]");
-        let failure = Failure { code: 125, step: Step::caller("s"), message: "m".into(), hint: Some("h".into()) };
+        let failure = Failure { code: 125, step: FailedStep::caller("s"), message: "m".into(), hint: Some("h".into()) };
         let failed = of(Outcome::unstarted(Some(failure)));
         assert_eq!(failed.is_error, Some(true));
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);

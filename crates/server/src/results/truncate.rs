@@ -2,7 +2,7 @@
 //!
 //! Output that is cut off is stored as a blob for a while and linked to. The result always says that something is missing.
 
-use cofferdam_engine::{Change, Outcome, Strength};
+use cofferdam_engine::{FileChange, Outcome, Strength};
 use rmcp::model::{ContentBlock, Resource};
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ pub(crate) fn truncate(outcome: &mut Outcome, most: usize, blobs: &BlobStore) ->
     }
     let changed = outcome.changes.len() as u64 + outcome.changes_omitted;
     let mut room = MAX_CHANGES_BYTES;
-    let fits = |change: &Change| {
+    let fits = |change: &FileChange| {
         let bytes = serde_json::to_string(change).map_or(usize::MAX, |json| json.len() + 1);
         room = room.checked_sub(bytes)?;
         Some(())
@@ -105,7 +105,7 @@ pub(crate) fn structured(outcome: &Outcome, truncation: &Truncation) -> Option<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_engine::Applied;
+    use cofferdam_engine::AppliedField;
     use cofferdam_policy::Field;
 
     fn printed(stdout: usize, stderr: usize) -> Outcome {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn changes_are_listed_up_to_a_bound_and_the_rest_counted() {
-        let change = |n: usize| Change { kind: 'A', path: format!("/project/{n:05}\u{1b}") };
+        let change = |n: usize| FileChange { kind: 'A', path: format!("/project/{n:05}\u{1b}") };
         let mut outcome = printed(0, 0);
         outcome.changes = (0..100).map(change).collect();
         let few = truncate(&mut outcome, MAX_OUTPUT_BYTES, &BlobStore::default());
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn reasons_are_kept_for_fields_not_enforced_in_full() {
         let mut outcome = printed(0, 0);
-        let of = |strength| Applied { strength, reason: "why".into() };
+        let of = |strength| AppliedField { strength, reason: "why".into() };
         outcome.enforcement.insert(Field::Memory, of(Strength::Partial));
         outcome.enforcement.insert(Field::Network, of(Strength::Full));
         let data = structured(&outcome, &Truncation::default()).unwrap();

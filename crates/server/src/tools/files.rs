@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cofferdam_engine::session::Sessions;
-use cofferdam_engine::{Cancel, Step};
+use cofferdam_engine::{Cancel, FailedStep};
 use rmcp::model::{CallToolResponse, ContentBlock, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -108,7 +108,7 @@ pub(crate) async fn upload(
         false => tokio::select! {
             permit = connection.state.runs.acquire() => match permit {
                 Ok(permit) => Some(permit),
-                Err(busy) => return Ok(reply::failure(failure(Step::caller("busy"), &busy.to_string()))),
+                Err(busy) => return Ok(reply::failure(failure(FailedStep::caller("busy"), &busy.to_string()))),
             },
             () = connection.cancelled(&context) => return Err(cancelled()),
         },
@@ -120,11 +120,11 @@ pub(crate) async fn upload(
         let SessionWorkspace { root, name, fresh } =
             session::open_or_begin(&state.host, &state.sessions, session, &environment, &cancel)?;
         drop(permit);
-        let random = Sessions::new_name().map_err(|error| failure(Step::caller("file"), &error.to_string()))?;
+        let random = Sessions::new_name().map_err(|error| failure(FailedStep::caller("file"), &error.to_string()))?;
         let written = transfer::write_file(&root, &path, &bytes, &random);
         // A session that was begun belongs to the client even if the file could not be written.
         let begun = if fresh { format!("\n[a new session: {name}]") } else { String::new() };
-        let replaced = written.map_err(|error| failure(Step::caller("file"), &format!("{error}{begun}")))?;
+        let replaced = written.map_err(|error| failure(FailedStep::caller("file"), &format!("{error}{begun}")))?;
         let session = json!({ "name": name, "fresh": fresh });
         let data = json!({ "path": path.absolute(), "bytes": bytes.len(), "replaced": replaced, "session": session });
         let verb = if replaced { "replaced" } else { "wrote" };
@@ -157,8 +157,8 @@ pub(crate) async fn download(
     let work = reply::blocking(move || {
         let workspace = session::open(&state.sessions, session, &cancel)?;
         let file =
-            transfer::read_file(&workspace.root, &path).map_err(|error| failure(Step::caller("file"), &error))?;
-        let random = Sessions::new_name().map_err(|error| failure(Step::caller("file"), &error.to_string()))?;
+            transfer::read_file(&workspace.root, &path).map_err(|error| failure(FailedStep::caller("file"), &error))?;
+        let random = Sessions::new_name().map_err(|error| failure(FailedStep::caller("file"), &error.to_string()))?;
         let mime = file.media_type.name();
         let data = json!({ "path": path.absolute(), "bytes": file.bytes.len(), "type": mime });
         let uri = blobs::download_uri(&random, &file.name);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::{Cancel, Failure, Step};
+use cofferdam_engine::{Cancel, FailedStep, Failure};
 use cofferdam_policy::text;
 use rmcp::model::{CallToolResponse, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
@@ -47,7 +47,7 @@ pub(crate) async fn call(
             let text = busy.to_string();
             let (message, hint) = text.split_once("\nhint: ").unwrap_or((&text, ""));
             let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
-            let failure = Failure { code: 125, step: Step::caller("busy"), message: message.into(), hint };
+            let failure = Failure { code: 125, step: FailedStep::caller("busy"), message: message.into(), hint };
             let outcome = CallOutcome::failed(failure);
             return Ok(call_result(outcome, SizeBudget::DOCUMENT, &connection.state.blobs).into());
         }

@@ -2,8 +2,8 @@
 //!
 //! In the stateless protocol over HTTP a session's name is the permission to use it, so names are not listed there.
 
-use cofferdam_engine::Step;
-use cofferdam_engine::session::Key;
+use cofferdam_engine::FailedStep;
+use cofferdam_engine::session::SessionKey;
 use cofferdam_policy::text;
 use rmcp::model::{CallToolResponse, ContentBlock, JsonObject};
 use rmcp::service::RequestContext;
@@ -19,7 +19,7 @@ use crate::execution::session::SessionRef;
 
 fn no_such_session(name: &str) -> CallToolResponse {
     reply::failure(failure(
-        Step::Session,
+        FailedStep::Session,
         &format!("there is no session {}, or it is over\nhint: `run` with this word begins one", text::name(name)),
     ))
 }
@@ -39,7 +39,7 @@ pub(crate) fn list(
     let SessionRef { owner, server_named, .. } = connection.session_ref(String::new(), context);
     if server_named && only.is_none() {
         return Ok(reply::failure(failure(
-            Step::Session,
+            FailedStep::Session,
             "without a connection, a session is known by its name alone, and nobody is told the names of others\n\
              hint: say which one: the name that its first answer gave",
         )));
@@ -80,7 +80,7 @@ pub(crate) async fn end(
     let name = texts.required("session")?;
     texts.finish()?;
     let SessionRef { owner, name, .. } = connection.session_ref(name, context);
-    let (state, key) = (connection.state.clone(), Key { owner, name: name.clone() });
+    let (state, key) = (connection.state.clone(), SessionKey { owner, name: name.clone() });
     // Ending waits until the sandbox is gone.
     match reply::blocking(move || state.sessions.end(&key)).await? {
         Some(ended) => {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use cofferdam_engine::backends::containers::Found;
-use cofferdam_engine::{Applied, Mechanism, Strength, Support};
+use cofferdam_engine::backends::containers::FoundRuntime;
+use cofferdam_engine::{AppliedField, Mechanism, Strength, Support};
 
 use crate::failure::is_root;
 
 /// All of it.
-pub(super) fn text(mechanisms: &[Mechanism], found: &[Found], support: &[(&str, Vec<Support>)]) -> String {
+pub(super) fn text(mechanisms: &[Mechanism], found: &[FoundRuntime], support: &[(&str, Vec<Support>)]) -> String {
     let mut text = table(mechanisms);
     text.push_str(&runtimes(found));
     let mut seen = Seen::new();
@@ -49,11 +49,11 @@ pub(super) fn shortened(reason: &str, mechanisms: &[Mechanism]) -> String {
 }
 
 /// The container runtimes of this host; empty where there is none.
-fn runtimes(found: &[Found]) -> String {
+fn runtimes(found: &[FoundRuntime]) -> String {
     let mut text = String::new();
     for runtime in found {
         let head = if text.is_empty() { "\nWhat makes containers:\n" } else { "" };
-        let Found { backend, version, place, detail, .. } = runtime;
+        let FoundRuntime { backend, version, place, detail, .. } = runtime;
         write!(text, "{head}  {backend}: version {version}, {}\n    {detail}\n", place.display())
             .expect("a String takes every write");
     }
@@ -77,7 +77,9 @@ fn once(seen: &mut Seen, reason: &str, of: &str) -> String {
 /// The fields of one strength, in their order; those with the same reason together.
 pub(super) fn by_reason(support: &Support, strength: Strength) -> Vec<(&str, Vec<String>)> {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
-    for (field, Applied { reason, .. }) in support.fields.iter().filter(|(_, applied)| applied.strength == strength) {
+    for (field, AppliedField { reason, .. }) in
+        support.fields.iter().filter(|(_, applied)| applied.strength == strength)
+    {
         match groups.iter_mut().find(|(why, _)| why == reason) {
             Some((_, fields)) => fields.push(field.to_string()),
             None => groups.push((reason, vec![field.to_string()])),
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn reason_is_printed_once() {
-        let applied = |strength, reason: &str| Applied { strength, reason: reason.into() };
+        let applied = |strength, reason: &str| AppliedField { strength, reason: reason.into() };
         let support = |backend| Support {
             backend,
             unavailable: None,

@@ -1,7 +1,7 @@
 //! `cofferdam environment build`: builds the flake reference of an environment.
 
 use cofferdam_config::environments::{EnvironmentKind, spec};
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 
 use super::row::{Host, Row};
 use crate::call::environment::{self, Building, surroundings};
@@ -24,7 +24,7 @@ pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, js
     let (one, built) = environment::built(found, caller, Building::Anew, false)?;
     spec(&one, built.as_deref()).map_err(|reason| environment::unusable(name, &one, &reason, configuration))?;
     if json {
-        let engine = Engine::for_own_process(Expected::Anything);
+        let engine = Engine::for_own_process(ExpectedUse::Anything);
         let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };
         print_json(&Row::of(&one, None, &host))?;
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use cofferdam_config::environments::{
     DefinitionProblem, EnvironmentKind, Environments, Surroundings, artifact, as_known,
 };
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 use serde::Serialize;
 
 use super::problems::{mistakes, print_problems, print_warnings};
@@ -28,7 +28,7 @@ pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> 
     print_warnings(all);
     let code = report(&problems, json)?;
     if code == 0 && !json {
-        let engine = Engine::for_own_process(Expected::Anything);
+        let engine = Engine::for_own_process(ExpectedUse::Anything);
         let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
         let mut unusable = 0;
         for one in all.in_force() {

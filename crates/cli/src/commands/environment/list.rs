@@ -1,7 +1,7 @@
 //! `cofferdam environment list`: a table of all definitions.
 
 use cofferdam_config::environments::Environments;
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 use cofferdam_policy::text;
 
 use super::problems::{print_problems, print_warnings};
@@ -22,7 +22,7 @@ pub(super) fn list(
     json: bool,
     hidden: bool,
 ) -> Result<i32, Refusal> {
-    let engine = Engine::for_own_process(Expected::Anything);
+    let engine = Engine::for_own_process(ExpectedUse::Anything);
     let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
     let mut rows: Vec<Row<'_>> = Vec::new();
     for one in all.all().iter().filter(|one| hidden || all.hidden_by(one).is_none()) {

@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::{CodeInput, EnvironmentKind, apply, spec};
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 use cofferdam_policy::{Policy, text};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub(super) fn show(
         }
         Err(refusal) => return Err(refusal),
     };
-    let engine = Engine::for_own_process(Expected::Anything);
+    let engine = Engine::for_own_process(ExpectedUse::Anything);
     // A profile that is evaluated with options of this call says nothing about a call without them.
     let options = ["set", "allow-import", "trust-profile"];
     let evaluates = !options.iter().any(|option| matches.value_source(option) == Some(ValueSource::CommandLine));

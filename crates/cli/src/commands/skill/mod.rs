@@ -10,7 +10,7 @@ mod rootfs;
 mod run;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use cofferdam_engine::{Engine, Expected};
+use cofferdam_engine::{Engine, ExpectedUse};
 
 use self::invocation::Invocation;
 use crate::args::values::BACKENDS;
@@ -108,7 +108,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
 fn perform(matches: &ArgMatches) -> Result<i32, Refusal> {
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     // First of all: what the engine has to find out takes as long as the rest.
-    let engine = (action == "run").then(|| Engine::for_own_process(Expected::Run));
+    let engine = (action == "run").then(|| Engine::for_own_process(ExpectedUse::Run));
     let caller = Caller::observe()?;
     let invocation = Invocation::of(matches, &caller)?;
     if action != "run"
@@ -129,7 +129,7 @@ fn perform(matches: &ArgMatches) -> Result<i32, Refusal> {
         "show" => registry::show(&invocation),
         "revoke" => registry::revoke(&invocation),
         _ => {
-            let engine = engine.unwrap_or_else(|| Engine::for_own_process(Expected::Anything));
+            let engine = engine.unwrap_or_else(|| Engine::for_own_process(ExpectedUse::Anything));
             run::run(&invocation, &engine.on_progress(progress::reporter(invocation.flag("quiet"))))
         }
     }

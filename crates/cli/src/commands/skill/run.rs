@@ -13,7 +13,7 @@ use cofferdam_config::skills::policy::{LimitsFrom, image_program, names_program,
 use cofferdam_config::skills::{FaultCode, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{AuditEntry, Durability, hex, sha256};
-use cofferdam_engine::audited_run::About;
+use cofferdam_engine::audited_run::RunDetails;
 use cofferdam_engine::backends::containers::{FOR_REFERENCES, FOR_TARBALLS, ImageCommand};
 use cofferdam_policy::{BackendName, Field, FileIdentity, Policy, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
@@ -103,7 +103,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
     facts.insert("limitsFrom".into(), serde_json::to_value(limits_from).unwrap_or_default());
     facts.insert("skillVersion".into(), versioned.version.into());
     facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
-    let about = About { skill: Some(spec.name), facts };
+    let about = RunDetails { skill: Some(spec.name), facts };
     let call = Call {
         policy,
         tty: false,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// What a root may hold in all, bytes: enough for every image that people work with.
 pub(crate) const LARGEST: u64 = 16 << 30;
@@ -34,7 +34,7 @@ impl<R: Read> Read for Plain<R> {
 /// # Errors
 /// It cannot be read, or is compressed by something else, with the command that helps.
 pub(crate) fn plain<R: Read>(source: R, path: &Path) -> Result<Plain<R>, Failure> {
-    let refused = |message, hint: String| Failure::new(Step::Image, message).hint(hint);
+    let refused = |message, hint: String| Failure::new(FailedStep::Image, message).hint(hint);
     let mut source = BufReader::with_capacity(1 << 16, source);
     let start = source.fill_buf().map_err(|error| {
         refused(format!("cannot read {}: {error}", path.display()), "name a tarball that this user can read".into())

@@ -2,9 +2,9 @@
 
 use cofferdam_policy::{Field, Policy};
 
-use super::{About, Inodes};
+use super::{Inodes, RuntimeFacts};
 use crate::backends::enforcement::{By, container_tmpfs, enforcement, shared_with_kernel};
-use crate::outcome::{Applied, Enforcement};
+use crate::outcome::{AppliedEnforcement, AppliedField};
 use crate::plan::egress::EgressPlan;
 
 /// What runtimes answer on a host that has everything for them, by name: what the documentation's table is made of.
@@ -14,11 +14,11 @@ use crate::plan::egress::EgressPlan;
 pub fn documented(
     policy: &Policy,
     facts: &dyn crate::plan::facts::Facts,
-) -> Result<Vec<(&'static str, Enforcement)>, crate::failure::Failure> {
+) -> Result<Vec<(&'static str, AppliedEnforcement)>, crate::failure::Failure> {
     use super::Arrival::{Inherited, Rendezvous};
     let layout = crate::backends::layout::in_container(policy, facts)?;
     let egress = EgressPlan::of(policy)?;
-    let about = |rootless, arrival, limits, inodes, [listener, flags]: [bool; 2], detail: &str| About {
+    let about = |rootless, arrival, limits, inodes, [listener, flags]: [bool; 2], detail: &str| RuntimeFacts {
         version: String::new(),
         rootless,
         arrival,
@@ -51,8 +51,8 @@ pub fn documented(
             ),
         ),
     ];
-    let answer = |(name, about): (_, About)| {
-        let About { rootless, listener, limits, inodes, .. } = about;
+    let answer = |(name, about): (_, RuntimeFacts)| {
+        let RuntimeFacts { rootless, listener, limits, inodes, .. } = about;
         let by = By::Container {
             layout: &layout,
             about: &about,
@@ -62,9 +62,9 @@ pub fn documented(
         let mut e = enforcement(policy, &by);
         if !limits && !rootless {
             for field in [Field::Memory, Field::CpuShare, Field::Processes] {
-                e.insert(field, Applied::full("the run's own cgroup"));
+                e.insert(field, AppliedField::full("the run's own cgroup"));
             }
-            e.insert(Field::CpuTime, Applied::full("the run's own cgroup counts, the supervisor kills"));
+            e.insert(Field::CpuTime, AppliedField::full("the run's own cgroup counts, the supervisor kills"));
             container_tmpfs(inodes, &mut e);
         }
         if !listener {

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use cofferdam_confine::memfd;
 use sha2::{Digest, Sha256};
 
-use super::owner::{self, Here, Left};
+use super::owner::{self, Leftover, ProcessScope};
 use super::spec::DENIED;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// The part of a run's directory that its container sees.
 const SHARED: &str = "shared";
@@ -33,49 +33,49 @@ const UNWRITTEN: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// The directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct HostFilesDirectory {
     root: PathBuf,
 }
 
-impl Place {
+impl HostFilesDirectory {
     /// Finds and makes it.
     ///
     /// # Errors
     /// It cannot be made, belongs to somebody else, or nothing on it can be executed.
-    pub(super) fn find() -> Result<Place, Failure> {
+    pub(super) fn find() -> Result<HostFilesDirectory, Failure> {
         let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let root = named(VARIABLE)
             .or_else(|| rustix::process::geteuid().is_root().then(|| "/var/lib/cofferdam".into()))
             .or_else(|| named("XDG_DATA_HOME").map(|dir| dir.join("cofferdam")))
             .or_else(|| named("HOME").map(|dir| dir.join(".local/share/cofferdam")));
         let root = root.ok_or_else(|| {
-            Failure::new(Step::State, format!("neither {VARIABLE} nor HOME says where containers' files go"))
+            Failure::new(FailedStep::State, format!("neither {VARIABLE} nor HOME says where containers' files go"))
                 .hint("set COFFERDAM_STATE")
         })?;
-        Place::at(root)
+        HostFilesDirectory::at(root)
     }
 
     /// The same at a given path.
     ///
     /// # Errors
-    /// See [`Place::find`].
-    pub(super) fn at(root: PathBuf) -> Result<Place, Failure> {
+    /// See [`HostFilesDirectory::find`].
+    pub(super) fn at(root: PathBuf) -> Result<HostFilesDirectory, Failure> {
         let failed = |e: io::Error| {
-            Failure::new(Step::State, format!("cannot use {} for containers' files: {e}", root.display()))
+            Failure::new(FailedStep::State, format!("cannot use {} for containers' files: {e}", root.display()))
                 .hint("set COFFERDAM_STATE")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&root).map_err(failed)?;
         let meta = fs::metadata(&root).map_err(failed)?;
         if meta.uid() != rustix::process::geteuid().as_raw() {
             return Err(Failure::new(
-                Step::State,
+                FailedStep::State,
                 format!("{} belongs to another user: what containers start would be theirs to change", root.display()),
             )
             .hint("set COFFERDAM_STATE to a directory of your own"));
         }
         // Somebody's shared directory is not taken away from everybody else, and what is in there may be theirs already.
         if meta.mode() & 0o022 != 0 {
-            return Err(Failure::new(Step::State, format!("others may write in {}", root.display()))
+            return Err(Failure::new(FailedStep::State, format!("others may write in {}", root.display()))
                 .hint("set COFFERDAM_STATE to a directory of your own, such as one below it"));
         }
         if meta.mode() & 0o077 != 0 {
@@ -84,7 +84,7 @@ impl Place {
         let flags = rustix::fs::statvfs(&root).map_err(|e| failed(e.into()))?.f_flag;
         if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
             return Err(Failure::new(
-                Step::State,
+                FailedStep::State,
                 format!("{} is mounted noexec: a container's first program cannot be started from it", root.display()),
             )
             .hint("set COFFERDAM_STATE to a directory on another file system"));
@@ -92,7 +92,7 @@ impl Place {
         for below in ["init", "texts", "runs", "engines", "cache"] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join(below)).map_err(failed)?;
         }
-        Ok(Place { root })
+        Ok(HostFilesDirectory { root })
     }
 
     /// Where the files of texts are.
@@ -119,13 +119,13 @@ impl Place {
             let path = self.texts().join(name);
             if name == Path::new(DENIED) {
                 self.deny(&path)
-                    .map_err(|e| Failure::new(Step::State, format!("cannot make {}: {e}", path.display())))?;
+                    .map_err(|e| Failure::new(FailedStep::State, format!("cannot make {}: {e}", path.display())))?;
                 continue;
             }
             // What is there under the name of its own hash was put there whole.
             if !fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
                 write_whole(&path, text.as_bytes(), 0o444)
-                    .map_err(|e| Failure::new(Step::State, format!("cannot write {}: {e}", path.display())))?;
+                    .map_err(|e| Failure::new(FailedStep::State, format!("cannot write {}: {e}", path.display())))?;
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Place {
     /// It cannot be made.
     pub(super) fn run(&self, id: &str) -> Result<RunDirectory, Failure> {
         let path = self.root.join("runs").join(id);
-        let failed = |e: io::Error| Failure::new(Step::State, format!("cannot make {}: {e}", path.display()));
+        let failed = |e: io::Error| Failure::new(FailedStep::State, format!("cannot make {}: {e}", path.display()));
         let program = self.program().map_err(failed)?;
         let me = owner::me();
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
@@ -176,7 +176,7 @@ impl Place {
 
     /// Removes the directories of runs whose owner is gone; `ended` says whether nothing of a container runs any more.
     pub(super) fn sweep(&self, ended: impl Fn(&str) -> bool) -> Vec<String> {
-        let Some(here) = Here::read() else { return Vec::new() };
+        let Some(here) = ProcessScope::read() else { return Vec::new() };
         let mut removed = Vec::new();
         for entry in fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
@@ -185,9 +185,9 @@ impl Place {
             }
             let left = match fs::read_to_string(entry.path().join("owner")) {
                 Ok(owner) if !owner.is_empty() => match owner::left_by(&owner, &here, owner::process) {
-                    Left::No => false,
-                    Left::Yes => true,
-                    Left::IfEnded => ended(&name),
+                    Leftover::No => false,
+                    Leftover::Yes => true,
+                    Leftover::IfEnded => ended(&name),
                 },
                 // Made, or removed, by one who was killed in the middle of it; who lives is done shortly.
                 _ => {
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_run_has_a_directory_with_init_and_nothing_is_left_of_it() {
         let temporary = tempfile::tempdir().unwrap();
-        let place = Place::at(temporary.path().join("state")).unwrap();
+        let place = HostFilesDirectory::at(temporary.path().join("state")).unwrap();
         let run = place.run("cofferdam-0123456789abcdef").unwrap();
         assert_eq!(fs::read(run.path().join("init")).unwrap(), memfd::init_bytes());
         assert_eq!(fs::metadata(run.path()).unwrap().mode() & 0o777, 0o755);
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn another_program_of_the_same_length_is_not_taken_for_init() {
         let temporary = tempfile::tempdir().unwrap();
-        let place = Place::at(temporary.path().join("state")).unwrap();
+        let place = HostFilesDirectory::at(temporary.path().join("state")).unwrap();
         let path = place.program().unwrap();
         let made = fs::metadata(&path).unwrap().ino();
         assert_eq!((place.program().unwrap(), fs::metadata(&path).unwrap().ino()), (path.clone(), made), "the twin");
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn the_file_over_denied_ones_is_nobodys_to_read_and_repaired() {
         let temporary = tempfile::tempdir().unwrap();
-        let place = Place::at(temporary.path().to_owned()).unwrap();
+        let place = HostFilesDirectory::at(temporary.path().to_owned()).unwrap();
         let (texts, path) = ([(PathBuf::from(DENIED), String::new())], place.texts().join(DENIED));
         place.write_texts(&texts).unwrap();
         let made = fs::metadata(&path).unwrap();
@@ -321,18 +321,18 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let mode = |mode| fs::set_permissions(temporary.path(), Permissions::from_mode(mode)).unwrap();
         mode(0o1777);
-        let failure = Place::at(temporary.path().to_owned()).unwrap_err();
+        let failure = HostFilesDirectory::at(temporary.path().to_owned()).unwrap_err();
         assert!(failure.message.contains("others may write") && failure.hint.is_some(), "{failure:?}");
         assert_eq!(fs::metadata(temporary.path()).unwrap().mode() & 0o7777, 0o1777);
         mode(0o755);
-        Place::at(temporary.path().to_owned()).unwrap();
+        HostFilesDirectory::at(temporary.path().to_owned()).unwrap();
         assert_eq!(fs::metadata(temporary.path()).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
     fn texts_are_whole_and_repaired() {
         let temporary = tempfile::tempdir().unwrap();
-        let place = Place::at(temporary.path().to_owned()).unwrap();
+        let place = HostFilesDirectory::at(temporary.path().to_owned()).unwrap();
         let texts = [(PathBuf::from("a"), "one\n".to_owned())];
         place.write_texts(&texts).unwrap();
         let path = place.texts().join("a");

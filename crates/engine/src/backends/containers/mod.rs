@@ -36,16 +36,16 @@ use cofferdam_policy::BackendName;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use crate::backends::enforcement::container_runtime::{About, Arrival, Inodes};
+pub(crate) use crate::backends::enforcement::container_runtime::{Arrival, Inodes, RuntimeFacts};
 use crate::backends::enforcement::{OWN_NETWORKS, socket_buffers};
-use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
-use crate::failure::{Failure, Step};
+use crate::backends::{Backend, BackendPlan, BackendRefusal, Capabilities, PlanRequest};
+use crate::failure::{FailedStep, Failure};
 use crate::host::Host;
 use crate::plan::executables;
 pub use crate::progress::{Progress, ProgressCallback};
 use mount_points::Moved;
 use run::Contained;
-pub use spec::{APART, Bounds, ContainerSpec, Entry, Mounted, Net, POWERS, Rootfs};
+pub use spec::{APART, ContainerSpec, Mounted, Net, POWERS, RootEntry, Rootfs, RuntimeLimits};
 
 /// What creates containers: an engine by its interface, or an OCI runtime by its program.
 pub(crate) trait ContainerRuntime: std::fmt::Debug + Send + Sync {
@@ -53,14 +53,14 @@ pub(crate) trait ContainerRuntime: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// It is not installed or cannot be reached, with what to do.
-    fn about(&self) -> Result<About, Failure>;
+    fn about(&self) -> Result<RuntimeFacts, Failure>;
 
     /// Makes a root file system ready: looks in the store, pulls, imports, unpacks. Can take long, and reports progress; the same root
     /// again is quick. Several at once are safe.
     ///
     /// # Errors
     /// There is no such image, or it cannot be had.
-    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure>;
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<ReadyRootfs, Failure>;
 
     /// What an image runs when nothing else is named. An image that is absent is pulled, as by [`ContainerRuntime::prepare`].
     ///
@@ -75,7 +75,7 @@ pub(crate) trait ContainerRuntime: std::fmt::Debug + Send + Sync {
     fn start(
         &self,
         spec: &ContainerSpec,
-        root: &Ready,
+        root: &ReadyRootfs,
         handed: &Handed<'_>,
     ) -> Result<Box<dyn StartedContainer>, Failure>;
 
@@ -95,7 +95,7 @@ pub(crate) trait ContainerRuntime: std::fmt::Debug + Send + Sync {
     fn runs_as(&self, spec: &ContainerSpec) -> (u32, u32);
 
     /// What would be asked for, for people.
-    fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value;
+    fn show(&self, spec: &ContainerSpec, root: Option<&ReadyRootfs>) -> Value;
 }
 
 /// What is handed to a runtime whose container inherits.
@@ -116,7 +116,7 @@ pub(crate) struct Handed<'a> {
 
 /// A root file system that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyRootfs {
     /// What the runtime calls it: an image's id, a path.
     pub reference: String,
     /// Directories that the image wants to be volumes: they are covered, since a volume is a disk that can be written.
@@ -159,12 +159,12 @@ pub(crate) trait StartedContainer: Send {
     fn kill(&self) -> Result<(), Failure>;
 
     /// Waits for its end, not for ever, and removes everything of it.
-    fn end(self: Box<Self>) -> Ended;
+    fn end(self: Box<Self>) -> ContainerEnd;
 }
 
 /// What the runtime says afterwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct ContainerEnd {
     /// Whether the kernel ended something of it for want of memory, where that is known.
     pub oom_killed: Option<bool>,
     /// What it said, for a run that failed.
@@ -184,7 +184,7 @@ pub(crate) struct Swept {
 
 /// A runtime that is on this host, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct FoundRuntime {
     /// The backend that uses it.
     pub backend: &'static str,
     /// Its version.
@@ -198,13 +198,19 @@ pub struct Found {
 }
 
 /// Every runtime that is on this host. Asks each of them.
-pub fn found() -> Vec<Found> {
+pub fn found() -> Vec<FoundRuntime> {
     let each = BackendName::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != BackendName::Oci);
     // Those that are not there say so, and what helps, where they are asked what they can hold.
     let found = each.filter_map(|(name, backend)| {
         let runtime = of(*backend).ok()?;
         let (about, place) = (runtime.about().ok()?, runtime.place().ok()?);
-        Some(Found { backend: name, version: about.version, place, rootless: about.rootless, detail: about.detail })
+        Some(FoundRuntime {
+            backend: name,
+            version: about.version,
+            place,
+            rootless: about.rootless,
+            detail: about.detail,
+        })
     });
     found.collect()
 }
@@ -215,17 +221,18 @@ pub fn found() -> Vec<Found> {
 /// The backend makes no containers, or its runtime is not built into this program.
 pub(crate) fn of(backend: BackendName) -> Result<std::sync::Arc<dyn ContainerRuntime>, Failure> {
     match backend {
-        BackendName::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
-        BackendName::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
+        BackendName::Docker => Ok(std::sync::Arc::new(engines::ContainerEngine::docker())),
+        BackendName::Podman => Ok(std::sync::Arc::new(engines::ContainerEngine::podman())),
         runtime if oci::makes(runtime) => {
-            let cache = host_files::Place::find()?.cache();
-            let images = std::sync::Arc::new(engines::Store::new());
+            let cache = host_files::HostFilesDirectory::find()?.cache();
+            let images = std::sync::Arc::new(engines::ImageStores::new());
             Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, Some(images))?))
         }
-        other => {
-            Err(Failure::new(Step::Engine, format!("the {} backend is not built into this program", other.name()))
-                .hint("use --backend jail"))
-        }
+        other => Err(Failure::new(
+            FailedStep::Engine,
+            format!("the {} backend is not built into this program", other.name()),
+        )
+        .hint("use --backend jail")),
     }
 }
 
@@ -248,7 +255,7 @@ impl Backend for Containers {
         Capabilities { takes_arguments: true, ..Capabilities::default() }
     }
 
-    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+    fn plan(&self, host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
         if request.programs.is_some() {
             return Err(executables::foreign(self.name()).into());
         }

@@ -12,12 +12,12 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use super::spec::Mounted;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::mount_table::{below, join};
 use cofferdam_policy::text::escape;
 
 /// What the symbolic link at an absolute path without links says; `None` where there is none.
-pub(crate) type Links<'a> = dyn Fn(&str) -> io::Result<Option<String>> + 'a;
+pub(crate) type LinkReader<'a> = dyn Fn(&str) -> io::Result<Option<String>> + 'a;
 
 /// What every runtime mounts itself. The mounts of a spec that lie below are in memory of the runtime's.
 const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -63,12 +63,14 @@ impl Moved {
 ///
 /// # Errors
 /// A link leads into another mount, or this cannot be known.
-pub(crate) fn placed(mounts: &[Mounted], links: &Links<'_>) -> Result<Moved, Failure> {
+pub(crate) fn placed(mounts: &[Mounted], links: &LinkReader<'_>) -> Result<Moved, Failure> {
     for own in OWN {
         let way = Way::of(own, links)?;
         if way.linked {
             let message = format!("{own} in the image is a symbolic link, to {}", escape(way.to.as_bytes()));
-            return Err(Failure::new(Step::Image, message).hint("use an image that has a directory there, or nothing"));
+            return Err(
+                Failure::new(FailedStep::Image, message).hint("use an image that has a directory there, or nothing")
+            );
         }
     }
     let mut moved = Moved::default();
@@ -105,7 +107,7 @@ pub(crate) fn placed(mounts: &[Mounted], links: &Links<'_>) -> Result<Moved, Fai
 ///
 /// # Errors
 /// As [`placed`].
-pub(crate) fn single(path: &str, mounts: &[Mounted], links: &Links<'_>) -> Result<String, Failure> {
+pub(crate) fn single(path: &str, mounts: &[Mounted], links: &LinkReader<'_>) -> Result<String, Failure> {
     let way = Way::of(path, links)?;
     let others = OWN.into_iter().chain(mounts.iter().map(Mounted::target));
     match others.into_iter().find(|other| way.enters(other)) {
@@ -124,7 +126,7 @@ pub(crate) fn apart(
     own: &[String],
     moved: &Moved,
     mounts: &[Mounted],
-    links: &Links<'_>,
+    links: &LinkReader<'_>,
 ) -> Result<(), Failure> {
     let hint = "mount that elsewhere, or use --backend oci, where an image declares nothing";
     let covering = |path: &str| mounts.iter().rfind(|mount| below(path, mount.target()).is_some());
@@ -133,7 +135,7 @@ pub(crate) fn apart(
         let shown = escape(volume.as_bytes());
         if moved.path(volume) != *volume {
             let message = format!("the image declares the volume {shown}, on the way to which it has a symbolic link");
-            return Err(Failure::new(Step::Image, message).hint(HINT));
+            return Err(Failure::new(FailedStep::Image, message).hint(HINT));
         }
         match covering(volume) {
             Some(over) if over.target() == volume => {}
@@ -142,7 +144,7 @@ pub(crate) fn apart(
                 let message = format!(
                     "the image declares the volume {shown}, which lies in {target}: the engine would make it in {source}"
                 );
-                return Err(Failure::new(Step::Image, message).hint(hint));
+                return Err(Failure::new(FailedStep::Image, message).hint(hint));
             }
             Some(Mounted::Tmpfs { .. }) => {}
             None => drop(single(volume, &bound, links)?),
@@ -160,7 +162,7 @@ fn leads(target: &str, to: &str, other: &str) -> Failure {
         ("/", _) => "the root itself".to_owned(),
         (_, other) => format!("{to}, which is not apart from the mount at {}", escape(other.as_bytes())),
     };
-    Failure::new(Step::Image, format!("a symbolic link of the image leads from {target} to {what}")).hint(HINT)
+    Failure::new(FailedStep::Image, format!("a symbolic link of the image leads from {target} to {what}")).hint(HINT)
 }
 
 /// That no link stands in a bound directory on the way to what is mounted in it: the runtime would follow it.
@@ -171,7 +173,7 @@ fn without_links(covering: &Mounted, target: &str) -> Result<(), Failure> {
     match openat2(CWD, &point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Err(Errno::LOOP) => {
             let message = format!("{} is a symbolic link, or lies behind one", escape_path(&point));
-            Err(Failure::new(Step::Mount, format!("cannot mount at {}: {message}", escape(target.as_bytes())))
+            Err(Failure::new(FailedStep::Mount, format!("cannot mount at {}: {message}", escape(target.as_bytes())))
                 .hint("mount it where the link leads, or elsewhere"))
         }
         // What is missing, or cannot be looked at, its runtime finds as well.
@@ -192,10 +194,10 @@ struct Way {
 }
 
 impl Way {
-    fn of(path: &str, links: &Links<'_>) -> Result<Way, Failure> {
+    fn of(path: &str, links: &LinkReader<'_>) -> Result<Way, Failure> {
         let unknown = |why: &dyn std::fmt::Display| {
             let message = format!("cannot look for links on the way to {}: {why}", escape(path.as_bytes()));
-            Failure::new(Step::Image, message).hint(HINT)
+            Failure::new(FailedStep::Image, message).hint(HINT)
         };
         let parts = |text: &str| -> Vec<String> {
             text.split('/').rev().filter(|part| !matches!(*part, "" | ".")).map(str::to_owned).collect()
@@ -216,7 +218,7 @@ impl Way {
                     if followed > MOST_LINKS {
                         let shown = escape(path.as_bytes());
                         let message = format!("the image has nothing to mount {shown} on: its links lead in a circle");
-                        return Err(Failure::new(Step::Image, message).hint(NO_PLACE));
+                        return Err(Failure::new(FailedStep::Image, message).hint(NO_PLACE));
                     }
                     if says.starts_with('/') {
                         way.to = "/".into();
@@ -255,7 +257,7 @@ mod tests {
         Mounted::Tmpfs { target: target.into(), bytes: 1, mode: 0o755, exec: false, writable: true }
     }
 
-    fn with<T>(links: &[(&str, &str)], of: impl FnOnce(&Links<'_>) -> T) -> T {
+    fn with<T>(links: &[(&str, &str)], of: impl FnOnce(&LinkReader<'_>) -> T) -> T {
         let links: HashMap<_, _> = links.iter().map(|(at, says)| ((*at).to_owned(), (*says).to_owned())).collect();
         of(&|path| Ok(links.get(path).cloned()))
     }
@@ -294,7 +296,7 @@ mod tests {
             ("/sys", "/t/sys"),
         ] {
             let failure = with(&[(at, says)], |links| placed(&mounts, links)).expect_err(&format!("{at} {says}"));
-            assert!(failure.hint.is_some() && failure.step == Step::Image, "{failure:?}");
+            assert!(failure.hint.is_some() && failure.step == FailedStep::Image, "{failure:?}");
         }
         // Over what another mount lies in.
         let nested = [bind("/none", "/t"), bind("/none", "/srv/deep")];
@@ -336,7 +338,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
         let host = dir.path().to_str().unwrap();
-        let none: &Links<'_> = &|_| Ok(None);
+        let none: &LinkReader<'_> = &|_| Ok(None);
         placed(&[bind(host, "/t"), tmpfs("/t/real"), tmpfs("/t/missing")], none).unwrap();
         let failure = placed(&[bind(host, "/t"), tmpfs("/t/link")], none).unwrap_err();
         assert!(failure.message.contains("link is a symbolic link") && failure.hint.is_some(), "{failure:?}");

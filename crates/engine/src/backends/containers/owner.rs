@@ -15,30 +15,30 @@ pub(crate) const OWNER: &str = "cofferdam.owner";
 
 /// Where this process stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Here {
+pub(crate) struct ProcessScope {
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot: String,
     /// The inode number of our pid namespace.
     pub pids: u64,
 }
 
-impl Here {
+impl ProcessScope {
     /// Read from `/proc`; none when that does not show this process's own pid namespace, for then no pid in it means
     /// anything.
-    pub(crate) fn read() -> Option<Here> {
+    pub(crate) fn read() -> Option<ProcessScope> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
         if stat.split(' ').next()?.parse() != Ok(std::process::id()) {
             return None;
         }
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let pids = std::fs::metadata("/proc/self/ns/pid").ok()?;
-        Some(Here { boot, pids: std::os::unix::fs::MetadataExt::ino(&pids) })
+        Some(ProcessScope { boot, pids: std::os::unix::fs::MetadataExt::ino(&pids) })
     }
 }
 
 /// What is known of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Process {
+pub(crate) enum OwnerProcess {
     /// It is there, since this time in clock ticks after the boot.
     Started(u64),
     /// There is none of that pid.
@@ -48,27 +48,27 @@ pub(crate) enum Process {
 }
 
 /// Asks the kernel for it.
-pub(crate) fn process(pid: i32) -> Process {
+pub(crate) fn process(pid: i32) -> OwnerProcess {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => {
             let start = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)?.parse().ok());
-            start.map_or(Process::Unknown, Process::Started)
+            start.map_or(OwnerProcess::Unknown, OwnerProcess::Started)
         }
         // What /proc hides can be there all the same.
         Err(_) => match Pid::from_raw(pid).map(test_kill_process) {
-            Some(Err(rustix::io::Errno::SRCH)) => Process::Absent,
-            _ => Process::Unknown,
+            Some(Err(rustix::io::Errno::SRCH)) => OwnerProcess::Absent,
+            _ => OwnerProcess::Unknown,
         },
     }
 }
 
 /// This process as an owner; none where it cannot be told apart from others.
 pub(crate) fn me() -> Option<String> {
-    let here = Here::read()?;
+    let here = ProcessScope::read()?;
     let pid = std::process::id();
     match process(i32::try_from(pid).ok()?) {
-        Process::Started(start) => Some(format!("{pid}:{start}:{}:{}", here.boot, here.pids)),
-        Process::Absent | Process::Unknown => None,
+        OwnerProcess::Started(start) => Some(format!("{pid}:{start}:{}:{}", here.boot, here.pids)),
+        OwnerProcess::Absent | OwnerProcess::Unknown => None,
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn fresh_name() -> std::io::Result<String> {
 
 /// Whether a container, or what a run has on this host, is left over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Leftover {
     /// It is somebody's, or cannot be told to be nobody's.
     No,
     /// If nothing of it runs any more: its owner lived in another boot, as far as can be seen from here.
@@ -100,29 +100,29 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 /// What became of an owner.
-pub(crate) fn left_by(owner: &str, here: &Here, process: impl Fn(i32) -> Process) -> Left {
+pub(crate) fn left_by(owner: &str, here: &ProcessScope, process: impl Fn(i32) -> OwnerProcess) -> Leftover {
     let mut parts = owner.trim_end().split(':');
     let (Some(pid), Some(start), Some(boot), Some(pids), None) =
         (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
     else {
-        return Left::No;
+        return Leftover::No;
     };
     let (Ok(pid), Ok(start), Ok(pids)) = (pid.parse::<i32>(), start.parse::<u64>(), pids.parse::<u64>()) else {
-        return Left::No;
+        return Leftover::No;
     };
     if pid <= 0 || boot.is_empty() || here.boot.is_empty() {
-        return Left::No;
+        return Leftover::No;
     }
     if boot != here.boot {
-        return Left::IfEnded;
+        return Leftover::IfEnded;
     }
     if pids != here.pids {
-        return Left::No;
+        return Leftover::No;
     }
     match process(pid) {
-        Process::Started(since) if since != start => Left::Yes,
-        Process::Absent => Left::Yes,
-        Process::Started(_) | Process::Unknown => Left::No,
+        OwnerProcess::Started(since) if since != start => Leftover::Yes,
+        OwnerProcess::Absent => Leftover::Yes,
+        OwnerProcess::Started(_) | OwnerProcess::Unknown => Leftover::No,
     }
 }
 
@@ -130,13 +130,13 @@ pub(crate) fn left_by(owner: &str, here: &Here, process: impl Fn(i32) -> Process
 pub(crate) fn left_over(
     name: &str,
     label: impl Fn(&str) -> Option<String>,
-    here: &Here,
-    process: impl Fn(i32) -> Process,
-) -> Left {
+    here: &ProcessScope,
+    process: impl Fn(i32) -> OwnerProcess,
+) -> Leftover {
     if !is_ours(name) || label(RUN).as_deref() != Some(name) {
-        return Left::No;
+        return Leftover::No;
     }
-    label(OWNER).map_or(Left::No, |owner| left_by(&owner, here, process))
+    label(OWNER).map_or(Leftover::No, |owner| left_by(&owner, here, process))
 }
 
 #[cfg(test)]
@@ -145,8 +145,8 @@ mod tests {
 
     const NAME: &str = "cofferdam-0123456789abcdef";
 
-    fn here() -> Here {
-        Here { boot: "b".into(), pids: 7 }
+    fn here() -> ProcessScope {
+        ProcessScope { boot: "b".into(), pids: 7 }
     }
 
     #[test]
@@ -156,30 +156,37 @@ mod tests {
             OWNER => Some("5:100:b:7".to_owned()),
             _ => None,
         };
-        let of = |process: Process| left_over(NAME, labels, &here(), |_| process);
-        assert_eq!(of(Process::Absent), Left::Yes);
-        assert_eq!(of(Process::Started(101)), Left::Yes, "the pid is another's now");
-        assert_eq!(of(Process::Started(100)), Left::No);
-        assert_eq!(of(Process::Unknown), Left::No);
-        assert_eq!(left_over("other", labels, &here(), |_| Process::Absent), Left::No, "an image can carry the labels");
-        assert_eq!(left_over("cofferdam-0123456789abcdee", labels, &here(), |_| Process::Absent), Left::No);
+        let of = |process: OwnerProcess| left_over(NAME, labels, &here(), |_| process);
+        assert_eq!(of(OwnerProcess::Absent), Leftover::Yes);
+        assert_eq!(of(OwnerProcess::Started(101)), Leftover::Yes, "the pid is another's now");
+        assert_eq!(of(OwnerProcess::Started(100)), Leftover::No);
+        assert_eq!(of(OwnerProcess::Unknown), Leftover::No);
+        assert_eq!(
+            left_over("other", labels, &here(), |_| OwnerProcess::Absent),
+            Leftover::No,
+            "an image can carry the labels"
+        );
+        assert_eq!(left_over("cofferdam-0123456789abcdee", labels, &here(), |_| OwnerProcess::Absent), Leftover::No);
     }
 
     #[test]
     fn owners_elsewhere_are_not_judged_by_the_processes_here() {
-        let of = |owner: &str| left_by(owner, &here(), |_| Process::Absent);
-        assert_eq!(of("5:100:other:7"), Left::IfEnded);
-        assert_eq!(of("5:100:b:8"), Left::No);
+        let of = |owner: &str| left_by(owner, &here(), |_| OwnerProcess::Absent);
+        assert_eq!(of("5:100:other:7"), Leftover::IfEnded);
+        assert_eq!(of("5:100:b:8"), Leftover::No);
         for bad in ["", "5", "5:100:b", "5:100:b:7:1", "0:100:b:7", "-1:1:b:7", "x:1:b:7", "5:100::7"] {
-            assert_eq!(of(bad), Left::No, "{bad}");
+            assert_eq!(of(bad), Leftover::No, "{bad}");
         }
-        assert_eq!(left_by("5:100:b:7", &Here { boot: String::new(), pids: 7 }, |_| Process::Absent), Left::No);
+        assert_eq!(
+            left_by("5:100:b:7", &ProcessScope { boot: String::new(), pids: 7 }, |_| OwnerProcess::Absent),
+            Leftover::No
+        );
     }
 
     #[test]
     fn this_process_is_an_owner_that_lives() {
-        let (me, here) = (me().unwrap(), Here::read().unwrap());
-        assert_eq!(left_by(&me, &here, process), Left::No);
+        let (me, here) = (me().unwrap(), ProcessScope::read().unwrap());
+        assert_eq!(left_by(&me, &here, process), Leftover::No);
         assert!(is_ours(&fresh_name().unwrap()));
     }
 }

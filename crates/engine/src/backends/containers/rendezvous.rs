@@ -20,7 +20,7 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::StartedContainer;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::run::lifeline::Lifeline;
 use crate::run::streams::give_away;
 
@@ -77,7 +77,7 @@ impl Theirs {
 /// No descriptors are left.
 pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
     let failed = |e: io::Error| {
-        Failure::new(Step::Container, format!("cannot make the run's pipes: {e}"))
+        Failure::new(FailedStep::Container, format!("cannot make the run's pipes: {e}"))
             .hint("more open files have to be allowed here: ulimit -n")
     };
     let (in_theirs, in_ours) = crate::run::streams::incoming().map_err(failed)?;
@@ -140,7 +140,7 @@ impl Rendezvous {
         match open() {
             Ok(listener) => Ok(Rendezvous { listener, path }),
             Err(e) => Err(Failure::new(
-                Step::Container,
+                FailedStep::Container,
                 format!("cannot open {} for the container's init: {e}", path.display()),
             )
             .hint("set COFFERDAM_STATE to a directory on a file system of this machine's")),
@@ -155,13 +155,13 @@ impl Rendezvous {
         let connection = self.knock(made)?;
         let gone = |e: io::Error| {
             let hint = "somebody has ended it: look into the engine's log, or use --backend jail";
-            Failure::new(Step::Container, format!("the container's init is gone: {e}")).hint(hint)
+            Failure::new(FailedStep::Container, format!("the container's init is gone: {e}")).hint(hint)
         };
         std::fs::remove_file(&self.path).map_err(gone)?;
         let number = process::peer(connection.as_fd()).map_err(gone)?;
         let Some(pid) = Pid::from_raw(number) else {
             return Err(Failure::new(
-                Step::Container,
+                FailedStep::Container,
                 "the container runs where its processes cannot be seen from here",
             )
             .hint(
@@ -189,8 +189,11 @@ impl Rendezvous {
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                     Err(e) => {
                         let hint = "more open files have to be allowed here: ulimit -n";
-                        return Err(Failure::new(Step::Container, format!("cannot let the container's init in: {e}"))
-                            .hint(hint));
+                        return Err(Failure::new(
+                            FailedStep::Container,
+                            format!("cannot let the container's init in: {e}"),
+                        )
+                        .hint(hint));
                     }
                 }
             }
@@ -200,7 +203,7 @@ impl Rendezvous {
             if Instant::now() > until {
                 let hint = "what mounts the directory of the run, or a label of SELinux on it, may keep it away";
                 let message = format!("the container's init has not come in {} seconds", PATIENCE.as_secs());
-                return Err(Failure::new(Step::Container, message).hint(hint));
+                return Err(Failure::new(FailedStep::Container, message).hint(hint));
             }
         }
     }

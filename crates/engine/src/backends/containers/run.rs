@@ -13,32 +13,32 @@ use cofferdam_confine::wire::fd;
 use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Value, json};
 
-use super::host_files::Place;
+use super::host_files::HostFilesDirectory;
 use super::spec::{self, Mounted, Parts, Rootfs};
-use super::{About, Arrival, ContainerRuntime, ProgressCallback, Ready};
-use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
-use crate::backends::layout::{Layout, in_container};
-use crate::backends::{Plan, Planned, Request};
-use crate::failure::{Failure, Step};
+use super::{Arrival, ContainerRuntime, ProgressCallback, ReadyRootfs, RuntimeFacts};
+use crate::backends::enforcement::{By, NamedEnforcer, container_tmpfs, enforcement, shared_with_kernel, sufficient};
+use crate::backends::layout::{MountLayout, in_container};
+use crate::backends::{BackendPlan, PlanRequest, PlanSummary};
+use crate::failure::{FailedStep, Failure};
 use crate::io::Io;
-use crate::outcome::{Enforcement, Outcome};
+use crate::outcome::{AppliedEnforcement, Outcome};
 use crate::plan::egress::EgressPlan;
-use crate::plan::facts::Here;
+use crate::plan::facts::HostFacts;
 use crate::plan::seccomp_filter;
-use crate::plan::seccomp_filter::{Filter, Needs};
+use crate::plan::seccomp_filter::{CompiledFilter, Needs};
 use request::{floored, open_files};
 
 /// A policy with the runtime of its containers, to be run many times and from several threads.
 pub struct Contained {
     /// What was planned; the engine completes its enforcement with what cgroups give.
-    pub planned: Planned,
+    pub planned: PlanSummary,
     runtime: Arc<dyn ContainerRuntime>,
-    about: About,
-    place: Place,
+    about: RuntimeFacts,
+    place: HostFilesDirectory,
     /// The host when the policy was planned; each run looks again.
-    first: Looked,
+    first: HostLayout,
     way: Option<EgressPlan>,
-    filter: Filter,
+    filter: CompiledFilter,
     user: (u32, u32),
     /// Where cgroups can be made, for runtimes that hold no limits themselves.
     pub location: Option<Arc<CgroupLocation>>,
@@ -48,20 +48,20 @@ pub struct Contained {
 }
 
 /// What the files of the host make of the policy.
-struct Looked {
-    layout: Layout,
+struct HostLayout {
+    layout: MountLayout,
     parts: Parts,
 }
 
-impl Looked {
-    fn at_host(policy: &Policy, place: &Place) -> Result<Looked, Failure> {
-        let facts = Here::for_run(rustix::process::geteuid().is_root());
+impl HostLayout {
+    fn at_host(policy: &Policy, place: &HostFilesDirectory) -> Result<HostLayout, Failure> {
+        let facts = HostFacts::for_run(rustix::process::geteuid().is_root());
         let layout = in_container(policy, &facts)?;
         if !matches!(policy.filesystem.root, Root::Image(_)) {
             layout.program(policy, &facts)?; // so that a missing one is told as that
         }
         let parts = spec::parts(policy, &layout, &place.texts());
-        Ok(Looked { layout, parts })
+        Ok(HostLayout { layout, parts })
     }
 }
 
@@ -69,7 +69,7 @@ impl Looked {
 struct ReadyRoot {
     of: Option<Rootfs>,
     mounts: Vec<Mounted>,
-    ready: Ready,
+    ready: ReadyRootfs,
 }
 
 impl std::fmt::Debug for Contained {
@@ -81,8 +81,8 @@ impl std::fmt::Debug for Contained {
     }
 }
 
-impl Plan for Contained {
-    fn planned(&self) -> &Planned {
+impl BackendPlan for Contained {
+    fn planned(&self) -> &PlanSummary {
         &self.planned
     }
 
@@ -101,7 +101,7 @@ impl Contained {
     /// # Errors
     /// The runtime cannot be used here, or the policy asks for what containers have not at all.
     pub(crate) fn plan(
-        request: &Request<'_>,
+        request: &PlanRequest<'_>,
         backend: &'static str,
         runtime: Arc<dyn ContainerRuntime>,
         me: CallerIdentity,
@@ -109,20 +109,20 @@ impl Contained {
     ) -> Result<Contained, Failure> {
         let policy = request.policy;
         let about = runtime.about()?;
-        let place = Place::find()?;
+        let place = HostFilesDirectory::find()?;
         let root = rustix::process::geteuid().is_root();
-        let first = Looked::at_host(policy, &place)?;
+        let first = HostLayout::at_host(policy, &place)?;
         // gVisor's own network knows no rules, which leave a program nothing but the gateway.
         let way = if about.listener { EgressPlan::of(policy)? } else { None };
         if policy.audit.trace && !about.listener {
             let told = format!("the {backend} backend cannot observe calls: gVisor reports none");
             return Err(
-                Failure::new(Step::policy("audit.trace"), told).hint("leave --trace out, or use another backend")
+                Failure::new(FailedStep::policy("audit.trace"), told).hint("leave --trace out, or use another backend")
             );
         }
         let user = if root {
             host::unprivileged_id().map(|id| (id, id)).ok_or_else(|| {
-                Failure::new(Step::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+                Failure::new(FailedStep::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
             })?
         } else {
             (me.uid, me.gid)
@@ -146,7 +146,7 @@ impl Contained {
             &By::Container { layout: &first.layout, about: &about, egress: way.as_ref(), other_user: root },
         );
         Ok(Contained {
-            planned: Planned::new(backend, request, enforcement),
+            planned: PlanSummary::new(backend, request, enforcement),
             runtime,
             about,
             place,
@@ -162,8 +162,8 @@ impl Contained {
     }
 
     /// Whether every required field is enforced in full, as it has come out by now.
-    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
-        sufficient(Target::External(self.planned.backend), &self.planned.policy, e, &[])
+    fn still_sufficient(&self, e: &AppliedEnforcement) -> Result<(), Failure> {
+        sufficient(NamedEnforcer::External(self.planned.backend), &self.planned.policy, e, &[])
     }
 
     /// Whether the runtime holds memory, CPU share and processes itself.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::content::hex;
-use crate::backends::layout::{Item, Layout};
+use crate::backends::layout::{Item, MountLayout};
 use crate::plan::mount_table::below;
 
 /// Where the run's own directory is inside, read-only: init's program, and the rendezvous socket. No link in an image can lead to it,
@@ -70,7 +70,7 @@ pub struct ContainerSpec {
     /// Its network.
     pub network: Net,
     /// Limits that the runtime holds.
-    pub bounds: Bounds,
+    pub bounds: RuntimeLimits,
     /// Hard and soft limit of open files with which init starts; the program's own is lower or the same.
     pub open_files: u64,
     /// Labels: whose it is.
@@ -90,13 +90,13 @@ pub enum Rootfs {
     /// This directory of the host: a canonical path.
     Directory(PathBuf),
     /// An empty tree with these.
-    Made(Vec<Entry>),
+    Made(Vec<RootEntry>),
 }
 
 /// What a made root holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum RootEntry {
     /// A directory.
     Directory {
         /// Absolute path inside.
@@ -166,7 +166,7 @@ pub enum Net {
 
 /// Limits that the runtime holds; what is `None` is held by the run's own cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Bounds {
+pub struct RuntimeLimits {
     /// Memory and swap together, bytes.
     pub memory_bytes: Option<u64>,
     /// CPU share in thousandths of one.
@@ -193,7 +193,7 @@ pub struct Parts {
 }
 
 /// Takes a layout apart; texts are to be found in the directory `texts`.
-pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
+pub fn parts(policy: &Policy, layout: &MountLayout, texts: &Path) -> Parts {
     let mut parts = Parts::default();
     let mut entries = Vec::new();
     for item in &layout.items {
@@ -223,8 +223,10 @@ pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
             Item::Directory { target, mode } if in_memory(&parts.mounts, target) => {
                 parts.made.push((target.clone(), *mode));
             }
-            Item::Directory { target, mode } => entries.push(Entry::Directory { path: target.clone(), mode: *mode }),
-            Item::Link { says, target } => entries.push(Entry::Link { path: target.clone(), says: says.clone() }),
+            Item::Directory { target, mode } => {
+                entries.push(RootEntry::Directory { path: target.clone(), mode: *mode })
+            }
+            Item::Link { says, target } => entries.push(RootEntry::Link { path: target.clone(), says: says.clone() }),
             Item::Text { target, text } => {
                 let name = PathBuf::from(hex(&Sha256::digest(text.as_bytes())));
                 parts.mounts.push(Mounted::Bind {
@@ -301,9 +303,9 @@ mod tests {
     #[test]
     fn denied_files_are_covered_and_those_in_proc_by_the_runtime() {
         let mask = |target: &str, directory| Item::Mask { target: target.into(), directory };
-        let layout = Layout {
+        let layout = MountLayout {
             items: vec![mask("/work/.env", false), mask("/work/.ssh", true), mask("/proc/keys", false)],
-            ..Layout::default()
+            ..MountLayout::default()
         };
         let parts = parts(&Policy::base(), &layout, Path::new("/state/texts"));
         assert_eq!(parts.masked, ["/work/.ssh", "/proc/keys"]);
@@ -340,7 +342,7 @@ mod tests {
             bind("/h/state/skills", false),
             bind("/h/stated", true),
         ];
-        let parts = parts(&Policy::base(), &Layout { items, ..Layout::default() }, Path::new("/state/texts"));
+        let parts = parts(&Policy::base(), &MountLayout { items, ..MountLayout::default() }, Path::new("/state/texts"));
         let left: Vec<(&str, bool)> = parts
             .mounts
             .iter()

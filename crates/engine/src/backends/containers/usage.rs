@@ -3,13 +3,18 @@
 use cofferdam_confine::cgroup::{Cgroup, CgroupLimits, CgroupLocation, LimitLevel};
 use cofferdam_policy::{Field, Policy};
 
-use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome::{AppliedEnforcement, AppliedField, Strength};
 use crate::run::outcome_builder::Finished;
-use crate::run::report::Report;
+use crate::run::report::SupervisorReport;
 
 /// Makes a cgroup of the run's own, with room for `besides` processes that are not the program's. What could not be had of
 /// it stands in the enforcement.
-pub(super) fn own(location: &CgroupLocation, policy: &Policy, besides: u64, e: &mut Enforcement) -> Option<Cgroup> {
+pub(super) fn own(
+    location: &CgroupLocation,
+    policy: &Policy,
+    besides: u64,
+    e: &mut AppliedEnforcement,
+) -> Option<Cgroup> {
     let l = &policy.limits;
     let limits = CgroupLimits {
         memory_bytes: Some(l.memory_mb << 20),
@@ -19,7 +24,7 @@ pub(super) fn own(location: &CgroupLocation, policy: &Policy, besides: u64, e: &
         kill: false,
     };
     let mut weaker = |field, strength, reason: String| {
-        e.insert(field, Applied { strength, reason });
+        e.insert(field, AppliedField { strength, reason });
     };
     match Cgroup::create(location, &limits) {
         Ok((cgroup, applied)) => {
@@ -42,12 +47,12 @@ pub(super) fn own(location: &CgroupLocation, policy: &Policy, besides: u64, e: &
 }
 
 /// The cgroup that the runtime has made, for its figures.
-pub(super) fn theirs(pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
+pub(super) fn theirs(pid: i32, e: &mut AppliedEnforcement) -> Option<Cgroup> {
     let found = Cgroup::of(pid).ok().flatten();
     if found.is_none() {
         // It holds; what it counts cannot be read.
         let reason = "the container's cgroup cannot be read from here: its processes are asked".to_owned();
-        e.insert(Field::CpuTime, Applied { strength: Strength::Partial, reason });
+        e.insert(Field::CpuTime, AppliedField { strength: Strength::Partial, reason });
     }
     found
 }
@@ -65,7 +70,7 @@ fn charged(line: &str) -> bool {
 }
 
 /// The tree is dead: what did it use? Then a cgroup of ours goes.
-pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+pub(super) fn figures(report: SupervisorReport, enforcement: AppliedEnforcement, cgroup: Option<Cgroup>) -> Finished {
     let mut f = Finished::of(report, enforcement);
     let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
     if let Some((used, events)) = own.or(f.report.counted) {

@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use crate::outcome::Applied;
+use crate::outcome::AppliedField;
 
 /// Threads that a kernel in user space has for itself on this one; about a hundred before the program does anything.
 pub(crate) const KERNEL_THREADS: u64 = 256;
 
 /// What a runtime is, here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct About {
+pub(crate) struct RuntimeFacts {
     /// Its version.
     pub version: String,
     /// It runs as the caller, in user namespaces of the caller's.
@@ -60,8 +60,8 @@ pub(crate) enum Arrival {
 }
 
 /// What is enforced of `limits.processes` where the cgroup counts the container's kernel with the program.
-pub(crate) fn shared_with_kernel() -> Applied {
-    Applied::partial(format!(
+pub(crate) fn shared_with_kernel() -> AppliedField {
+    AppliedField::partial(format!(
         "the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}"
     ))
 }

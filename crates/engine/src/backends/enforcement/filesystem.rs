@@ -2,11 +2,11 @@
 
 use cofferdam_policy::{Access, Mount, Policy, Root};
 
-use super::container_runtime::About;
-use super::{By, Purpose, some};
+use super::container_runtime::RuntimeFacts;
+use super::{By, EnforcementPurpose, some};
 use crate::backends::external::tool::Tool;
-use crate::backends::layout::Layout;
-use crate::outcome::Applied;
+use crate::backends::layout::MountLayout;
+use crate::outcome::AppliedField;
 use crate::plan::facts::may_pass_on;
 use crate::plan::optional_mounts;
 
@@ -22,11 +22,11 @@ fn jail(policy: &Policy, abi: u32) -> String {
 }
 
 /// What Landlock alone enforces of files.
-fn landlock(abi: u32) -> Applied {
+fn landlock(abi: u32) -> AppliedField {
     match abi {
-        0 => Applied::none("no Landlock"),
-        1 | 2 => Applied::partial("Landlock before ABI 3 does not hold truncation"),
-        _ => Applied::full(format!("Landlock ABI {abi}")),
+        0 => AppliedField::none("no Landlock"),
+        1 | 2 => AppliedField::partial("Landlock before ABI 3 does not hold truncation"),
+        _ => AppliedField::full(format!("Landlock ABI {abi}")),
     }
 }
 
@@ -38,34 +38,34 @@ fn writes_a_bind(policy: &Policy) -> bool {
     policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { .. }) && m.is_writable())
 }
 
-pub(super) fn root(policy: &Policy, by: &By<'_>) -> Applied {
+pub(super) fn root(policy: &Policy, by: &By<'_>) -> AppliedField {
     let root = &policy.filesystem.root;
     match *by {
         // A read-only mount holds files, not what a FIFO or a device passes on.
-        By::Jail { .. } if policy.process.nested_sandboxes && *root == Root::Host => Applied::partial(
+        By::Jail { .. } if policy.process.nested_sandboxes && *root == Root::Host => AppliedField::partial(
             "with nested sandboxes there is no Landlock behind the mounts, and the host's FIFOs can be written to \
              through read-only ones; the view `minimal` has none of them",
         ),
-        By::Jail { abi: 0, .. } if *root == Root::Host => Applied::partial(
+        By::Jail { abi: 0, .. } if *root == Root::Host => AppliedField::partial(
             "without Landlock in this kernel the host's FIFOs can be written to through read-only mounts",
         ),
-        By::Jail { abi, .. } => Applied::full(jail(policy, abi)),
+        By::Jail { abi, .. } => AppliedField::full(jail(policy, abi)),
         By::Landlock { .. } if *root == Root::Host => {
-            Applied::partial("the host's own tree: sockets, FIFOs and run-time directories are not hidden")
+            AppliedField::partial("the host's own tree: sockets, FIFOs and run-time directories are not hidden")
         }
         By::Landlock { abi, .. } => landlock(abi),
-        By::Tool { .. } if *root == Root::Host => Applied::partial(
+        By::Tool { .. } if *root == Root::Host => AppliedField::partial(
             "the host's FIFOs can be written to through read-only mounts: there is no Landlock behind them",
         ),
-        By::Tool { .. } => by.keeps_flags_below().unwrap_or_else(|| Applied::full("mounts")),
+        By::Tool { .. } => by.keeps_flags_below().unwrap_or_else(|| AppliedField::full("mounts")),
         By::Seatbelt(_) => match root {
-            Root::Interpreter => Applied::partial("the system's other programs can be read as well"),
+            Root::Interpreter => AppliedField::partial("the system's other programs can be read as well"),
             Root::Directory(_) | Root::Image(_) => {
-                Applied::none("Seatbelt shows every file at its own place: it has no mounts")
+                AppliedField::none("Seatbelt shows every file at its own place: it has no mounts")
             }
-            Root::Host | Root::Minimal => Applied::full("deny by default, reads allowed by path"),
+            Root::Host | Root::Minimal => AppliedField::full("deny by default, reads allowed by path"),
         },
-        By::Container { .. } => Applied::full(match root {
+        By::Container { .. } => AppliedField::full(match root {
             Root::Image(_) => "the image, read-only",
             Root::Directory(_) => "a root of the container's own from that directory, read-only",
             Root::Host | Root::Minimal | Root::Interpreter => {
@@ -75,7 +75,7 @@ pub(super) fn root(policy: &Policy, by: &By<'_>) -> Applied {
     }
 }
 
-pub(super) fn mounts(policy: &Policy, by: &By<'_>) -> Applied {
+pub(super) fn mounts(policy: &Policy, by: &By<'_>) -> AppliedField {
     let (applied, left_out) = match *by {
         By::Jail { abi, left_out, .. } => (in_jail(policy, abi), left_out),
         By::Landlock { abi, other_user, left_out } => (by_landlock(policy, abi, other_user), left_out),
@@ -90,37 +90,43 @@ pub(super) fn mounts(policy: &Policy, by: &By<'_>) -> Applied {
     optional_mounts::with_left_out(applied, left_out)
 }
 
-fn in_jail(policy: &Policy, abi: u32) -> Applied {
+fn in_jail(policy: &Policy, abi: u32) -> AppliedField {
     let read_only = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
         Mount::Bind { source, access: Access::ReadOnly, .. } => Some(source),
         _ => None,
     });
     let nested = policy.process.nested_sandboxes;
     match read_only.filter(|_| nested).find_map(|source| Some((source, may_pass_on(source)?))) {
-        Some((source, why)) => Applied::partial(format!(
+        Some((source, why)) => AppliedField::partial(format!(
             "no Landlock stands behind the mounts where sandboxes can be made inside; {source}: {why}"
         )),
-        None => Applied::full(jail(policy, abi)),
+        None => AppliedField::full(jail(policy, abi)),
     }
 }
 
-fn by_landlock(policy: &Policy, abi: u32, other_user: bool) -> Applied {
+fn by_landlock(policy: &Policy, abi: u32, other_user: bool) -> AppliedField {
     if policy.filesystem.mounts.is_empty() {
         landlock(abi)
     } else if writes(policy) && other_user {
-        Applied::partial(
+        AppliedField::partial(
             "the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped here",
         )
     } else {
-        Applied::partial(
+        AppliedField::partial(
             "without mounts there is no nodev and no noexec: device nodes in a bind open, and ld.so runs what can be read",
         )
     }
 }
 
-fn by_tool(policy: &Policy, tool: Tool, layout: &Layout, purpose: Purpose, keeps_flags: Option<Applied>) -> Applied {
-    if writes_a_bind(policy) && matches!(purpose, Purpose::Run { other_user: true, .. }) {
-        return Applied::partial(
+fn by_tool(
+    policy: &Policy,
+    tool: Tool,
+    layout: &MountLayout,
+    purpose: EnforcementPurpose,
+    keeps_flags: Option<AppliedField>,
+) -> AppliedField {
+    if writes_a_bind(policy) && matches!(purpose, EnforcementPurpose::Run { other_user: true, .. }) {
+        return AppliedField::partial(
             "the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped",
         );
     }
@@ -128,76 +134,76 @@ fn by_tool(policy: &Policy, tool: Tool, layout: &Layout, purpose: Purpose, keeps
         return keeps;
     }
     if !layout.passing.is_empty() {
-        return Applied::partial(some(&layout.passing));
+        return AppliedField::partial(some(&layout.passing));
     }
     if tool == Tool::Bubblewrap && !layout.closed.is_empty() {
-        return Applied::partial(format!(
+        return AppliedField::partial(format!(
             "{}: bubblewrap has no noexec, so what is written there can be executed",
             some(&layout.closed)
         ));
     }
     let tmpfs = |m: &Mount| matches!(m, Mount::Tmpfs { exec: false, .. });
     if tool == Tool::Bubblewrap && policy.filesystem.mounts.iter().any(tmpfs) {
-        return Applied::partial("bubblewrap has no noexec, so what is written to a tmpfs can be executed");
+        return AppliedField::partial("bubblewrap has no noexec, so what is written to a tmpfs can be executed");
     }
-    Applied::full("mounts, without devices and setuid programs")
+    AppliedField::full("mounts, without devices and setuid programs")
 }
 
-fn by_seatbelt(policy: &Policy) -> Applied {
+fn by_seatbelt(policy: &Policy) -> AppliedField {
     let elsewhere = policy.filesystem.mounts.iter().any(|m| match m {
         Mount::Bind { source, target, access, .. } => source != target || *access == Access::CopyOnWrite,
         Mount::Tmpfs { .. } => true,
     });
     if elsewhere {
-        Applied::none("Seatbelt shows every file at its own place: it has no mounts, tmpfs or copies")
+        AppliedField::none("Seatbelt shows every file at its own place: it has no mounts, tmpfs or copies")
     } else {
-        Applied::full("allowed by path")
+        AppliedField::full("allowed by path")
     }
 }
 
-fn in_container(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> Applied {
+fn in_container(policy: &Policy, layout: &MountLayout, about: &RuntimeFacts, other_user: bool) -> AppliedField {
     if writes_a_bind(policy) && other_user {
-        return Applied::partial(
+        return AppliedField::partial(
             "the container's unprivileged user cannot write what belongs to others, and owners are not mapped",
         );
     }
     if let Some(nested) = layout.nested_mounts.first() {
-        return Applied::partial(format!("{nested}: what is mounted below it is not shown"));
+        return AppliedField::partial(format!("{nested}: what is mounted below it is not shown"));
     }
     if !layout.passing.is_empty() {
-        return Applied::partial(some(&layout.passing));
+        return AppliedField::partial(some(&layout.passing));
     }
     if !about.flags && !layout.closed.is_empty() {
-        return Applied::partial(format!(
+        return AppliedField::partial(format!(
             "{}: the engine has no noexec for what is the host's, so that what is written there can be executed",
             some(&layout.closed)
         ));
     }
     if !about.listener && !about.compares && policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { .. })) {
-        return Applied::partial(
+        return AppliedField::partial(
             "gVisor numbers files in its own way, so that init cannot compare what is mounted with what was meant",
         );
     }
     if !about.listener && !layout.closed.is_empty() {
-        return Applied::partial(format!(
+        return AppliedField::partial(format!(
             "{}: gVisor's noexec refuses to execute what is written there, and not the dynamic linker to map it",
             some(&layout.closed)
         ));
     }
-    Applied::full(if about.flags {
+    AppliedField::full(if about.flags {
         "mounts, without devices and setuid programs"
     } else {
         "mounts, on which setuid programs gain nothing and no device opens but the engine's harmless ones"
     })
 }
 
-pub(super) fn layer(by: &By<'_>) -> Applied {
+pub(super) fn layer(by: &By<'_>) -> AppliedField {
     match by {
-        By::Jail { foreign: [path, ..], .. } => Applied::partial(format!(
+        By::Jail { foreign: [path, ..], .. } => AppliedField::partial(format!(
             "{path} belongs to another user: inside a copy-on-write mount it can be read but not changed"
         )),
-        By::Jail { .. } => Applied::full("a sized tmpfs under each copy-on-write mount"),
-        _ => Applied::full("no copy-on-write mounts"),
+        By::Jail { .. } => AppliedField::full("a sized tmpfs under each copy-on-write mount"),
+        _ => AppliedField::full("no copy-on-write mounts"),
     }
 }
 
@@ -211,63 +217,65 @@ fn guarded(policy: &Policy) -> &'static str {
 }
 
 /// Names that mounts cannot keep from being created.
-fn unguarded(names: &[String]) -> Applied {
-    Applied::partial(format!("{}: mounts alone do not keep a name from being made", some(names)))
+fn unguarded(names: &[String]) -> AppliedField {
+    AppliedField::partial(format!("{}: mounts alone do not keep a name from being made", some(names)))
 }
 
-pub(super) fn deny(policy: &Policy, by: &By<'_>) -> Applied {
+pub(super) fn deny(policy: &Policy, by: &By<'_>) -> AppliedField {
     match by {
-        By::Jail { .. } => Applied::full(format!("masks{}", guarded(policy))),
+        By::Jail { .. } => AppliedField::full(format!("masks{}", guarded(policy))),
         By::Landlock { abi, .. } => {
             let covered = policy.filesystem.root != Root::Host || policy.filesystem.deny.is_empty();
             if covered && !writes(policy) {
                 landlock(*abi)
             } else {
-                Applied::none("a layer of Landlock grants what any rule above a path grants: there is no carving out")
+                AppliedField::none(
+                    "a layer of Landlock grants what any rule above a path grants: there is no carving out",
+                )
             }
         }
         By::Tool { layout, .. } | By::Container { layout, .. } if !layout.unheld_deny.is_empty() => {
             unguarded(&layout.unheld_deny)
         }
-        By::Tool { .. } => Applied::full("masks"),
-        By::Container { .. } => Applied::full("masks; names in the container's own memory are its own"),
-        By::Seatbelt(_) => Applied::full("denied last, by path, whether it exists or not"),
+        By::Tool { .. } => AppliedField::full("masks"),
+        By::Container { .. } => AppliedField::full("masks; names in the container's own memory are its own"),
+        By::Seatbelt(_) => AppliedField::full("denied last, by path, whether it exists or not"),
     }
 }
 
-pub(super) fn protected(policy: &Policy, by: &By<'_>) -> Applied {
+pub(super) fn protected(policy: &Policy, by: &By<'_>) -> AppliedField {
     match by {
-        By::Jail { linked: linked @ [path, ..], .. } => Applied::partial(format!(
+        By::Jail { linked: linked @ [path, ..], .. } => AppliedField::partial(format!(
             "{path} has other hard links, through which it could be written: {}",
             linked.len()
         )),
-        By::Jail { .. } => Applied::full(format!("read-only binds{}", guarded(policy))),
+        By::Jail { .. } => AppliedField::full(format!("read-only binds{}", guarded(policy))),
         By::Landlock { .. } if writes(policy) && !policy.filesystem.protected.is_empty() => {
-            Applied::none("there is no carving out of a writable tree")
+            AppliedField::none("there is no carving out of a writable tree")
         }
-        By::Landlock { .. } => Applied::full("nothing is writable"),
+        By::Landlock { .. } => AppliedField::full("nothing is writable"),
         By::Tool { layout, .. } | By::Container { layout, .. } => {
             if !layout.unheld_protected.is_empty() {
                 unguarded(&layout.unheld_protected)
             } else if !layout.linked.is_empty() {
-                Applied::partial(format!(
+                AppliedField::partial(format!(
                     "{}: it has other hard links, through which it could be written",
                     some(&layout.linked)
                 ))
             } else {
-                Applied::full("read-only binds")
+                AppliedField::full("read-only binds")
             }
         }
-        By::Seatbelt(_) => Applied::full("denied last, by path, whether it exists or not"),
+        By::Seatbelt(_) => AppliedField::full("denied last, by path, whether it exists or not"),
     }
 }
 
-pub(super) fn metadata(by: &By<'_>) -> Applied {
+pub(super) fn metadata(by: &By<'_>) -> AppliedField {
     match by {
-        By::Landlock { .. } => Applied::full("seccomp refuses metadata changes everywhere"),
-        By::Seatbelt(_) => Applied::full("file-write* covers metadata"),
+        By::Landlock { .. } => AppliedField::full("seccomp refuses metadata changes everywhere"),
+        By::Seatbelt(_) => AppliedField::full("file-write* covers metadata"),
         By::Jail { .. } | By::Tool { .. } | By::Container { .. } => by
             .keeps_flags_below()
-            .unwrap_or_else(|| Applied::full("read-only mounts refuse metadata changes outside writable mounts")),
+            .unwrap_or_else(|| AppliedField::full("read-only mounts refuse metadata changes outside writable mounts")),
     }
 }

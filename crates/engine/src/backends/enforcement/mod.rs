@@ -14,11 +14,11 @@ mod process;
 
 use cofferdam_policy::{Field, Policy};
 
-use self::container_runtime::About;
+use self::container_runtime::RuntimeFacts;
 use crate::backends::external::tool::Tool;
-use crate::backends::layout::Layout;
+use crate::backends::layout::MountLayout;
 use crate::failure::Failure;
-use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome::{AppliedEnforcement, AppliedField, Strength};
 use crate::plan::egress::EgressPlan;
 
 pub(crate) use limits::{memory_inside, socket_buffers};
@@ -28,7 +28,7 @@ pub(crate) use {container_runtime::shared_with_kernel, limits::container_tmpfs};
 
 /// What an external sandbox program's enforcement is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum EnforcementPurpose {
     /// Cofferdam starts the program and supervises it.
     Run {
         /// The program runs as another user than the caller, as which nothing else runs.
@@ -70,19 +70,19 @@ pub(crate) enum By<'a> {
         /// Which.
         tool: Tool,
         /// What its mounts show.
-        layout: &'a Layout,
+        layout: &'a MountLayout,
         /// Run or export.
-        purpose: Purpose,
+        purpose: EnforcementPurpose,
     },
     /// macOS Seatbelt.
-    Seatbelt(Purpose),
+    Seatbelt(EnforcementPurpose),
     /// A container.
     #[cfg_attr(not(feature = "containers"), expect(dead_code))]
     Container {
         /// What its mounts show.
-        layout: &'a Layout,
+        layout: &'a MountLayout,
         /// What the container runtime provides.
-        about: &'a About,
+        about: &'a RuntimeFacts,
         /// How the network is captured, where it is.
         egress: Option<&'a EgressPlan>,
         /// The program runs as another user than the caller.
@@ -92,10 +92,10 @@ pub(crate) enum By<'a> {
 
 impl By<'_> {
     /// Whether nsjail leaves mounts below a bind with the flags that they have: it sets them on the top mount alone.
-    fn keeps_flags_below(&self) -> Option<Applied> {
+    fn keeps_flags_below(&self) -> Option<AppliedField> {
         match self {
             By::Tool { tool: Tool::Nsjail, layout, .. } if !layout.nested.is_empty() => {
-                Some(Applied::partial(format!(
+                Some(AppliedField::partial(format!(
                     "what is mounted below {} keeps its own flags: nsjail sets them on the top mount alone",
                     some(&layout.nested)
                 )))
@@ -106,8 +106,8 @@ impl By<'_> {
 }
 
 /// How strongly each field is enforced, without a cgroup.
-pub(crate) fn enforcement(policy: &Policy, by: &By<'_>) -> Enforcement {
-    let mut e = Enforcement::from([
+pub(crate) fn enforcement(policy: &Policy, by: &By<'_>) -> AppliedEnforcement {
+    let mut e = AppliedEnforcement::from([
         (Field::Root, filesystem::root(policy, by)),
         (Field::Mounts, filesystem::mounts(policy, by)),
         (Field::Layer, filesystem::layer(by)),
@@ -129,7 +129,12 @@ pub(crate) fn enforcement(policy: &Policy, by: &By<'_>) -> Enforcement {
 }
 
 /// What an external sandbox program enforces of a policy. `layout` is `None` for Seatbelt, which has no mounts.
-pub fn answers(tool: Tool, policy: &Policy, layout: Option<&Layout>, purpose: Purpose) -> Enforcement {
+pub fn answers(
+    tool: Tool,
+    policy: &Policy,
+    layout: Option<&MountLayout>,
+    purpose: EnforcementPurpose,
+) -> AppliedEnforcement {
     let by = match (tool, layout) {
         (Tool::Seatbelt, _) | (_, None) => By::Seatbelt(purpose),
         (_, Some(layout)) => By::Tool { tool, layout, purpose },
@@ -142,16 +147,16 @@ pub fn answers(tool: Tool, policy: &Policy, layout: Option<&Layout>, purpose: Pu
 /// nsjail starts its program by execve after its filter is in place, so that no configuration of it can refuse that call.
 /// Children are refused, and whatever the program becomes has the same restrictions and limits. A run has the jail to be
 /// referred to, and refuses.
-pub(crate) fn only_warned_of(tool: Tool, purpose: Purpose) -> &'static [Field] {
+pub(crate) fn only_warned_of(tool: Tool, purpose: EnforcementPurpose) -> &'static [Field] {
     match (tool, purpose) {
-        (Tool::Nsjail, Purpose::Export) => &[Field::Spawn],
+        (Tool::Nsjail, EnforcementPurpose::Export) => &[Field::Spawn],
         _ => &[],
     }
 }
 
 /// What a refusal names as too weak.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub(crate) enum NamedEnforcer<'a> {
     /// The jail or the landlock backend, on this host.
     Own(&'a str),
     /// A backend that is an external program.
@@ -160,22 +165,22 @@ pub(crate) enum Target<'a> {
     Exported(&'a str),
 }
 
-impl Target<'_> {
+impl NamedEnforcer<'_> {
     fn message(self, field: Field, how: &str) -> String {
         match self {
-            Target::Own(name) => format!("the {name} backend can hold {field} {how} here"),
-            Target::External(name) => format!("the {name} backend can hold {field} {how}"),
-            Target::Exported(name) => format!("{name} can hold {field} {how}"),
+            NamedEnforcer::Own(name) => format!("the {name} backend can hold {field} {how} here"),
+            NamedEnforcer::External(name) => format!("the {name} backend can hold {field} {how}"),
+            NamedEnforcer::Exported(name) => format!("{name} can hold {field} {how}"),
         }
     }
 
     /// The option that makes these fields best effort, and what else can be done.
     fn hint(self, fields: &str) -> String {
         match self {
-            Target::Own(_) => {
+            NamedEnforcer::Own(_) => {
                 format!("--best-effort={fields} runs with what can be had; `cofferdam doctor` shows what is missing")
             }
-            Target::External(_) | Target::Exported(_) => format!(
+            NamedEnforcer::External(_) | NamedEnforcer::Exported(_) => format!(
                 "--best-effort={fields} (enforcement.best_effort) takes what can be had; --backend jail holds more"
             ),
         }
@@ -187,18 +192,18 @@ impl Target<'_> {
 /// # Errors
 /// The first field that is not, the others by name, and what to do.
 pub(crate) fn sufficient(
-    target: Target<'_>,
+    target: NamedEnforcer<'_>,
     policy: &Policy,
-    e: &Enforcement,
+    e: &AppliedEnforcement,
     except: &[Field],
 ) -> Result<(), Failure> {
-    let is_short = |(field, applied): &(&Field, &Applied)| {
+    let is_short = |(field, applied): &(&Field, &AppliedField)| {
         applied.strength != Strength::Full && policy.is_required(**field) && !except.contains(field)
     };
     // What a backend says nothing of, it does not enforce.
-    let unsaid = Applied::none("the backend does not say how it would be enforced");
+    let unsaid = AppliedField::none("the backend does not say how it would be enforced");
     let all = Field::ALL.iter().map(|field| (field, e.get(field).unwrap_or(&unsaid)));
-    let short: Vec<(&Field, &Applied)> = all.filter(is_short).collect();
+    let short: Vec<(&Field, &AppliedField)> = all.filter(is_short).collect();
     let Some((first, applied)) = short.first() else { return Ok(()) };
     let names: Vec<&str> = short.iter().map(|(field, _)| field.name()).collect();
     let others = match names.len() {

@@ -5,16 +5,16 @@ use cofferdam_policy::{AllowRule, Field, NetworkLimits, NetworkMode, Policy};
 
 use super::By;
 use crate::backends::external::tool::Tool;
-use crate::outcome::Applied;
+use crate::outcome::AppliedField;
 use crate::plan::egress::EgressPlan;
 
 /// The modes in which a sandbox has a network namespace of its own.
 pub(crate) const OWN_NETWORKS: [NetworkMode; 3] = [NetworkMode::None, NetworkMode::Loopback, NetworkMode::Allowlist];
 
-pub(super) fn mode(policy: &Policy, by: &By<'_>) -> Applied {
+pub(super) fn mode(policy: &Policy, by: &By<'_>) -> AppliedField {
     match policy.network.mode {
-        NetworkMode::Host => Applied::full("nothing to hold: the host's network was asked for"),
-        NetworkMode::None => Applied::full(match by {
+        NetworkMode::Host => AppliedField::full("nothing to hold: the host's network was asked for"),
+        NetworkMode::None => AppliedField::full(match by {
             By::Jail { .. } | By::Tool { tool: Tool::Nsjail, .. } => "an empty network namespace, loopback down",
             By::Landlock { .. } => "seccomp refuses every network socket, Landlock TCP behind it",
             By::Tool { .. } => "a network namespace of its own, and the filter refuses its sockets",
@@ -23,28 +23,28 @@ pub(super) fn mode(policy: &Policy, by: &By<'_>) -> Applied {
         }),
         NetworkMode::Loopback => match by {
             By::Jail { .. } | By::Tool { .. } | By::Container { .. } => {
-                Applied::full("a network namespace of its own with loopback")
+                AppliedField::full("a network namespace of its own with loopback")
             }
-            By::Landlock { .. } => Applied::none("there is no network namespace: loopback would be the host's"),
-            By::Seatbelt(_) => Applied::partial("the loopback is the host's: every server on it can be reached"),
+            By::Landlock { .. } => AppliedField::none("there is no network namespace: loopback would be the host's"),
+            By::Seatbelt(_) => AppliedField::partial("the loopback is the host's: every server on it can be reached"),
         },
         NetworkMode::Allowlist => match by {
             By::Jail { egress: Some(plan), .. } | By::Container { egress: Some(plan), .. } => plan.applied(),
-            By::Jail { egress: None, .. } => Applied::none("its rules are not compiled"),
-            By::Container { egress: None, .. } => Applied::none(
+            By::Jail { egress: None, .. } => AppliedField::none("its rules are not compiled"),
+            By::Container { egress: None, .. } => AppliedField::none(
                 "the container's kernel has no routing rules, by which connections would come to the egress gateway",
             ),
-            By::Landlock { .. } => Applied::none(
+            By::Landlock { .. } => AppliedField::none(
                 "there is no network namespace from which everything would arrive at the egress gateway: the jail has one",
             ),
-            By::Tool { .. } => Applied::none("it has no egress gateway: the jail and containers have one"),
-            By::Seatbelt(_) => Applied::none("Seatbelt knows no hosts by name"),
+            By::Tool { .. } => AppliedField::none("it has no egress gateway: the jail and containers have one"),
+            By::Seatbelt(_) => AppliedField::none("Seatbelt knows no hosts by name"),
         },
     }
 }
 
 /// The fields beside the mode: all of them are enforced by the egress gateway.
-pub(super) fn gateway(policy: &Policy, by: &By<'_>) -> [(Field, Applied); 4] {
+pub(super) fn gateway(policy: &Policy, by: &By<'_>) -> [(Field, AppliedField); 4] {
     let egress: Option<&EgressPlan> = match by {
         By::Jail { egress, .. } | By::Container { egress, .. } => *egress,
         By::Landlock { .. } | By::Tool { .. } | By::Seatbelt(_) => None,
@@ -52,27 +52,27 @@ pub(super) fn gateway(policy: &Policy, by: &By<'_>) -> [(Field, Applied); 4] {
     beside_mode(policy, egress.is_some())
 }
 
-fn beside_mode(policy: &Policy, gateway: bool) -> [(Field, Applied); 4] {
-    let none = || Applied::none("only an egress gateway could hold it, and there is none here");
+fn beside_mode(policy: &Policy, gateway: bool) -> [(Field, AppliedField); 4] {
+    let none = || AppliedField::none("only an egress gateway could hold it, and there is none here");
     let network = &policy.network;
     let api = match (&network.api, gateway) {
-        (None, _) => Applied::full("nothing to hold: the policy names no API"),
-        (Some(api), true) if api.url.https => Applied::none(
+        (None, _) => AppliedField::full("nothing to hold: the policy names no API"),
+        (Some(api), true) if api.url.https => AppliedField::none(
             "the egress gateway speaks no TLS to an API: give its URL with http, or allow its host in network.allow",
         ),
-        (Some(_), true) => Applied::full("the egress gateway passes it through, and it alone"),
+        (Some(_), true) => AppliedField::full("the egress gateway passes it through, and it alone"),
         (Some(_), false) => none(),
     };
     let proxy = match (&network.upstream_proxy, gateway) {
-        (None, _) => Applied::full("nothing to hold: the policy names no proxy"),
+        (None, _) => AppliedField::full("nothing to hold: the policy names no proxy"),
         (Some(_), true) => {
-            Applied::partial("the proxy resolves names itself: the addresses that it connects to are not checked")
+            AppliedField::partial("the proxy resolves names itself: the addresses that it connects to are not checked")
         }
         (Some(_), false) => none(),
     };
     let limits = match (network.limits == NetworkLimits::default(), gateway) {
-        (_, true) => Applied::full("the egress gateway counts"),
-        (true, false) => Applied::full("nothing to hold: the policy names none"),
+        (_, true) => AppliedField::full("the egress gateway counts"),
+        (true, false) => AppliedField::full("nothing to hold: the policy names none"),
         (false, false) => none(),
     };
     [
@@ -85,20 +85,20 @@ fn beside_mode(policy: &Policy, gateway: bool) -> [(Field, Applied); 4] {
 
 /// `network.methods`, and the methods and paths of single rules: nothing in between can read them in an encrypted request, so
 /// only rules for ports of plain HTTP are enforced in full.
-fn methods(policy: &Policy, gateway: bool) -> Applied {
+fn methods(policy: &Policy, gateway: bool) -> AppliedField {
     let network = &policy.network;
     let inspects = |rule: &AllowRule| network.methods.is_some() || rule.inspects();
     let open = |rule: &AllowRule| rule.entry.ports.ranges().iter().any(|(first, last)| !plain_http(*first, *last));
     let beyond = network.allow.iter().position(|rule| inspects(rule) && open(rule));
     if network.methods.is_none() && !network.allow.iter().any(inspects) {
-        return Applied::full("nothing to hold: any request may be made");
+        return AppliedField::full("nothing to hold: any request may be made");
     }
     match (gateway, beyond) {
-        (false, _) => Applied::none("only an egress gateway sees a request's method, and there is none here"),
-        (true, None) => Applied::full("the egress gateway looks into each request"),
+        (false, _) => AppliedField::none("only an egress gateway sees a request's method, and there is none here"),
+        (true, None) => AppliedField::full("the egress gateway looks into each request"),
         (true, Some(index)) => {
             let entry = &network.allow[index].entry;
-            Applied::partial(format!(
+            AppliedField::partial(format!(
                 "the egress gateway looks into each request of plain HTTP; what is encrypted it does not, and \
                  network.allow[{index}] (`{entry}`) allows ports for that"
             ))

@@ -6,9 +6,9 @@
 use cofferdam_confine::external::FIRST_FD;
 use cofferdam_policy::{NetworkMode, Policy};
 
-use super::filter::{self, Left};
+use super::filter::{self, LeftToFilter};
 use super::tool::{ARGV0, NO_USERNS};
-use crate::backends::layout::{Item, Layout};
+use crate::backends::layout::{Item, MountLayout};
 use crate::failure::Failure;
 
 /// Descriptor of the options.
@@ -28,7 +28,7 @@ const INSIDE: &str = "1000";
 
 /// What bubblewrap is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Arguments {
+pub struct BubblewrapArguments {
     /// Options, for `--args ARGS_FD`.
     pub options: Vec<String>,
     /// The command: program and arguments.
@@ -39,7 +39,7 @@ pub struct Arguments {
     pub files: Vec<String>,
 }
 
-impl Arguments {
+impl BubblewrapArguments {
     /// One argument vector, as a person would write it, the descriptors open as the numbers say.
     pub fn argv(&self) -> Vec<String> {
         let mut argv = vec!["bwrap".to_owned()];
@@ -66,14 +66,14 @@ impl Arguments {
 /// The system call rules cannot be compiled.
 pub fn plan(
     policy: &Policy,
-    layout: &Layout,
+    layout: &MountLayout,
     program: Option<String>,
     version: (u32, u32),
     below: bool,
-) -> Result<Arguments, Failure> {
-    let mut a = Arguments {
-        filter: filter::program(policy, Left { loopback: true, death_signal: below })?,
-        ..Arguments::default()
+) -> Result<BubblewrapArguments, Failure> {
+    let mut a = BubblewrapArguments {
+        filter: filter::program(policy, LeftToFilter { loopback: true, death_signal: below })?,
+        ..BubblewrapArguments::default()
     };
     a.add(&["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup"]);
     if policy.network.mode != NetworkMode::Host {
@@ -123,7 +123,7 @@ fn command(policy: &Policy, program: Option<String>, version: (u32, u32), option
     command
 }
 
-fn mount(a: &mut Arguments, item: &Item) {
+fn mount(a: &mut BubblewrapArguments, item: &Item) {
     match item {
         Item::Bind { source, target, writable, optional, .. } => a.add(&[
             match (writable, optional) {
@@ -159,14 +159,14 @@ fn mount(a: &mut Arguments, item: &Item) {
 mod tests {
     use super::*;
     use crate::backends::layout::layout;
-    use crate::plan::facts::Table;
+    use crate::plan::facts::FactsTable;
 
     #[test]
     fn an_older_version_gets_no_option_that_it_does_not_know() {
         let mut policy = Policy::base();
         policy.command.argv = vec!["sh".into()];
         policy.command.variables.remove("PATH");
-        let layout = layout(&policy, &Table::usual(&[])).unwrap();
+        let layout = layout(&policy, &FactsTable::usual(&[])).unwrap();
         let plan = |version| plan(&policy, &layout, Some("/usr/bin/sh".into()), version, false).unwrap();
         let has = |version, option: &str| plan(version).options.iter().any(|o| o == option);
         assert!(!has((0, 7), "--disable-userns") && has((0, 8), "--disable-userns"));

@@ -4,15 +4,15 @@ use cofferdam_policy::Policy;
 
 use super::tool::Tool;
 use super::{nsjail, seatbelt};
-use crate::backends::enforcement::{Purpose, Target, answers, only_warned_of, sufficient};
+use crate::backends::enforcement::{EnforcementPurpose, NamedEnforcer, answers, only_warned_of, sufficient};
 use crate::backends::layout::layout;
 use crate::failure::Failure;
-use crate::outcome::{Enforcement, Strength};
+use crate::outcome::{AppliedEnforcement, Strength};
 use crate::plan::facts::Facts;
 
 /// Whose configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ExportTarget {
     /// nsjail's, as JSON: for 3.5 and later.
     Nsjail,
     /// nsjail's, as text: for any version.
@@ -21,12 +21,12 @@ pub enum Format {
     Seatbelt,
 }
 
-impl Format {
+impl ExportTarget {
     /// The tool that reads it.
     pub fn tool(self) -> Tool {
         match self {
-            Format::Nsjail | Format::NsjailText => Tool::Nsjail,
-            Format::Seatbelt => Tool::Seatbelt,
+            ExportTarget::Nsjail | ExportTarget::NsjailText => Tool::Nsjail,
+            ExportTarget::Seatbelt => Tool::Seatbelt,
         }
     }
 }
@@ -41,18 +41,23 @@ pub struct Exported {
     /// What the target holds less than fully, one line each: fields that were best effort.
     pub warnings: Vec<String>,
     /// What the target holds, per field.
-    pub enforcement: Enforcement,
+    pub enforcement: AppliedEnforcement,
 }
 
 /// Writes a policy as a target's configuration.
 ///
 /// # Errors
 /// The target cannot hold a required field, or the policy names what is not there.
-pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Exported, Failure> {
+pub fn export(policy: &Policy, format: ExportTarget, facts: &dyn Facts) -> Result<Exported, Failure> {
     let tool = format.tool();
     let (text, parameters, mut warnings, enforcement) = if tool == Tool::Seatbelt {
-        let enforcement = answers(tool, policy, None, Purpose::Export);
-        sufficient(Target::Exported(tool.name()), policy, &enforcement, only_warned_of(tool, Purpose::Export))?;
+        let enforcement = answers(tool, policy, None, EnforcementPurpose::Export);
+        sufficient(
+            NamedEnforcer::Exported(tool.name()),
+            policy,
+            &enforcement,
+            only_warned_of(tool, EnforcementPurpose::Export),
+        )?;
         let profile = seatbelt::plan(policy, facts)?;
         let left_out = seatbelt::left_out(policy, facts);
         let left_out = left_out.iter().map(|source| format!("{source} is left out: nothing is there"));
@@ -60,12 +65,17 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
         (profile.file(), profile.parameters, warnings, enforcement)
     } else {
         let layout = layout(policy, facts)?;
-        let enforcement = answers(tool, policy, Some(&layout), Purpose::Export);
-        sufficient(Target::Exported(tool.name()), policy, &enforcement, only_warned_of(tool, Purpose::Export))?;
+        let enforcement = answers(tool, policy, Some(&layout), EnforcementPurpose::Export);
+        sufficient(
+            NamedEnforcer::Exported(tool.name()),
+            policy,
+            &enforcement,
+            only_warned_of(tool, EnforcementPurpose::Export),
+        )?;
         // Whoever runs it elsewhere has the program there.
         let program = layout.program(policy, facts).unwrap_or_else(|_| policy.command.argv.first().cloned());
-        let config = nsjail::plan(policy, &layout, program, Purpose::Export)?;
-        let text = if format == Format::Nsjail { config.json() } else { config.text() };
+        let config = nsjail::plan(policy, &layout, program, EnforcementPurpose::Export)?;
+        let text = if format == ExportTarget::Nsjail { config.json() } else { config.text() };
         let root = "run it as an ordinary user: as root its user would be the host's root".to_owned();
         let left_out = layout.left_out.iter().map(|source| format!("{source} is left out: nothing is there"));
         (text, Vec::new(), left_out.chain([root]).collect(), enforcement)

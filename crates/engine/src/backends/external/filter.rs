@@ -17,7 +17,7 @@ const ENOSYS: u16 = 38;
 
 /// What a tool leaves to the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct LeftToFilter {
     /// It brings loopback up in every network namespace: without network, sockets are refused whole.
     pub loopback: bool,
     /// It ends its program by a signal that the program itself asked for: the program may not take that back.
@@ -33,7 +33,7 @@ fn refuse(calls: &[&str], when: Vec<Condition>) -> FilterRule {
 }
 
 /// The policy's rules and those that the tool needs.
-fn all_rules(policy: &Policy, left: Left) -> Vec<FilterRule> {
+fn all_rules(policy: &Policy, left: LeftToFilter) -> Vec<FilterRule> {
     let mut all = rules(policy);
     // The jail switches nested user namespaces off by the kernel; here the filter does, at the level `disabled` as well.
     all.push(refuse(&["clone", "unshare"], vec![when(0, CLONE_NEWUSER, CLONE_NEWUSER)]));
@@ -52,7 +52,7 @@ fn all_rules(policy: &Policy, left: Left) -> Vec<FilterRule> {
 
 fn compiled<T>(
     policy: &Policy,
-    left: Left,
+    left: LeftToFilter,
     make: impl Fn(
         &cofferdam_confine::seccomp::SeccompRequest<'_>,
         Arch,
@@ -89,7 +89,7 @@ fn compiled<T>(
 ///
 /// # Errors
 /// A rule that names no known call, or a filter that is too long.
-pub(super) fn program(policy: &Policy, left: Left) -> Result<Vec<u8>, Failure> {
+pub(super) fn program(policy: &Policy, left: LeftToFilter) -> Result<Vec<u8>, Failure> {
     compiled(policy, left, compile).map(|program| FilterProgram::bytes(&program.filter))
 }
 
@@ -97,6 +97,6 @@ pub(super) fn program(policy: &Policy, left: Left) -> Result<Vec<u8>, Failure> {
 ///
 /// # Errors
 /// As [`program`].
-pub(super) fn text(policy: &Policy, left: Left) -> Result<String, Failure> {
+pub(super) fn text(policy: &Policy, left: LeftToFilter) -> Result<String, Failure> {
     compiled(policy, left, kafel::policy)
 }

@@ -23,11 +23,11 @@ pub mod tool;
 use cofferdam_policy::NetworkMode;
 
 use crate::backends::enforcement::socket_buffers;
-use crate::backends::{Backend, Plan, Refusal, Request};
+use crate::backends::{Backend, BackendPlan, BackendRefusal, PlanRequest};
 use crate::host::Host;
 use crate::plan::executables;
-use run::Ready;
-use tool::{Installed, Tool};
+use run::ExternalPlan;
+use tool::{InstalledTool, Tool};
 
 /// The backend that is this external program.
 #[derive(Debug)]
@@ -38,11 +38,11 @@ impl Backend for External {
         self.0.name()
     }
 
-    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+    fn plan(&self, host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
         if request.programs.is_some() {
             return Err(executables::foreign(self.0.name()).into());
         }
-        let mut ready = Ready::plan(request, Installed::find(self.0, &host.tools())?, host.identity())?;
+        let mut ready = ExternalPlan::plan(request, InstalledTool::find(self.0, &host.tools())?, host.identity())?;
         host.cgroup_enforcement(&mut ready.planned.enforcement);
         if let Some(location) = host.location() {
             ready.in_cgroups(location);

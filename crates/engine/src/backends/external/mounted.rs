@@ -2,7 +2,7 @@
 //!
 //! Such a program mounts by path, and a path can lead elsewhere by then: a program in another sandbox that may write the
 //! directory above a source can put a link into its place. So the tool is held once it has made its mounts
-//! (`watch::Gate`), and every place is opened as the sandbox sees it, without following a link. No program that could
+//! (`program_tree::StartGate`), and every place is opened as the sandbox sees it, without following a link. No program that could
 //! change anything there has started yet.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,8 +11,8 @@ use cofferdam_policy::{Mount, Policy};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
 
-use crate::backends::layout::{Item, Layout};
-use crate::failure::{Failure, Step};
+use crate::backends::layout::{Item, MountLayout};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::mount_table::below;
 use crate::plan::source_identity;
 
@@ -24,15 +24,15 @@ const NULL: &str = "/dev/null";
 
 /// A mount that the sandbox has to have.
 #[derive(Debug)]
-struct Planned {
+struct RequiredMount {
     /// Path inside.
     target: String,
-    shows: Shows,
-    step: Step,
+    shows: RequiredContent,
+    step: FailedStep,
 }
 
 #[derive(Debug)]
-enum Shows {
+enum RequiredContent {
     /// A file or directory of the host: its name, and its device and inode. `None`: there was none to be looked at.
     Host(String, Option<(u64, u64)>),
     /// A file system of the sandbox's own, of this type.
@@ -42,11 +42,11 @@ enum Shows {
 /// All of them that can be seen inside: what lies below a later mount cannot.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
-    planned: Vec<Planned>,
+    planned: Vec<RequiredMount>,
 }
 
 /// What is at a place.
-struct Found {
+struct MountedFile {
     identity: (u64, u64),
     /// Something is mounted at this very place.
     is_mount: bool,
@@ -56,27 +56,27 @@ struct Found {
 impl Mounts {
     /// What a layout of this policy, whose sources are pinned, has to show. Sources that are none of the policy's, such as
     /// those of the root view, are what they are now.
-    pub(super) fn of(policy: &Policy, layout: &Layout) -> Mounts {
-        let mut planned: Vec<Planned> = Vec::new();
+    pub(super) fn of(policy: &Policy, layout: &MountLayout) -> Mounts {
+        let mut planned: Vec<RequiredMount> = Vec::new();
         for item in &layout.items {
             let (target, shows) = match item {
-                Item::Bind { source, target, .. } => (target, Some(Shows::Host(source.clone(), None))),
-                Item::Mask { target, directory: false } => (target, Some(Shows::Host(NULL.to_owned(), None))),
+                Item::Bind { source, target, .. } => (target, Some(RequiredContent::Host(source.clone(), None))),
+                Item::Mask { target, directory: false } => (target, Some(RequiredContent::Host(NULL.to_owned(), None))),
                 Item::Mask { target, directory: true } | Item::Tmpfs { target, .. } => {
-                    (target, Some(Shows::Own(TMPFS)))
+                    (target, Some(RequiredContent::Own(TMPFS)))
                 }
-                Item::Dev => (&"/dev".to_owned(), Some(Shows::Own(TMPFS))),
-                Item::Proc => (&"/proc".to_owned(), Some(Shows::Own(PROC))),
+                Item::Dev => (&"/dev".to_owned(), Some(RequiredContent::Own(TMPFS))),
+                Item::Proc => (&"/proc".to_owned(), Some(RequiredContent::Own(PROC))),
                 // It is a file of our own making, and covers what is there.
                 Item::Text { target, .. } => (target, None),
                 Item::Directory { .. } | Item::Link { .. } => continue,
             };
             planned.retain(|earlier| below(&earlier.target, target).is_none());
             let Some(shows) = shows else { continue };
-            planned.push(Planned { target: target.clone(), shows, step: Step::Mount });
+            planned.push(RequiredMount { target: target.clone(), shows, step: FailedStep::Mount });
         }
         for of in &mut planned {
-            let Shows::Host(source, identity) = &mut of.shows else { continue };
+            let RequiredContent::Host(source, identity) = &mut of.shows else { continue };
             let mounts = policy.filesystem.mounts.iter().enumerate();
             let named = mounts.rev().find_map(|(index, mount)| match mount {
                 Mount::Bind { source, target, .. } if *target == of.target && source != NULL => Some((index, source)),
@@ -86,7 +86,7 @@ impl Mounts {
                 Some((index, name)) if source != NULL => {
                     *identity = source_identity::expected(policy, name);
                     source.clone_from(name);
-                    of.step = Step::mount_entry(index);
+                    of.step = FailedStep::mount_entry(index);
                 }
                 _ => *identity = look(CWD, source, false).ok().map(|found| found.identity),
             }
@@ -105,14 +105,14 @@ impl Mounts {
             Mode::empty(),
         )
         .map_err(|e| {
-            Failure::new(Step::Mount, format!("what {tool} has mounted cannot be compared with the policy: cannot open the sandbox's root in /proc: {e}"))
+            Failure::new(FailedStep::Mount, format!("what {tool} has mounted cannot be compared with the policy: cannot open the sandbox's root in /proc: {e}"))
                 .hint("this backend needs a /proc that shows the processes of its own user; or use --backend jail")
         })?;
         self.planned.iter().try_for_each(|of| of.compare(root.as_fd(), tool))
     }
 }
 
-impl Planned {
+impl RequiredMount {
     fn compare(&self, root: BorrowedFd<'_>, tool: &str) -> Result<(), Failure> {
         let target = &self.target;
         let found =
@@ -121,8 +121,8 @@ impl Planned {
             return Err(self.is_not_there(tool, "nothing is mounted at this place"));
         }
         let same = match &self.shows {
-            Shows::Host(_, judged) => *judged == Some(found.identity),
-            Shows::Own(kind) => {
+            RequiredContent::Host(_, judged) => *judged == Some(found.identity),
+            RequiredContent::Own(kind) => {
                 let is = rustix::fs::fstatfs(&found.file).map_err(|e| self.is_not_there(tool, &e.to_string()))?;
                 is.f_type == *kind
             }
@@ -133,10 +133,10 @@ impl Planned {
     fn is_another(&self, tool: &str) -> Failure {
         let target = &self.target;
         let what = match &self.shows {
-            Shows::Host(source, _) => {
+            RequiredContent::Host(source, _) => {
                 format!("the mount source {source} was replaced while {tool} mounted it at {target}")
             }
-            Shows::Own(_) => format!("what is above {target} was replaced while {tool} mounted there"),
+            RequiredContent::Own(_) => format!("what is above {target} was replaced while {tool} mounted there"),
         };
         self.refused(format!("{what}: what is mounted is not what was checked"))
     }
@@ -158,7 +158,7 @@ impl Planned {
 
 /// What is at a path: no link on the way is followed, and of a link at its end this finds the link itself. Inside of a root,
 /// or as this process sees it.
-fn look(directory: BorrowedFd<'_>, path: &str, inside: bool) -> Result<Found, Errno> {
+fn look(directory: BorrowedFd<'_>, path: &str, inside: bool) -> Result<MountedFile, Errno> {
     const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
     let path = if path.is_empty() { "." } else { path };
     let scope = if inside { ResolveFlags::IN_ROOT } else { ResolveFlags::empty() };
@@ -173,7 +173,7 @@ fn look(directory: BorrowedFd<'_>, path: &str, inside: bool) -> Result<Found, Er
     let says = st.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
     let is_mount = !says || st.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
     let identity = (u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor), st.stx_ino);
-    Ok(Found { identity, is_mount, file })
+    Ok(MountedFile { identity, is_mount, file })
 }
 
 fn step_by_step(directory: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::backends::layout::layout;
-    use crate::plan::facts::Table;
+    use crate::plan::facts::FactsTable;
 
     fn bind(source: &str, target: &str) -> Item {
         let (source, target) = (source.to_owned(), target.to_owned());
@@ -206,11 +206,11 @@ mod tests {
     fn what_a_later_mount_covers_is_not_looked_for() {
         let mask = Item::Mask { target: "/a/b/secret".into(), directory: true };
         let items = vec![bind("/usr", "/a/b/c"), bind("/usr", "/ab"), bind("/usr", "/a/b"), mask];
-        let mounts = Mounts::of(&Policy::base(), &Layout { items, ..Layout::default() });
+        let mounts = Mounts::of(&Policy::base(), &MountLayout { items, ..MountLayout::default() });
         let targets: Vec<&str> = mounts.planned.iter().map(|of| of.target.as_str()).collect();
         assert_eq!(targets, ["/ab", "/a/b", "/a/b/secret"]);
         let at_root = vec![bind("/usr", "/a"), Item::Proc, bind("/usr", "/")];
-        let mounts = Mounts::of(&Policy::base(), &Layout { items: at_root, ..Layout::default() });
+        let mounts = Mounts::of(&Policy::base(), &MountLayout { items: at_root, ..MountLayout::default() });
         assert_eq!(mounts.planned.len(), 1);
     }
 
@@ -224,10 +224,13 @@ mod tests {
         );
         let given = Policy::decode(text.as_bytes()).unwrap();
         let items = vec![bind(source, "/in"), bind(source, "/else")];
-        let laid_out = Layout { items, ..Layout::default() };
+        let laid_out = MountLayout { items, ..MountLayout::default() };
         let identities = |policy: &Policy| -> Vec<Option<(u64, u64)>> {
             let planned = Mounts::of(policy, &laid_out).planned;
-            planned.iter().map(|of| if let Shows::Host(_, identity) = &of.shows { *identity } else { None }).collect()
+            planned
+                .iter()
+                .map(|of| if let RequiredContent::Host(_, identity) = &of.shows { *identity } else { None })
+                .collect()
         };
         let now = look(CWD, source, false).unwrap().identity;
         assert_eq!(identities(&given), [None, Some(now)]);
@@ -258,13 +261,13 @@ mod tests {
     #[test]
     fn this_process_has_other_mounts_than_a_sandbox_would() {
         let policy = Policy::base();
-        let layout = layout(&policy, &Table::usual(&[])).unwrap();
+        let layout = layout(&policy, &FactsTable::usual(&[])).unwrap();
         let refused = Mounts::of(&policy, &layout).compare(std::process::id() as i32, "bubblewrap").unwrap_err();
         assert!(refused.message.contains("bubblewrap") && refused.hint.is_some(), "{refused:?}");
         let own = Mounts { planned: Vec::new() };
         assert_eq!(own.compare(std::process::id() as i32, "bubblewrap"), Ok(()));
         let procfs = vec![Item::Proc];
-        let mounts = Mounts::of(&policy, &Layout { items: procfs, ..Layout::default() });
+        let mounts = Mounts::of(&policy, &MountLayout { items: procfs, ..MountLayout::default() });
         assert_eq!(mounts.compare(std::process::id() as i32, "bubblewrap"), Ok(()), "the host's /proc is one");
     }
 }

@@ -8,10 +8,10 @@ use cofferdam_confine::external::FIRST_FD;
 use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde::Serialize;
 
-use super::filter::{self, Left};
+use super::filter::{self, LeftToFilter};
 use super::prototext;
-use crate::backends::enforcement::Purpose;
-use crate::backends::layout::{Item, Layout};
+use crate::backends::enforcement::EnforcementPurpose;
+use crate::backends::layout::{Item, MountLayout};
 use crate::failure::Failure;
 
 /// Descriptor of its configuration.
@@ -186,11 +186,11 @@ impl NsjailConfig {
 /// The program is not there, or the system call rules cannot be compiled.
 pub fn plan(
     policy: &Policy,
-    layout: &Layout,
+    layout: &MountLayout,
     program: Option<String>,
-    purpose: Purpose,
+    purpose: EnforcementPurpose,
 ) -> Result<NsjailConfig, Failure> {
-    let exported = purpose == Purpose::Export;
+    let exported = purpose == EnforcementPurpose::Export;
     let l = &policy.limits;
     let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
     let name = policy.command.argv.first().cloned().unwrap_or_default();
@@ -263,11 +263,11 @@ fn held(path: String, argv: &[String]) -> Exe {
 /// The filter as Kafel text, one entry per line: nsjail joins them. nsjail ends its program by a signal that comes when it
 /// is killed itself; the program may not take that back.
 fn filter_text(policy: &Policy) -> Result<Vec<String>, Failure> {
-    let text = filter::text(policy, Left { loopback: false, death_signal: true })?;
+    let text = filter::text(policy, LeftToFilter { loopback: false, death_signal: true })?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn mounts(layout: &Layout, exported: bool) -> Vec<MountPt> {
+fn mounts(layout: &MountLayout, exported: bool) -> Vec<MountPt> {
     let mut list: Vec<MountPt> = Vec::new();
     let own = |mount: MountPt| MountPt { nosuid: true, nodev: true, ..mount };
     let over_root = layout.items.iter().any(|i| matches!(i, Item::Bind { target, .. } if target == "/"));
@@ -358,7 +358,7 @@ fn inodes(bytes: u64) -> u64 {
 }
 
 /// The home directory takes its size out of /tmp's.
-fn home_bytes(layout: &Layout) -> u64 {
+fn home_bytes(layout: &MountLayout) -> u64 {
     let tmp = layout.items.iter().find_map(|i| match i {
         Item::Tmpfs { target, bytes, .. } if target == "/tmp" => Some(*bytes),
         _ => None,

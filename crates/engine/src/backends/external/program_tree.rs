@@ -10,29 +10,29 @@ use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::proctree;
-use crate::run::report::End;
-use crate::run::supervise::{GRACE, ProcessTree, Start, Supervisor, now_ns};
+use crate::run::report::RunEnd;
+use crate::run::supervise::{GRACE, ProcessTree, ProgramStart, RunSupervisor, now_ns};
 
 /// A started sandbox program, and what came of it.
 pub(crate) struct ProgramTree<'a> {
     /// What it reports on.
     pub reports: Option<OwnedFd>,
     /// Where it waits before the program starts.
-    pub gate: Option<Gate<'a>>,
+    pub gate: Option<StartGate<'a>>,
     /// How the whole tree is ended.
-    pub kind: Kind,
+    pub kind: TreeKind,
     /// The program, which is the sandbox program's child.
     pub inner: Option<OwnedFd>,
     /// The gate's socket, once the program was let start.
     pub answers: Option<OwnedFd>,
     /// What is known afterwards.
-    pub seen: Seen,
+    pub seen: ProgramReport,
 }
 
 /// Where the sandbox program waits once it has made its mounts, and before the program starts.
-pub(crate) struct Gate<'a> {
+pub(crate) struct StartGate<'a> {
     /// A pipe that is full, until the sandbox program reads from it: its mounts are made.
     pub reached: OwnedFd,
     /// A socket from which it reads on, to the end, and on which it may report why the program could not be started.
@@ -45,7 +45,7 @@ pub(crate) struct Gate<'a> {
 
 /// How a whole tree is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TreeKind {
     /// The sandbox program is the first process of a pid namespace: all others end with it.
     Namespace,
     /// What is below the sandbox program is one: that comes first.
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 
 /// What is known of the program besides the supervisor's report.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ProgramReport {
     /// wait(2) status of the sandbox program.
     pub status: i32,
     /// wait(2) status of the program, where the kernel has it.
@@ -80,11 +80,11 @@ impl ProcessTree for ProgramTree<'_> {
         reports.into_iter().chain(gate).collect()
     }
 
-    fn start(&self) -> Start {
-        Start::AtOnce
+    fn start(&self) -> ProgramStart {
+        ProgramStart::AtOnce
     }
 
-    fn take_reports(&mut self, supervisor: &mut Supervisor<'_, '_>, ready: &[PollFlags], _dead: bool) {
+    fn take_reports(&mut self, supervisor: &mut RunSupervisor<'_, '_>, ready: &[PollFlags], _dead: bool) {
         let gate = ready.last().filter(|flags| self.gate.is_some() && !flags.is_empty());
         self.read_reports();
         if let Some(flags) = gate {
@@ -92,7 +92,7 @@ impl ProcessTree for ProgramTree<'_> {
         }
     }
 
-    fn kill(&mut self, supervisor: &mut Supervisor<'_, '_>) -> bool {
+    fn kill(&mut self, supervisor: &mut RunSupervisor<'_, '_>) -> bool {
         if let Some(c) = supervisor.run.cgroup
             && let Err(e) = c.kill_all(Duration::from_millis(200))
         {
@@ -100,9 +100,9 @@ impl ProcessTree for ProgramTree<'_> {
             supervisor.report.problem(e.to_string());
         }
         match self.kind {
-            Kind::Namespace => {}
-            Kind::Below => proctree::kill(supervisor.run.running.pid),
-            Kind::Group => end_group(supervisor),
+            TreeKind::Namespace => {}
+            TreeKind::Below => proctree::kill(supervisor.run.running.pid),
+            TreeKind::Group => end_group(supervisor),
         }
         if let Err(e) = process::kill(supervisor.run.running.pidfd.as_fd()) {
             supervisor.report.problem(format!("cannot kill the sandbox: {e}"));
@@ -110,12 +110,12 @@ impl ProcessTree for ProgramTree<'_> {
         true
     }
 
-    fn reap(&mut self, supervisor: &mut Supervisor<'_, '_>) {
+    fn reap(&mut self, supervisor: &mut RunSupervisor<'_, '_>) {
         self.read_reports();
         if supervisor.report.ended_ns == 0 {
             supervisor.report.ended_ns = now_ns();
         }
-        if self.kind == Kind::Group {
+        if self.kind == TreeKind::Group {
             end_group(supervisor);
         }
         match process::wait_status(supervisor.run.running.pidfd.as_fd()) {
@@ -130,7 +130,7 @@ impl ProcessTree for ProgramTree<'_> {
         }
         self.seen.inner = self.inner.take().and_then(|inner| process::exit_status(inner.as_fd()));
         // Where there is no namespace that takes everything along.
-        if let Some(c) = supervisor.run.cgroup.filter(|_| self.kind != Kind::Namespace)
+        if let Some(c) = supervisor.run.cgroup.filter(|_| self.kind != TreeKind::Namespace)
             && let Err(e) = c.kill_all(GRACE)
         {
             supervisor.report.problem(e.to_string());
@@ -156,7 +156,7 @@ impl ProgramTree<'_> {
 
     /// Lets the program start, or ends it all. The sandbox program's child waits meanwhile, so that its number is its own.
     /// Not `reached`: no process is left that could.
-    fn pass(&mut self, supervisor: &mut Supervisor<'_, '_>, reached: bool) {
+    fn pass(&mut self, supervisor: &mut RunSupervisor<'_, '_>, reached: bool) {
         let Some(gate) = self.gate.take().filter(|_| reached) else { return };
         let allowed = match last_of(supervisor.run.running.pid) {
             Some((pid, pidfd)) => {
@@ -164,14 +164,14 @@ impl ProgramTree<'_> {
                 (gate.allows)(pid)
             }
             None => Err(Failure::new(
-                Step::Mount,
+                FailedStep::Mount,
                 "cannot find the sandbox's process in /proc: what is mounted in it cannot be compared with the policy",
             )
             .hint("this backend needs a /proc that shows the processes of its own user; or use --backend jail")),
         };
         if let Err(failure) = allowed {
             self.seen.refused = Some(failure);
-            return supervisor.end(End::Cancelled);
+            return supervisor.end(RunEnd::Cancelled);
         }
         let sent = send(&gate.go, gate.says, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         let ended = sent.and_then(|n| rustix::net::shutdown(&gate.go, Shutdown::Write).map(|()| n == gate.says.len()));
@@ -180,15 +180,15 @@ impl ProgramTree<'_> {
             // It has ended meanwhile, which shows next.
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET | rustix::io::Errno::NOTCONN) => {}
             Ok(false) | Err(_) => {
-                self.seen.refused = Some(Failure::new(Step::Spawn, "cannot let the sandbox start the program"));
-                supervisor.end(End::Cancelled);
+                self.seen.refused = Some(Failure::new(FailedStep::Spawn, "cannot let the sandbox start the program"));
+                supervisor.end(RunEnd::Cancelled);
             }
         }
     }
 }
 
 /// The program leads a session and a process group, whose number stays taken until it has been waited for.
-fn end_group(supervisor: &mut Supervisor<'_, '_>) {
+fn end_group(supervisor: &mut RunSupervisor<'_, '_>) {
     proctree::kill(supervisor.run.running.pid);
     if let Some(pid) = Pid::from_raw(supervisor.run.running.pid)
         && let Err(e) = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)

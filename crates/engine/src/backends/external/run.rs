@@ -14,32 +14,32 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
 use super::mounted::Mounts;
-use super::program_tree::{Gate, Kind, ProgramTree, Seen};
-use super::tool::{Installed, Tool};
+use super::program_tree::{ProgramReport, ProgramTree, StartGate, TreeKind};
+use super::tool::{InstalledTool, Tool};
 use super::{bubblewrap, nsjail, seatbelt};
 use crate::backends::complaint::{Cause, cause};
-use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
-use crate::backends::layout::{Layout, layout};
+use crate::backends::enforcement::{EnforcementPurpose, NamedEnforcer, answers, sufficient};
+use crate::backends::layout::{MountLayout, layout};
 use crate::backends::real_sources;
-use crate::backends::{Plan, Planned, Request};
-use crate::failure::{Failure, Step};
+use crate::backends::{BackendPlan, PlanRequest, PlanSummary};
+use crate::failure::{FailedStep, Failure};
 use crate::io::{Io, Stream};
-use crate::outcome::{Applied, Enforcement, Outcome, Strength};
-use crate::plan::facts::Here;
+use crate::outcome::{AppliedEnforcement, AppliedField, Outcome, Strength};
+use crate::plan::facts::HostFacts;
 use crate::plan::lookup::Lookup;
 use crate::run::evidence::Log;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
-use crate::run::report::{End, Report};
-use crate::run::streams::{Sink, Source};
-use crate::run::supervise::{Run, supervise};
+use crate::run::report::{RunEnd, SupervisorReport};
+use crate::run::streams::{InputSource, OutputSink};
+use crate::run::supervise::{SupervisedRun, supervise};
 
 /// A policy with the program that holds it, to be run many times and from several threads.
 #[derive(Debug)]
-pub struct Ready {
+pub struct ExternalPlan {
     /// What was planned; the engine completes its enforcement with what cgroups give.
-    pub planned: Planned,
-    tool: Installed,
+    pub planned: PlanSummary,
+    tool: InstalledTool,
     identity: CallerIdentity,
     /// The tool is started as the first process of a pid namespace.
     own_pids: bool,
@@ -47,13 +47,13 @@ pub struct Ready {
     pub location: Option<Arc<CgroupLocation>>,
 }
 
-impl Plan for Ready {
-    fn planned(&self) -> &Planned {
+impl BackendPlan for ExternalPlan {
+    fn planned(&self) -> &PlanSummary {
         &self.planned
     }
 
     fn describe(&self) -> Value {
-        let Planned { backend, reason, enforcement, .. } = &self.planned;
+        let PlanSummary { backend, reason, enforcement, .. } = &self.planned;
         match self.start() {
             Ok((start, _)) => json!({
                 "backend": backend,
@@ -76,7 +76,7 @@ impl Plan for Ready {
 }
 
 /// What is started for one run.
-struct Start {
+struct ProgramLaunch {
     program: CString,
     argv: Vec<CString>,
     envp: Vec<CString>,
@@ -84,7 +84,7 @@ struct Start {
     /// What is on the descriptors from the first on.
     fds: Vec<Descriptor>,
     /// What the sandbox has to show before the program starts. `None`: the tool mounts nothing.
-    layout: Option<Layout>,
+    layout: Option<MountLayout>,
     plan: Value,
 }
 
@@ -111,21 +111,27 @@ fn full() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn text(value: impl Into<Vec<u8>>) -> Result<CString, Failure> {
-    CString::new(value).map_err(|_| Failure::new(Step::Spawn, "an argument holds a NUL character"))
+    CString::new(value).map_err(|_| Failure::new(FailedStep::Spawn, "an argument holds a NUL character"))
 }
 
-impl Ready {
+impl ExternalPlan {
     /// Plans a policy for a tool.
     ///
     /// # Errors
     /// The tool cannot be used here, or the policy asks for what it has not at all. What it holds less than fully stands in
-    /// its enforcement: see [`Plan::sufficient`].
-    pub fn plan(request: &Request<'_>, tool: Installed, identity: CallerIdentity) -> Result<Ready, Failure> {
+    /// its enforcement: see [`BackendPlan::sufficient`].
+    pub fn plan(
+        request: &PlanRequest<'_>,
+        tool: InstalledTool,
+        identity: CallerIdentity,
+    ) -> Result<ExternalPlan, Failure> {
         // bubblewrap may be let have them where others are not: installed setuid, or named in AppArmor's rules.
         if tool.tool == Tool::Nsjail
             && let Some((why, command)) = host::user_namespaces_refused(false)
         {
-            return Err(Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(command));
+            return Err(
+                Failure::new(FailedStep::Namespaces, format!("user namespaces cannot be had: {why}")).hint(command)
+            );
         }
         if !identity.switches() && identity.is_root_outside() {
             return Err(crate::backends::landlock::as_root());
@@ -133,8 +139,8 @@ impl Ready {
         // Ids are changed where they can be; else a pid namespace takes a user namespace.
         let own_pids =
             tool.tool == Tool::Bubblewrap && (identity.switches() || host::user_namespaces_refused(false).is_none());
-        let planned = Planned::new(tool.tool.name(), request, Enforcement::new());
-        let mut ready = Ready { planned, tool, identity, own_pids, location: None };
+        let planned = PlanSummary::new(tool.tool.name(), request, AppliedEnforcement::new());
+        let mut ready = ExternalPlan { planned, tool, identity, own_pids, location: None };
         ready.planned.enforcement = ready.start()?.1;
         Ok(ready)
     }
@@ -142,16 +148,16 @@ impl Ready {
     /// The same with no pid namespace around the tool, as on hosts that let bubblewrap have user namespaces and nobody else.
     ///
     /// # Errors
-    /// As [`Ready::plan`].
-    pub fn without_namespace(self) -> Result<Ready, Failure> {
-        let mut ready = Ready { own_pids: false, ..self };
+    /// As [`ExternalPlan::plan`].
+    pub fn without_namespace(self) -> Result<ExternalPlan, Failure> {
+        let mut ready = ExternalPlan { own_pids: false, ..self };
         ready.planned.enforcement = ready.start()?.1;
         Ok(ready)
     }
 
-    fn start(&self) -> Result<(Start, Enforcement), Failure> {
-        let purpose = Purpose::Run { other_user: self.identity.switches(), own_pids: self.own_pids };
-        let facts = Here::for_run(self.identity.switches());
+    fn start(&self) -> Result<(ProgramLaunch, AppliedEnforcement), Failure> {
+        let purpose = EnforcementPurpose::Run { other_user: self.identity.switches(), own_pids: self.own_pids };
+        let facts = HostFacts::for_run(self.identity.switches());
         let version = self.tool.version;
         let program = text(self.tool.path.as_os_str().as_encoded_bytes())?;
         if self.tool.tool == Tool::Seatbelt {
@@ -205,17 +211,23 @@ impl Ready {
                 self.outside(program, &argv, fds, plan)?
             }
         };
-        Ok((Start { layout: Some(layout), ..start }, e))
+        Ok((ProgramLaunch { layout: Some(layout), ..start }, e))
     }
 
     /// A program that makes the sandbox and gets nothing of the policy's variables itself.
-    fn outside(&self, program: CString, argv: &[String], fds: Vec<Descriptor>, plan: Value) -> Result<Start, Failure> {
+    fn outside(
+        &self,
+        program: CString,
+        argv: &[String],
+        fds: Vec<Descriptor>,
+        plan: Value,
+    ) -> Result<ProgramLaunch, Failure> {
         let argv = argv.iter().map(|argument| text(argument.as_str())).collect::<Result<_, _>>()?;
-        Ok(Start { program, argv, envp: Vec::new(), cwd: text("/")?, fds, layout: None, plan })
+        Ok(ProgramLaunch { program, argv, envp: Vec::new(), cwd: text("/")?, fds, layout: None, plan })
     }
 
     /// sandbox-exec becomes the program, so it starts as the program is to.
-    fn seatbelt(&self, program: CString, profile: &profile::Profile) -> Result<Start, Failure> {
+    fn seatbelt(&self, program: CString, profile: &profile::Profile) -> Result<ProgramLaunch, Failure> {
         let command = &self.planned.policy.command;
         let mut argv = vec!["sandbox-exec".to_owned()];
         argv.extend(profile.arguments());
@@ -225,23 +237,23 @@ impl Ready {
         let argv = argv.iter().map(|argument| text(argument.as_str())).collect::<Result<_, _>>()?;
         let envp = command.variables.iter().map(|(k, v)| text(format!("{k}={v}"))).collect::<Result<_, _>>()?;
         let cwd = text(command.cwd.as_deref().unwrap_or("/"))?;
-        Ok(Start { program, argv, envp, cwd, fds: Vec::new(), layout: None, plan })
+        Ok(ProgramLaunch { program, argv, envp, cwd, fds: Vec::new(), layout: None, plan })
     }
 
     /// Whether every required field is enforced in full, as it has come out by now.
-    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
-        sufficient(Target::External(self.planned.backend), &self.planned.policy, e, &[])
+    fn still_sufficient(&self, e: &AppliedEnforcement) -> Result<(), Failure> {
+        sufficient(NamedEnforcer::External(self.planned.backend), &self.planned.policy, e, &[])
     }
 
     fn attempt(&self, io: &mut Io, begun: Instant) -> Result<Outcome, Failure> {
         if !io.arguments.is_empty() {
             let told = format!("the {} backend takes no arguments besides the policy's", self.planned.backend);
-            return Err(Failure::new(Step::policy("command.argv"), told).hint("prepare a policy with them"));
+            return Err(Failure::new(FailedStep::policy("command.argv"), told).hint("prepare a policy with them"));
         }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
             return Err(Failure::new(
-                Step::Terminal,
+                FailedStep::Terminal,
                 format!("the {} backend gives no terminal", self.planned.backend),
             )
             .hint(hint));
@@ -282,11 +294,11 @@ impl Ready {
         self.location = Some(location);
         if self.tool.tool != Tool::Seatbelt && !self.own_pids {
             let reason = "the pid namespace ends with its first process, and the cgroup with the run".to_owned();
-            self.planned.enforcement.insert(Field::TreeKill, Applied { strength: Strength::Full, reason });
+            self.planned.enforcement.insert(Field::TreeKill, AppliedField { strength: Strength::Full, reason });
         }
     }
 
-    fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
+    fn cgroup(&self, e: &mut AppliedEnforcement) -> Result<Option<Cgroup>, Failure> {
         let Some(location) = &self.location else { return Ok(None) };
         let l = &self.planned.policy.limits;
         let limits = CgroupLimits {
@@ -296,8 +308,8 @@ impl Ready {
             cpu_time: true,
             kill: true,
         };
-        let weaker = |e: &mut Enforcement, field, strength, reason: String| {
-            e.insert(field, Applied { strength, reason });
+        let weaker = |e: &mut AppliedEnforcement, field, strength, reason: String| {
+            e.insert(field, AppliedField { strength, reason });
         };
         let made = match Cgroup::create(location, &limits) {
             Ok((cgroup, applied)) => {
@@ -324,17 +336,17 @@ impl Ready {
 
     fn spawn<'c>(
         &self,
-        start: &'c Start,
+        start: &'c ProgramLaunch,
         allows: &'c dyn Fn(i32) -> Result<(), Failure>,
         cgroup: Option<&'c Cgroup>,
         io: &mut Io,
-    ) -> Result<(Run<'c>, ProgramTree<'c>), Failure> {
-        let failed = |what: &str, e: &dyn std::fmt::Display| Failure::new(Step::Spawn, format!("{what}: {e}"));
+    ) -> Result<(SupervisedRun<'c>, ProgramTree<'c>), Failure> {
+        let failed = |what: &str, e: &dyn std::fmt::Display| Failure::new(FailedStep::Spawn, format!("{what}: {e}"));
         let pipes = |e: std::io::Error| failed("cannot make the run's pipes", &e);
         let ids = if self.identity.switches() {
             let id = host::unprivileged_id();
             let id = id.ok_or_else(|| {
-                Failure::new(Step::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+                Failure::new(FailedStep::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
             })?;
             Some((id, id))
         } else {
@@ -384,7 +396,7 @@ impl Ready {
             }
         }
         let tasks =
-            cgroup.map(Cgroup::tasks_files).transpose().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?;
+            cgroup.map(Cgroup::tasks_files).transpose().map_err(|e| Failure::new(FailedStep::Cgroup, e.to_string()))?;
         let tasks = tasks.unwrap_or_default();
         let rlimits = self.rlimits(cgroup.is_some());
         let running = spawn(&ExternalProgram {
@@ -402,16 +414,16 @@ impl Ready {
             cwd: &start.cwd,
             tasks: &tasks.iter().map(AsFd::as_fd).collect::<Vec<BorrowedFd<'_>>>(),
         })
-        .map_err(|e| Failure::not_started(Step::Spawn, &self.tool.path, &e))?;
+        .map_err(|e| Failure::not_started(FailedStep::Spawn, &self.tool.path, &e))?;
         drop(alive); // it has seen that we live, and is told of our death by a signal from now on
         let input = io.take_input(&self.planned.policy.command.stdin);
         let l = &self.planned.policy.limits;
-        let run = Run {
+        let run = SupervisedRun {
             running,
-            source: Source::new(in_ours, input, false),
+            source: InputSource::new(in_ours, input, false),
             sinks: [
-                Some(Sink::new(out_ours, Stream::Stdout, l.output_bytes)),
-                Some(Sink::new(err_ours, Stream::Stderr, l.output_bytes)),
+                Some(OutputSink::new(out_ours, Stream::Stdout, l.output_bytes)),
+                Some(OutputSink::new(err_ours, Stream::Stderr, l.output_bytes)),
             ],
             cgroup,
             wall: Duration::from_millis(l.wall_ms),
@@ -426,15 +438,15 @@ impl Ready {
         };
         let tree = ProgramTree {
             reports,
-            gate: reached.zip(go).map(|(reached, (go, says))| Gate { reached, go, says, allows }),
+            gate: reached.zip(go).map(|(reached, (go, says))| StartGate { reached, go, says, allows }),
             kind: match self.tool.tool {
-                Tool::Bubblewrap if self.own_pids => Kind::Namespace,
-                Tool::Bubblewrap | Tool::Nsjail => Kind::Below,
-                Tool::Seatbelt => Kind::Group,
+                Tool::Bubblewrap if self.own_pids => TreeKind::Namespace,
+                Tool::Bubblewrap | Tool::Nsjail => TreeKind::Below,
+                Tool::Seatbelt => TreeKind::Group,
             },
             inner: None,
             answers: None,
-            seen: Seen::default(),
+            seen: ProgramReport::default(),
         };
         Ok((run, tree))
     }
@@ -452,9 +464,9 @@ impl Ready {
 
     fn outcome(
         &self,
-        mut report: Report,
-        seen: &Seen,
-        enforcement: Enforcement,
+        mut report: SupervisorReport,
+        seen: &ProgramReport,
+        enforcement: AppliedEnforcement,
         cgroup: Option<Cgroup>,
         begun: Instant,
     ) -> Outcome {
@@ -479,26 +491,26 @@ impl Ready {
     }
 
     /// Works out how the program ended, from what its sandbox's program reports; why it did not start, where it did not.
-    fn ended(&self, report: &mut Report, seen: &Seen) -> Option<Failure> {
-        if report.end != End::Lost {
+    fn ended(&self, report: &mut SupervisorReport, seen: &ProgramReport) -> Option<Failure> {
+        if report.end != RunEnd::Lost {
             return None; // the supervisor has ended it
         }
         let by_signal = seen.status & 0x7f;
         let end = match self.tool.tool {
             // It tells of a signal as 128 + N; the kernel may know better.
             Tool::Bubblewrap => exit_code(&seen.reported).map(|code| match seen.inner {
-                Some(status) if status & 0x7f != 0 => End::Wait(status & 0x7f),
+                Some(status) if status & 0x7f != 0 => RunEnd::Wait(status & 0x7f),
                 _ => exited(code),
             }),
             Tool::Nsjail if seen.not_executed.is_some() => None,
             Tool::Nsjail => nsjail_ended(&seen.reported),
-            Tool::Seatbelt => Some(End::Wait(seen.status)),
+            Tool::Seatbelt => Some(RunEnd::Wait(seen.status)),
         };
         match end {
             Some(end) => report.end = end,
-            None if by_signal != 0 => report.end = End::Wait(by_signal),
+            None if by_signal != 0 => report.end = RunEnd::Wait(by_signal),
             None => {
-                (report.end, report.started_ns) = (End::Lost, 0);
+                (report.end, report.started_ns) = (RunEnd::Lost, 0);
                 return Some(self.setup_failure(report, seen));
             }
         }
@@ -506,7 +518,7 @@ impl Ready {
     }
 
     /// What the tool said before it gave up. Nothing of the program's ran, so the words are the tool's own.
-    fn setup_failure(&self, report: &Report, seen: &Seen) -> Failure {
+    fn setup_failure(&self, report: &SupervisorReport, seen: &ProgramReport) -> Failure {
         let said = match self.tool.tool {
             Tool::Nsjail => match seen.not_executed {
                 Some(errno) => format!("cannot execute the program: {}", std::io::Error::from_raw_os_error(errno)),
@@ -519,13 +531,13 @@ impl Ready {
         let hint = (cause(&said) == Some(Cause::PermissionDenied)).then_some(
             "the sandbox's unprivileged user must be able to reach what is mounted; or use --backend jail, which maps owners",
         );
-        Failure::new(Step::Setup, message).maybe_hint(hint)
+        Failure::new(FailedStep::Setup, message).maybe_hint(hint)
     }
 }
 
 /// The end of a program that exited with this code.
-fn exited(code: i32) -> End {
-    End::Wait((code & 0xff) << 8)
+fn exited(code: i32) -> RunEnd {
+    RunEnd::Wait((code & 0xff) << 8)
 }
 
 /// The documents that bubblewrap writes one after the other.
@@ -548,7 +560,7 @@ fn nsjail_complaints(side: &[u8]) -> String {
     words.take(3).collect::<Vec<_>>().join("; ")
 }
 
-fn nsjail_ended(side: &[u8]) -> Option<End> {
+fn nsjail_ended(side: &[u8]) -> Option<RunEnd> {
     if !nsjail_complaints(side).is_empty() {
         return None;
     }
@@ -559,7 +571,7 @@ fn nsjail_ended(side: &[u8]) -> Option<End> {
         }
         let (_, rest) = line.rsplit_once(") terminated with signal: ")?;
         let (_, number) = rest.split_once('(')?;
-        number.split(')').next()?.parse().ok().map(End::Wait)
+        number.split(')').next()?.parse().ok().map(RunEnd::Wait)
     })
 }
 
@@ -578,8 +590,8 @@ mod tests {
     fn nsjails_log_says_how_it_ended() {
         let line =
             |rest: &str| format!("[I][2026-01-01T00:00:00+0000] pid=9 ([STANDALONE MODE]) {rest}, (PIDs left: 0)\n");
-        assert_eq!(nsjail_ended(line("exited with status: 7").as_bytes()), Some(End::Wait(7 << 8)));
-        assert_eq!(nsjail_ended(line("terminated with signal: SIGSYS (31)").as_bytes()), Some(End::Wait(31)));
+        assert_eq!(nsjail_ended(line("exited with status: 7").as_bytes()), Some(RunEnd::Wait(7 << 8)));
+        assert_eq!(nsjail_ended(line("terminated with signal: SIGSYS (31)").as_bytes()), Some(RunEnd::Wait(31)));
         let failed = format!(
             "[E][2026-01-01T00:00:00+0000][2] newProc():232 execve('/x') failed: No such file\n{}",
             line("exited with status: 255")

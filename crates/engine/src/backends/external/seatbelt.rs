@@ -5,10 +5,10 @@
 use cofferdam_confine::seatbelt::{self, Profile, Reading, SeatbeltGrant, SeatbeltNetwork, SeatbeltRequest};
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
-use crate::failure::{Failure, Step};
-use crate::plan::facts::{Facts, Kind, Resolved, resolve};
+use crate::failure::{FailedStep, Failure};
+use crate::plan::facts::{Facts, FileKind, ResolvedPath, resolve};
 
-fn refuse(step: impl Into<Step>, message: &str) -> Failure {
+fn refuse(step: impl Into<FailedStep>, message: &str) -> Failure {
     Failure::new(step, message).hint("mount the path at its own place (-v PATH:PATH), or use the jail")
 }
 
@@ -22,7 +22,7 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
     }
     let mut granted = Vec::new();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
-        let field = Step::mount_entry(i);
+        let field = FailedStep::mount_entry(i);
         let Mount::Bind { source, target, access, exec, optional } = mount else {
             return Err(refuse(&field, "a tmpfs needs mounts, which Seatbelt has not"));
         };
@@ -33,7 +33,7 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
             continue;
         }
         let write = *access == Access::ReadWrite;
-        let file = matches!(resolve(facts, source).0, Resolved::There(_, Kind::File { .. }));
+        let file = matches!(resolve(facts, source).0, ResolvedPath::There(_, FileKind::File { .. }));
         granted.push(SeatbeltGrant { path: real(source, facts), file, write, exec: !write || *exec });
     }
     if let Some(cwd) = &policy.command.cwd
@@ -67,7 +67,7 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
 }
 
 fn is_missing(source: &str, facts: &dyn Facts) -> bool {
-    matches!(resolve(facts, source).0, Resolved::Missing(..))
+    matches!(resolve(facts, source).0, ResolvedPath::Missing(..))
 }
 
 /// Sources of optional mounts that are not there.
@@ -84,7 +84,7 @@ fn real(path: &str, facts: &dyn Facts) -> String {
     let mut at = path;
     let mut rest: Vec<&str> = Vec::new();
     loop {
-        if let Resolved::There(canonical, _) = resolve(facts, at).0 {
+        if let ResolvedPath::There(canonical, _) = resolve(facts, at).0 {
             return rest.iter().rev().fold(canonical, |dir, name| crate::plan::mount_table::join(&dir, name));
         }
         match at.rsplit_once('/') {

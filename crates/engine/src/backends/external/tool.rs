@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// Somebody else's sandbox program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -86,7 +86,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 
 /// A program that is there, and what it can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
+pub struct InstalledTool {
     /// Which.
     pub tool: Tool,
     /// Absolute path.
@@ -117,20 +117,20 @@ fn missing(tool: Tool) -> Failure {
             "use --backend jail on Linux; `cofferdam export --format seatbelt` writes the profile anywhere",
         ),
     };
-    Failure::new(Step::Tool, message).hint(hint)
+    Failure::new(FailedStep::Tool, message).hint(hint)
 }
 
-impl Installed {
+impl InstalledTool {
     /// Looks for a tool and asks it what it is.
     ///
     /// # Errors
     /// It is missing, cannot be run or is too old; the hint says what to do.
-    pub fn find(tool: Tool, tools: &Tools) -> Result<Installed, Failure> {
+    pub fn find(tool: Tool, tools: &Tools) -> Result<InstalledTool, Failure> {
         let Some(path) = tools.path(tool) else { return Err(missing(tool)) };
-        let fail = |message: String, hint: &str| Failure::new(Step::Backend, message).hint(hint);
+        let fail = |message: String, hint: &str| Failure::new(FailedStep::Backend, message).hint(hint);
         let path = std::path::absolute(path)
             .map_err(|e| fail(format!("cannot use {}: {e}", path.display()), "name it by an absolute path"))?;
-        let mut found = Installed { tool, path, version: None };
+        let mut found = InstalledTool { tool, path, version: None };
         if tool == Tool::Seatbelt {
             if !found.path.is_file() {
                 return Err(missing(tool));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_reported_with_a_hint() {
-        let failure = Installed::find(Tool::Bubblewrap, &Tools::default()).unwrap_err();
+        let failure = InstalledTool::find(Tool::Bubblewrap, &Tools::default()).unwrap_err();
         assert!(failure.hint.unwrap().contains("apt-get install bubblewrap"));
     }
 
@@ -233,7 +233,7 @@ mod tests {
                 Tool::Bubblewrap => Tools { bubblewrap: Some(path), ..Tools::default() },
                 _ => Tools { nsjail: Some(path), ..Tools::default() },
             };
-            Installed::find(tool, &tools).map_err(|f| format!("{} hint: {}", f.message, f.hint.unwrap_or_default()))
+            InstalledTool::find(tool, &tools).map_err(|f| format!("{} hint: {}", f.message, f.hint.unwrap_or_default()))
         };
         let old = find(Tool::Bubblewrap, says(dir.path(), "old-bwrap", "bubblewrap 0.6.2")).unwrap_err();
         assert!(old.contains("is bubblewrap 0.6, and 0.7 is needed") && old.contains("hint: upgrade"), "{old}");

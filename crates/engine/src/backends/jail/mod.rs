@@ -28,8 +28,8 @@ pub(crate) use root::Ids;
 pub(crate) use root::terminal_device;
 
 use crate::backends::native::{self, Native};
-use crate::backends::{Backend, Capabilities, Plan, Refusal, Request};
-use crate::failure::{Failure, Step};
+use crate::backends::{Backend, BackendPlan, BackendRefusal, Capabilities, PlanRequest};
+use crate::failure::{FailedStep, Failure};
 use crate::host::Host;
 use crate::plan::NativePlan;
 use crate::plan::own_places::OwnPlaces;
@@ -62,7 +62,7 @@ impl Backend for Jail {
         }
     }
 
-    fn plan(&self, host: &Host, request: &Request<'_>) -> Result<Box<dyn Plan>, Refusal> {
+    fn plan(&self, host: &Host, request: &PlanRequest<'_>) -> Result<Box<dyn BackendPlan>, BackendRefusal> {
         available(host.identity())?;
         Ok(Box::new(native::prepare(host, &NATIVE, request)?))
     }
@@ -74,7 +74,7 @@ impl Backend for Jail {
 /// Why not, and what would help.
 pub(crate) fn available(me: CallerIdentity) -> Result<(), Failure> {
     let refused = |why: String, hint: &str| {
-        Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
+        Failure::new(FailedStep::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
     };
     if let Some((why, command)) = host::user_namespaces_refused(me.privileged) {
         return Err(refused(why.to_owned(), command));
@@ -90,9 +90,8 @@ pub(crate) fn available(me: CallerIdentity) -> Result<(), Failure> {
     }
     if host::is_enclosed() && !host::listener_available() {
         let why = "what is around this process has a filter with a listener, and the kernel gives one to each process";
-        return Err(
-            Failure::new(Step::Namespaces, format!("no filter of ours can stand here: {why}")).hint(host::ENCLOSED)
-        );
+        return Err(Failure::new(FailedStep::Namespaces, format!("no filter of ours can stand here: {why}"))
+            .hint(host::ENCLOSED));
     }
     Ok(())
 }
@@ -124,7 +123,7 @@ impl Started {
 /// A pair of connected record sockets: ours, init's.
 fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
-        .map_err(|e| Failure::new(Step::Spawn, "cannot make a socket pair").caused_by(&e))
+        .map_err(|e| Failure::new(FailedStep::Spawn, "cannot make a socket pair").caused_by(&e))
 }
 
 /// Starts init in its namespaces and hands its plan over: from here on it works. Also returns what further plans are sent by.
@@ -138,7 +137,7 @@ pub(crate) fn start(
     init_plan: &InitPlan,
     extra: &[OwnedFd],
 ) -> Result<(Started, OwnedFd), Failure> {
-    let io = |e: std::io::Error| Failure::new(Step::Spawn, "cannot make the run's pipes").caused_by(&e);
+    let io = |e: std::io::Error| Failure::new(FailedStep::Spawn, "cannot make the run's pipes").caused_by(&e);
     let (in_theirs, in_ours) = crate::run::streams::incoming().map_err(io)?;
     let (out_ours, out_theirs) = crate::run::streams::outgoing().map_err(io)?;
     let (err_ours, err_theirs) = crate::run::streams::outgoing().map_err(io)?;
@@ -179,10 +178,10 @@ pub(crate) fn start(
 /// Init is gone.
 pub(crate) fn send_plan(control: &OwnedFd, init_plan: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
     let block = memfd::plan(&init_plan.encode())
-        .map_err(|e| Failure::new(Step::Spawn, "cannot write the plan").caused_by(&e))?;
+        .map_err(|e| Failure::new(FailedStep::Spawn, "cannot write the plan").caused_by(&e))?;
     let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
     control::plan(control.as_fd(), block.as_fd(), &extra)
-        .map_err(|e| Failure::new(Step::Spawn, "cannot hand the plan over").caused_by(&e))
+        .map_err(|e| Failure::new(FailedStep::Spawn, "cannot hand the plan over").caused_by(&e))
 }
 
 /// Ends a run that never began, and reaps it.
@@ -209,12 +208,14 @@ fn release(init_plan: &InitPlan, pid: i32, control: &OwnedFd) -> Result<(), Fail
                 .write(true)
                 .open(format!("/proc/{pid}/{name}"))
                 .and_then(|mut f| f.write_all(format!("{inside} {outside} 1").as_bytes()))
-                .map_err(|e| Failure::new(Step::Ids, format!("cannot write the sandbox's {name}")).caused_by(&e))?;
+                .map_err(|e| {
+                    Failure::new(FailedStep::Ids, format!("cannot write the sandbox's {name}")).caused_by(&e)
+                })?;
         }
     }
     if init_plan.flags & flag::SYNC != 0 {
         control::release(control.as_fd())
-            .map_err(|e| Failure::new(Step::Spawn, "cannot release init").caused_by(&e))?;
+            .map_err(|e| Failure::new(FailedStep::Spawn, "cannot release init").caused_by(&e))?;
     }
     Ok(())
 }
@@ -235,7 +236,7 @@ fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
         }
         _ => None,
     };
-    Failure::new(Step::Namespaces, "nothing was started").caused_by(e).maybe_hint(hint)
+    Failure::new(FailedStep::Namespaces, "nothing was started").caused_by(e).maybe_hint(hint)
 }
 
 /// A user namespace that maps one owner of files to the sandbox's user.

@@ -13,15 +13,15 @@ use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
 
 use crate::plan::aliases::Aliases;
-use crate::plan::lookup::{Found, Looked, Lookup};
-use crate::plan::mount_table::{Place, Shows, View, below, join};
+use crate::plan::lookup::{DirectoryLookup, Lookup, PathLookup};
+use crate::plan::mount_table::{MountContent, MountEntry, View, below, join};
 use crate::plan::own_places::{self, OwnPlaces};
 use crate::plan::tree::Disk;
 use crate::repository::protected_names;
 
 /// What is to be done.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct PathPlan {
     /// Ancestors bound onto themselves, masks, read-only self-binds; in this order.
     pub steps: Vec<MountStep>,
     /// Names that must not come into being.
@@ -78,7 +78,7 @@ struct Work<'a> {
     /// Where paths lead inside, behind the links on the way.
     inside: HashMap<String, String>,
     too_deep: bool,
-    held: Held,
+    held: PathPlan,
 }
 
 /// From this many names of one directory on, the directory is looked at once instead of each name.
@@ -98,9 +98,15 @@ struct Names<'p> {
 }
 
 /// Works out what holds the policy's deny and protected paths in this view.
-pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>, lookup: Lookup, places: &OwnPlaces) -> Held {
+pub(super) fn hold(
+    policy: &Policy,
+    view: &View,
+    own: &BTreeSet<String>,
+    lookup: Lookup,
+    places: &OwnPlaces,
+) -> PathPlan {
     let fs = &policy.filesystem;
-    let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
+    let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, MountContent::Host(_)));
     let OwnPlaces { places: state, aliases } = places;
     let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
     let shows_processes = |mounted: &&String| !view.appearances(mounted).is_empty();
@@ -111,7 +117,7 @@ pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>, lookup:
         && !writable
         && !fs.protected.iter().any(|p| p.starts_with('/'))
     {
-        return Held::default(); // nothing to ask the host about
+        return PathPlan::default(); // nothing to ask the host about
     }
     let mut w = Work {
         view,
@@ -126,10 +132,10 @@ pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>, lookup:
         whiteouts: BTreeMap::new(),
         appearances: HashMap::new(),
         guarded: HashSet::new(),
-        moved: view.places().iter().any(|p| matches!(&p.shows, Shows::Host(source) if *source != p.target)),
+        moved: view.places().iter().any(|p| matches!(&p.shows, MountContent::Host(source) if *source != p.target)),
         inside: HashMap::new(),
         too_deep: false,
-        held: Held::default(),
+        held: PathPlan::default(),
         evidence: policy.audit.trace,
     };
     let (absolute, relative): (Vec<&str>, Vec<&str>) =
@@ -139,7 +145,7 @@ pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>, lookup:
         .iter()
         .filter_map(|p| match &p.shows {
             // A mounted file has nothing below it, and is what was asked to be written.
-            Shows::Host(source) if p.writable && Path::new(source).is_dir() => Some((&p.target, source)),
+            MountContent::Host(source) if p.writable && Path::new(source).is_dir() => Some((&p.target, source)),
             _ => None,
         })
         .flat_map(|(target, source)| {
@@ -166,7 +172,7 @@ pub(super) fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>, lookup:
         w.each(layers, false);
     }
     // What decides over later sandboxes, and what they are recorded in.
-    let shows = |place: &&own_places::Place| place.hidden && !view.appearances(&place.path).is_empty();
+    let shows = |place: &&own_places::OwnPlace| place.hidden && !view.appearances(&place.path).is_empty();
     for place in state.iter().filter(|place| writable || shows(place)) {
         w.each(&place.path, place.hidden);
     }
@@ -220,7 +226,7 @@ impl Work<'_> {
         let Some(host) = self.view.host_path(dir) else { return false };
         let among = |base: &str| {
             self.view.places().iter().any(|p| {
-                let source = matches!(&p.shows, Shows::Host(s) if s != base && is_within(s, base));
+                let source = matches!(&p.shows, MountContent::Host(s) if s != base && is_within(s, base));
                 source || (p.target != dir && is_within(&p.target, dir))
             })
         };
@@ -228,8 +234,8 @@ impl Work<'_> {
             return false;
         }
         let canonical = match self.lookup.directory(dir) {
-            Looked::There(canonical) => canonical,
-            Looked::Missing { parent, name } => {
+            DirectoryLookup::There(canonical) => canonical,
+            DirectoryLookup::Missing { parent, name } => {
                 // All of them fail at the same missing component; only a trace wants each by its name.
                 let asked = if self.evidence { names } else { &names[..1] };
                 for wanted in asked {
@@ -237,7 +243,7 @@ impl Work<'_> {
                 }
                 return true;
             }
-            Looked::Other => return false,
+            DirectoryLookup::Other => return false,
         };
         if canonical != dir {
             return false;
@@ -344,7 +350,7 @@ impl Work<'_> {
             && host != path
         {
             self.host_path(&host, path, deny);
-        } else if matches!(self.view.covering(path), Some(Place { shows: Shows::Own, .. })) {
+        } else if matches!(self.view.covering(path), Some(MountEntry { shows: MountContent::Own, .. })) {
             self.own_path(path, deny);
         }
         self.host_path(path, path, deny);
@@ -422,7 +428,7 @@ impl Work<'_> {
     /// `asked` is the path as the policy names it.
     fn host_path(&mut self, host: &str, asked: &str, deny: bool) {
         let found = self.lookup.find(host);
-        if let (true, Found::There { canonical, .. }) = (deny, &found) {
+        if let (true, PathLookup::There { canonical, .. }) = (deny, &found) {
             // What it leads to is the host's /proc here, and inside the sandbox's own.
             if canonical != asked && of_a_process(canonical) {
                 return self.held.unheld.push((asked.to_owned(), Unheld::OfEachProcess, deny));
@@ -435,12 +441,12 @@ impl Work<'_> {
             }
         }
         match found {
-            Found::Unknown => {}
+            PathLookup::Unknown => {}
             // Read-only, it stays closed: who may not look into it cannot change its mode. And a file in the way of a
             // protected directory decides for it what is there, as the `.git` of a worktree does.
-            Found::Closed(path) | Found::Blocked(path) => self.existing(&path, false),
-            Found::Missing { parent, name } => self.missing(&parent, &name, host, deny),
-            Found::There { parent, name, canonical, is_link, .. } => {
+            PathLookup::Closed(path) | PathLookup::Blocked(path) => self.existing(&path, false),
+            PathLookup::Missing { parent, name } => self.missing(&parent, &name, host, deny),
+            PathLookup::There { parent, name, canonical, is_link, .. } => {
                 let named = join(&parent, &name);
                 if is_link {
                     // The link itself is held by name (it cannot be mounted over), what it leads to by mounts.
@@ -471,10 +477,10 @@ impl Work<'_> {
     fn layered(&mut self, host: &str, deny: bool) {
         for place in self.aliases.layered(host) {
             match self.lookup.find(&place) {
-                Found::Unknown => {}
-                Found::Closed(path) | Found::Blocked(path) => self.present(&path, false),
-                Found::Missing { parent, name } => self.absent(&parent, &name, &place, deny),
-                Found::There { parent, name, .. } => self.present(&join(&parent, &name), deny),
+                PathLookup::Unknown => {}
+                PathLookup::Closed(path) | PathLookup::Blocked(path) => self.present(&path, false),
+                PathLookup::Missing { parent, name } => self.absent(&parent, &name, &place, deny),
+                PathLookup::There { parent, name, .. } => self.present(&join(&parent, &name), deny),
             }
         }
     }
@@ -546,7 +552,7 @@ impl Work<'_> {
         set.insert(inside.to_owned());
     }
 
-    fn finish(mut self) -> Held {
+    fn finish(mut self) -> PathPlan {
         let mut whiteouts = std::mem::take(&mut self.whiteouts);
         // What may not be there, in a tree of the sandbox's own, may lie in a directory that is not there either.
         for mask in self.masks.difference(&self.unsure) {

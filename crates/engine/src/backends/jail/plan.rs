@@ -12,15 +12,15 @@ use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
-use super::paths::{self, Held, Unheld};
+use super::paths::{self, PathPlan, Unheld};
 use super::root::{Build, HOST, Ids};
 use crate::backends::enforcement::{By, enforcement};
 use crate::backends::real_sources;
 use crate::failure::{self, Failure};
-use crate::outcome::Enforcement;
+use crate::outcome::AppliedEnforcement;
 use crate::plan::egress::EgressPlan;
 use crate::plan::lookup::Lookup;
-use crate::plan::mount_table::{Place, Shows};
+use crate::plan::mount_table::{MountContent, MountEntry};
 use crate::plan::own_places::OwnPlaces;
 use crate::plan::seccomp_filter::Filters;
 use crate::plan::{Layer, NativePlan, PreparedSource};
@@ -34,14 +34,14 @@ const LEAST_CHANGES: u64 = 2;
 /// The sandbox's own user and group, as it sees itself.
 pub(crate) const INSIDE: u32 = 1000;
 
-struct Looked {
+struct ResolvedSource {
     path: String,
     identity: (u64, u64),
     owner: (u32, u32),
     is_dir: bool,
 }
 
-fn look(source: &str, field: &failure::Step) -> Result<Looked, Failure> {
+fn look(source: &str, field: &failure::FailedStep) -> Result<ResolvedSource, Failure> {
     let fail = |e: std::io::Error| {
         Failure::new(field, format!("mount source {source} cannot be used: {e}")).hint("create it, or correct the path")
     };
@@ -61,7 +61,7 @@ fn look(source: &str, field: &failure::Step) -> Result<Looked, Failure> {
         )
         .hint("bind the directory that holds the data instead"));
     }
-    Ok(Looked {
+    Ok(ResolvedSource {
         path,
         identity: (crate::plan::executables::device(meta.dev()), meta.ino()),
         owner: (meta.uid(), meta.gid()),
@@ -161,7 +161,7 @@ pub(crate) fn plan(
 }
 
 impl Planner<'_> {
-    fn source(&mut self, looked: &Looked, field: &failure::Step, writable: bool) -> MountSource {
+    fn source(&mut self, looked: &ResolvedSource, field: &failure::FailedStep, writable: bool) -> MountSource {
         if self.me.privileged {
             self.prepared.push(PreparedSource {
                 path: looked.path.clone(),
@@ -201,7 +201,7 @@ impl Planner<'_> {
     }
 
     fn mount(&mut self, index: usize, mount: &Mount) -> Result<(), Failure> {
-        let field = failure::Step::mount_entry(index);
+        let field = failure::FailedStep::mount_entry(index);
         let target = self.build.place_of(mount.target());
         match mount {
             Mount::Tmpfs { size_mb, exec, .. } => {
@@ -214,7 +214,12 @@ impl Planner<'_> {
                     attrs: attr::NOSUID | attr::NODEV | noexec,
                     export: None,
                 });
-                self.build.view.push(Place { target, shows: Shows::Own, writable: true, persistent: false });
+                self.build.view.push(MountEntry {
+                    target,
+                    shows: MountContent::Own,
+                    writable: true,
+                    persistent: false,
+                });
                 Ok(())
             }
             Mount::Bind { source, optional: true, .. } if crate::plan::optional_mounts::is_missing(source) => {
@@ -231,7 +236,7 @@ impl Planner<'_> {
         target: &str,
         how: Access,
         exec: bool,
-        field: &failure::Step,
+        field: &failure::FailedStep,
     ) -> Result<(), Failure> {
         let looked = look(source, field)?;
         crate::plan::source_identity::compare(self.policy, source, looked.identity, field)?;
@@ -251,7 +256,7 @@ impl Planner<'_> {
             self.scan_foreign(&looked);
             let changes = self.policy.limits.layer_inodes;
             if changes < LEAST_CHANGES {
-                return Err(Failure::new(failure::Step::policy("limits.layer_inodes"), format!(
+                return Err(Failure::new(failure::FailedStep::policy("limits.layer_inodes"), format!(
                         "limits.layer_inodes is {changes}, and overlayfs cannot be mounted with fewer than {LEAST_CHANGES}"
                     )).hint("--layer-files 2 or more"));
             }
@@ -262,9 +267,9 @@ impl Planner<'_> {
         } else {
             self.build.mounts.push(MountStep::Bind { source: src, target: target.into(), attrs, optional: false });
         }
-        self.build.view.push(Place {
+        self.build.view.push(MountEntry {
             target: target.into(),
-            shows: Shows::Host(looked.path),
+            shows: MountContent::Host(looked.path),
             writable,
             persistent: how == Access::ReadWrite,
         });
@@ -286,16 +291,16 @@ impl Planner<'_> {
     /// stays covered there, since the kernel locks them; but a name that a mount holds in a writable tree can be moved or
     /// removed from a namespace without that mount, and a name that the guard holds can be made through an overlay, which
     /// is another directory to it. So neither may be asked for.
-    fn room_inside(&self, held: &Held) -> Result<(), Failure> {
+    fn room_inside(&self, held: &PathPlan) -> Result<(), Failure> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         if uncovers(&release) {
             let message = format!("an overlay made inside shows what mounts hide in this kernel, {release}");
             return Err(Failure::new(Field::NestedSandboxes, message).hint("use Linux 5.14 or later"));
         }
         let places = self.build.view.places();
-        let files = || places.iter().filter(|place| place.writable && matches!(place.shows, Shows::Host(_)));
+        let files = || places.iter().filter(|place| place.writable && matches!(place.shows, MountContent::Host(_)));
         let below = |target: &str| {
-            let lies = |place: &&Place| target != place.target && is_within(target, &place.target);
+            let lies = |place: &&MountEntry| target != place.target && is_within(target, &place.target);
             files().find(lies).map(|place| (target.to_owned(), place.target.clone()))
         };
         let steps = self.build.mounts.iter().chain(&held.steps);
@@ -316,7 +321,7 @@ impl Planner<'_> {
     }
 
     /// Copy-up keeps owners, and only the sandbox's own can be kept: what belongs to others can be read but not changed.
-    fn scan_foreign(&mut self, looked: &Looked) {
+    fn scan_foreign(&mut self, looked: &ResolvedSource) {
         let owner = if self.me.privileged { looked.owner } else { (self.me.uid, self.me.gid) };
         let mut queue = vec![std::path::PathBuf::from(&looked.path)];
         let mut seen = 0;
@@ -344,7 +349,12 @@ impl Planner<'_> {
         self.build.mkdir(&name, 0o755);
         self.hides.push((directory.clone(), name.clone()));
         self.build.mounts.push(MountStep::Scratch { name, target: directory.clone(), attrs: HOST, optional: false });
-        self.build.view.push(Place { target: directory, shows: Shows::Own, writable: false, persistent: false });
+        self.build.view.push(MountEntry {
+            target: directory,
+            shows: MountContent::Own,
+            writable: false,
+            persistent: false,
+        });
     }
 
     /// The directory above a mount's target that a directory given as the root lacks, where it has nothing in it: another empty
@@ -359,7 +369,7 @@ impl Planner<'_> {
         entries.next().is_none().then(|| parent.to_owned())
     }
 
-    fn make_target(&mut self, target: &str, is_dir: bool, field: &failure::Step) -> Result<(), Failure> {
+    fn make_target(&mut self, target: &str, is_dir: bool, field: &failure::FailedStep) -> Result<(), Failure> {
         let covering = self.build.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
         // As root: a directory that the sandbox's user may not enter hides everything in it anyway; an empty one that
         // leads only to the mounts in it takes its place.
@@ -403,7 +413,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn finish(mut self, held: Held, filters: &Filters) -> Result<NativePlan, Failure> {
+    fn finish(mut self, held: PathPlan, filters: &Filters) -> Result<NativePlan, Failure> {
         let policy = self.policy;
         let (inside_rules, abi) = (self.landlock_rules(), landlock::abi());
         let nested = policy.process.nested_sandboxes;
@@ -430,7 +440,7 @@ impl Planner<'_> {
         };
         let Some(ids_out) = super::outside(self.me) else {
             let why = "this user namespace maps no id but 0, and the sandbox never runs as 0";
-            return Err(Failure::new(failure::Step::Jail, why));
+            return Err(Failure::new(failure::FailedStep::Jail, why));
         };
         let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
         let mut init_plan = InitPlan {
@@ -472,7 +482,7 @@ impl Planner<'_> {
             protected: held.protected,
             whiteouts,
             egress: way,
-            enforcement: Enforcement::new(),
+            enforcement: AppliedEnforcement::new(),
         };
         let by = By::Jail {
             abi,

@@ -9,9 +9,9 @@ use std::path::Path;
 use cofferdam_confine::init_plan::{MountSource, MountStep, attr};
 use cofferdam_policy::{Policy, Root};
 
-use crate::plan::facts::Here;
+use crate::plan::facts::HostFacts;
 use crate::plan::interpreter::Part;
-use crate::plan::mount_table::{Place, Shows, View};
+use crate::plan::mount_table::{MountContent, MountEntry, View};
 
 /// Read-only, no setuid, no devices: what every mount of the host's gets.
 pub(crate) const HOST: u64 = attr::RDONLY | attr::NOSUID | attr::NODEV;
@@ -80,12 +80,12 @@ fn joined(base: &str, says: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn own(target: &str, writable: bool) -> Place {
-    Place { target: target.into(), shows: Shows::Own, writable, persistent: false }
+fn own(target: &str, writable: bool) -> MountEntry {
+    MountEntry { target: target.into(), shows: MountContent::Own, writable, persistent: false }
 }
 
-fn host(target: &str, source: &str) -> Place {
-    Place { target: target.into(), shows: Shows::Host(source.into()), writable: false, persistent: false }
+fn host(target: &str, source: &str) -> MountEntry {
+    MountEntry { target: target.into(), shows: MountContent::Host(source.into()), writable: false, persistent: false }
 }
 
 /// Scratch directories in which mount points can be made, their names in the scratch, and the modes of what is made.
@@ -151,7 +151,7 @@ impl Build {
         for (path, name, text) in crate::plan::host_names::captured(policy) {
             // A link, as into /run, leads to where the sandbox has nothing of the host's: there the file itself is made.
             let place = self.place_of(path);
-            let covering = self.view.covering(&place).map(|p| (p.target.clone(), p.shows == Shows::Own));
+            let covering = self.view.covering(&place).map(|p| (p.target.clone(), p.shows == MountContent::Own));
             let Some((covering, is_own)) = covering else { continue };
             if let Some((_, scratch, mode)) = SCRATCH.into_iter().find(|(dir, ..)| *dir == covering) {
                 let rest = crate::plan::mount_table::below(&place, &covering).unwrap_or_default().to_owned();
@@ -233,9 +233,9 @@ impl Build {
     fn says(&self, link: &str, is_last: bool) -> Option<String> {
         let place = self.view.covering(link)?;
         match &place.shows {
-            Shows::Own if place.target == "/" => self.links.get(link).filter(|_| !is_last).cloned(),
-            Shows::Own => None,
-            Shows::Host(_) => fs::read_link(self.view.host_path(link)?).ok()?.to_str().map(str::to_owned),
+            MountContent::Own if place.target == "/" => self.links.get(link).filter(|_| !is_last).cloned(),
+            MountContent::Own => None,
+            MountContent::Host(_) => fs::read_link(self.view.host_path(link)?).ok()?.to_str().map(str::to_owned),
         }
     }
 
@@ -384,7 +384,7 @@ impl Build {
 
     fn interpreter_root(&mut self, policy: &Policy) {
         self.own_skeleton(policy);
-        for part in crate::plan::interpreter::parts(policy, &Here::default()) {
+        for part in crate::plan::interpreter::parts(policy, &HostFacts::default()) {
             let path = part.path();
             match &part {
                 Part::Link(_, says) => {

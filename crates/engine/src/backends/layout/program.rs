@@ -2,12 +2,12 @@
 
 use cofferdam_policy::Policy;
 
-use crate::backends::layout::Layout;
-use crate::failure::{Failure, Step};
-use crate::plan::facts::{Facts, Kind, Resolved, resolve};
+use crate::backends::layout::MountLayout;
+use crate::failure::{FailedStep, Failure};
+use crate::plan::facts::{Facts, FileKind, ResolvedPath, resolve};
 use crate::plan::mount_table::{below, join};
 
-impl Layout {
+impl MountLayout {
     /// The program's path inside, where that can be told: `Ok(None)` when it cannot.
     ///
     /// # Errors
@@ -20,10 +20,10 @@ impl Layout {
                 return Ok(None); // relative to the working directory
             }
             match self.look(&candidate, facts) {
-                Some(Kind::File { executable: true, .. }) => return Ok(Some(candidate)),
-                Some(Kind::File { .. } | Kind::Directory | Kind::Special) if name.contains('/') => {
+                Some(FileKind::File { executable: true, .. }) => return Ok(Some(candidate)),
+                Some(FileKind::File { .. } | FileKind::Directory | FileKind::Special) if name.contains('/') => {
                     return Err(Failure::new(
-                        Step::Exec,
+                        FailedStep::Exec,
                         format!(
                             "{}: not executable inside the sandbox",
                             cofferdam_policy::text::escape(name.as_bytes())
@@ -40,7 +40,7 @@ impl Layout {
             return Ok(None);
         }
         Err(Failure::new(
-            Step::Exec,
+            FailedStep::Exec,
             format!("{}: not found inside the sandbox", cofferdam_policy::text::escape(name.as_bytes())),
         )
         .code(127)
@@ -48,7 +48,7 @@ impl Layout {
     }
 
     /// What a path inside is; `None` when it cannot be told.
-    fn look(&self, path: &str, facts: &dyn Facts) -> Option<Kind> {
+    fn look(&self, path: &str, facts: &dyn Facts) -> Option<FileKind> {
         let mut inside = path.to_owned();
         for _ in 0..8 {
             // Links of the sandbox's own root first, then the host's.
@@ -61,15 +61,15 @@ impl Layout {
             let Some(host) = self.view.host_path(&inside) else {
                 let own = self.view.covering(&inside)?;
                 // In a root of the sandbox's own nothing is but what was put there.
-                return (own.target == "/").then_some(Kind::Missing);
+                return (own.target == "/").then_some(FileKind::Missing);
             };
             return match resolve(facts, &host).0 {
-                Resolved::There(canonical, kind) => {
+                ResolvedPath::There(canonical, kind) => {
                     // Where the host's links lead must show as well.
-                    if self.view.appearances(&canonical).is_empty() { Some(Kind::Missing) } else { Some(kind) }
+                    if self.view.appearances(&canonical).is_empty() { Some(FileKind::Missing) } else { Some(kind) }
                 }
-                Resolved::Missing(..) => Some(Kind::Missing),
-                Resolved::Unknown => None,
+                ResolvedPath::Missing(..) => Some(FileKind::Missing),
+                ResolvedPath::Unknown => None,
             };
         }
         None

@@ -5,26 +5,26 @@ use std::collections::BTreeSet;
 
 use cofferdam_policy::Root;
 
-use super::{Builder, Item};
+use super::{Item, LayoutBuilder};
 use crate::failure::Failure;
-use crate::plan::facts::{Kind, Resolved, resolve};
-use crate::plan::mount_table::{Shows, below, join};
+use crate::plan::facts::{FileKind, ResolvedPath, resolve};
+use crate::plan::mount_table::{MountContent, below, join};
 use crate::plan::own_places;
 use crate::repository::protected_names;
-use crate::repository::protected_names::Known;
+use crate::repository::protected_names::PlannerFiles;
 
 /// Paths inside that need something mounted over them; shorter ones first.
 #[derive(Default)]
-struct Held {
+struct CoveredPaths {
     pins: BTreeSet<String>,
     seals: BTreeSet<(String, bool)>,
     masks: BTreeSet<(String, bool)>,
 }
 
-impl Builder<'_> {
+impl LayoutBuilder<'_> {
     pub(super) fn hold(&mut self) -> Result<(), Failure> {
         let fs = &self.policy.filesystem;
-        let mut held = Held::default();
+        let mut held = CoveredPaths::default();
         let (absolute, relative): (Vec<&str>, Vec<&str>) =
             fs.protected.iter().map(String::as_str).partition(|p| p.starts_with('/'));
         let trees: Vec<(String, String)> = self
@@ -33,7 +33,7 @@ impl Builder<'_> {
             .places()
             .iter()
             .filter_map(|p| match &p.shows {
-                Shows::Host(source) if p.writable && self.facts.kind(source) == Kind::Directory => {
+                MountContent::Host(source) if p.writable && self.facts.kind(source) == FileKind::Directory => {
                     Some((p.target.clone(), source.clone()))
                 }
                 _ => None,
@@ -46,7 +46,7 @@ impl Builder<'_> {
             self.each(path, false, &mut held);
         }
         for (target, source) in &trees {
-            for path in protected_names::protected(&relative, source, &Known(self.facts)) {
+            for path in protected_names::protected(&relative, source, &PlannerFiles(self.facts)) {
                 self.each(&join(target, &path), false, &mut held);
             }
         }
@@ -54,7 +54,7 @@ impl Builder<'_> {
         let (deny, protected) = (self.out.unheld_deny.len(), self.out.unheld_protected.len());
         for place in self.facts.state() {
             // A lock that is not there lies in a directory that is only read.
-            if place.path.ends_with("/.lock") && self.facts.kind(&place.path) == Kind::Missing {
+            if place.path.ends_with("/.lock") && self.facts.kind(&place.path) == FileKind::Missing {
                 continue;
             }
             // The host's files are meant. What the program makes at such a path in scratch space is none of them.
@@ -74,7 +74,7 @@ impl Builder<'_> {
     }
 
     /// A path as meant inside and as meant on the host.
-    fn each(&mut self, path: &str, deny: bool, held: &mut Held) {
+    fn each(&mut self, path: &str, deny: bool, held: &mut CoveredPaths) {
         match self.out.view.host_path(path) {
             Some(host) if host != path => self.host_path(&host, path, deny, held),
             // A name in a container's own memory is its own: nothing of the host's is there, nor comes from there.
@@ -89,7 +89,7 @@ impl Builder<'_> {
 
     /// A denied path in what is shown of no host's: a text of the sandbox's own, or whatever a container's image has there,
     /// which nobody looked at. Its runtime hides it if it is there, as a directory or as a file.
-    fn own_path(&self, path: &str, held: &mut Held) {
+    fn own_path(&self, path: &str, held: &mut CoveredPaths) {
         let text = |item: &Item| matches!(item, Item::Text { target, .. } if target == path);
         if self.out.items.iter().any(text) {
             held.masks.insert((path.to_owned(), false));
@@ -107,11 +107,11 @@ impl Builder<'_> {
         }
     }
 
-    fn host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut Held) {
+    fn host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut CoveredPaths) {
         let at = match resolve(self.facts, host).0 {
-            Resolved::There(canonical, _) => canonical,
-            Resolved::Missing(parent, name) => join(&parent, &name),
-            Resolved::Unknown => host.to_owned(),
+            ResolvedPath::There(canonical, _) => canonical,
+            ResolvedPath::Missing(parent, name) => join(&parent, &name),
+            ResolvedPath::Unknown => host.to_owned(),
         };
         self.one_host_path(host, named, deny, held);
         for place in self.facts.layered(&at) {
@@ -119,34 +119,34 @@ impl Builder<'_> {
         }
     }
 
-    fn one_host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut Held) {
+    fn one_host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut CoveredPaths) {
         let (found, links) = resolve(self.facts, host);
         // Whoever may replace a link on the way decides what is at the path.
         if links.iter().any(|(parent, _)| self.shows_writable(parent)) {
             self.unheld(named, deny);
         }
         match found {
-            Resolved::Unknown => {
+            ResolvedPath::Unknown => {
                 let (parent, _) = host.rsplit_once('/').unwrap_or(("/", host));
                 if self.shows_writable(parent) {
                     self.unheld(named, deny);
                 }
             }
-            Resolved::Missing(parent, _) => {
+            ResolvedPath::Missing(parent, _) => {
                 if self.shows_writable(&parent) {
                     self.unheld(named, deny);
                 }
             }
-            Resolved::There(canonical, kind) => {
+            ResolvedPath::There(canonical, kind) => {
                 for inside in self.everywhere(&canonical) {
                     let writable = self.out.view.covering(&inside).is_some_and(|p| p.writable);
                     if deny {
-                        held.masks.insert((inside.clone(), kind == Kind::Directory));
+                        held.masks.insert((inside.clone(), kind == FileKind::Directory));
                     } else if writable {
-                        if matches!(kind, Kind::File { links: 2.., .. }) {
+                        if matches!(kind, FileKind::File { links: 2.., .. }) {
                             self.out.linked.push(inside.clone());
                         }
-                        held.seals.insert((inside.clone(), kind == Kind::Directory));
+                        held.seals.insert((inside.clone(), kind == FileKind::Directory));
                     }
                     if writable {
                         self.pin(&inside, held);
@@ -171,7 +171,7 @@ impl Builder<'_> {
     }
 
     /// Each directory between the writable mount and the path becomes a mount, so that it cannot be moved away.
-    fn pin(&self, inside: &str, held: &mut Held) {
+    fn pin(&self, inside: &str, held: &mut CoveredPaths) {
         let Some(place) = self.out.view.covering(inside) else { return };
         let Some(rest) = below(inside, &place.target) else { return };
         let parts: Vec<&str> = rest.split('/').collect();
@@ -182,7 +182,7 @@ impl Builder<'_> {
         }
     }
 
-    fn finish(&mut self, mut held: Held) {
+    fn finish(&mut self, mut held: CoveredPaths) {
         // What the program's user cannot come to needs no hiding, and nothing can be mounted there as that user.
         let comes_to = |inside: &String| {
             let mut above = cofferdam_policy::paths::ancestors(inside).skip(1);

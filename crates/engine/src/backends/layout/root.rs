@@ -3,11 +3,11 @@
 
 use cofferdam_policy::{Field, NetworkMode, Root};
 
-use super::{Builder, Item};
+use super::{Item, LayoutBuilder};
 use crate::failure::Failure;
-use crate::plan::facts::{Kind, Resolved, resolve};
+use crate::plan::facts::{FileKind, ResolvedPath, resolve};
 use crate::plan::interpreter::Part;
-use crate::plan::mount_table::Shows;
+use crate::plan::mount_table::MountContent;
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
@@ -21,7 +21,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Where processors are told about: what programs ask for to size their thread pools.
 const CPUS: &str = "/sys/devices/system/cpu";
 
-impl Builder<'_> {
+impl LayoutBuilder<'_> {
     pub(super) fn root(&mut self) -> Result<(), Failure> {
         match &self.policy.filesystem.root {
             Root::Host if self.container => {
@@ -37,11 +37,11 @@ impl Builder<'_> {
                 .hint("use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR"));
             }
             Root::Image(_) => {
-                self.place("/", Shows::Own, false);
+                self.place("/", MountContent::Own, false);
                 self.names();
             }
             Root::Host => {
-                self.place("/", Shows::Own, false);
+                self.place("/", MountContent::Own, false);
                 for name in self.facts.list("/") {
                     if !["proc", "sys", "dev", "run", "tmp"].contains(&name.as_str()) {
                         self.top(&format!("/{name}"));
@@ -49,8 +49,8 @@ impl Builder<'_> {
                 }
             }
             Root::Minimal => {
-                self.place("/", Shows::Own, false);
-                if self.facts.kind("/usr") == Kind::Directory {
+                self.place("/", MountContent::Own, false);
+                if self.facts.kind("/usr") == FileKind::Directory {
                     self.host("/usr", "/usr", true);
                 }
                 for top in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
@@ -59,7 +59,7 @@ impl Builder<'_> {
                 self.etc();
             }
             Root::Interpreter => {
-                self.place("/", Shows::Own, false);
+                self.place("/", MountContent::Own, false);
                 self.own_etc();
                 for part in crate::plan::interpreter::parts(self.policy, self.facts) {
                     match part {
@@ -70,7 +70,7 @@ impl Builder<'_> {
                 }
             }
             Root::Directory(dir) => {
-                let Resolved::There(canonical, Kind::Directory) = resolve(self.facts, dir).0 else {
+                let ResolvedPath::There(canonical, FileKind::Directory) = resolve(self.facts, dir).0 else {
                     return Err(Failure::new(Field::Root, format!("{dir} is not a directory"))
                         .hint("create it, or correct the path"));
                 };
@@ -92,7 +92,7 @@ impl Builder<'_> {
             let hosts = crate::plan::host_names::are_the_hosts(self.policy);
             let there = match self.out.view.host_path(path) {
                 Some(host) => {
-                    matches!(resolve(self.facts, &host), (Resolved::There(_, Kind::File { .. }), links) if links.is_empty())
+                    matches!(resolve(self.facts, &host), (ResolvedPath::There(_, FileKind::File { .. }), links) if links.is_empty())
                 }
                 None => true,
             };
@@ -100,7 +100,7 @@ impl Builder<'_> {
                 _ if !there || (hosts && index > 1) => {}
                 // The host's network has the host's names.
                 0 | 1 if hosts => match resolve(self.facts, path).0 {
-                    Resolved::There(canonical, Kind::File { .. }) => self.host(&canonical, path, false),
+                    ResolvedPath::There(canonical, FileKind::File { .. }) => self.host(&canonical, path, false),
                     _ => self.text(path, text),
                 },
                 1 if !captured => self.text(path, "# none\n".into()),
@@ -113,10 +113,10 @@ impl Builder<'_> {
     /// A top-level entry of the host's: a link as a link, anything else bound.
     fn top(&mut self, path: &str) {
         match self.facts.kind(path) {
-            Kind::Link(says) => self.link(&says, path),
-            Kind::Directory => self.host(path, path, true),
-            Kind::File { .. } => self.host(path, path, false),
-            Kind::Special | Kind::Missing | Kind::Unknown => {}
+            FileKind::Link(says) => self.link(&says, path),
+            FileKind::Directory => self.host(path, path, true),
+            FileKind::File { .. } => self.host(path, path, false),
+            FileKind::Special | FileKind::Missing | FileKind::Unknown => {}
         }
     }
 
@@ -151,7 +151,7 @@ impl Builder<'_> {
             let own = captured.and_then(|files| files.into_iter().find(|(file, ..)| *file == path));
             let text = own.map_or(text, |(.., text)| text);
             match resolve(self.facts, &path).0 {
-                Resolved::There(canonical, Kind::File { .. }) if hosts => self.host(&canonical, &path, false),
+                ResolvedPath::There(canonical, FileKind::File { .. }) if hosts => self.host(&canonical, &path, false),
                 _ => self.text(&path, text),
             }
         }
@@ -160,20 +160,20 @@ impl Builder<'_> {
     /// What every view has of its own.
     pub(super) fn common(&mut self) {
         self.out.items.push(Item::Dev);
-        self.place("/dev", Shows::Own, false);
+        self.place("/dev", MountContent::Own, false);
         self.out.items.push(Item::Proc);
-        self.place("/proc", Shows::Own, false);
-        for path in PROC_MASKS.iter().filter(|path| matches!(self.facts.kind(path), Kind::File { .. })) {
+        self.place("/proc", MountContent::Own, false);
+        for path in PROC_MASKS.iter().filter(|path| matches!(self.facts.kind(path), FileKind::File { .. })) {
             self.out.items.push(Item::Mask { target: (*path).into(), directory: false });
         }
-        if matches!(self.facts.kind(BOOT_ID), Kind::File { .. }) && self.container {
+        if matches!(self.facts.kind(BOOT_ID), FileKind::File { .. }) && self.container {
             self.out.items.push(Item::Mask { target: BOOT_ID.into(), directory: false });
-        } else if matches!(self.facts.kind(BOOT_ID), Kind::File { .. }) {
+        } else if matches!(self.facts.kind(BOOT_ID), FileKind::File { .. }) {
             self.text(BOOT_ID, "00000000-0000-4000-8000-000000000000\n".into());
         }
         self.tmpfs("/sys", 1 << 16, 0o755, false);
-        self.place("/sys", Shows::Own, false);
-        if self.facts.kind(CPUS) == Kind::Directory {
+        self.place("/sys", MountContent::Own, false);
+        if self.facts.kind(CPUS) == FileKind::Directory {
             self.host(CPUS, CPUS, true);
         }
         let scratch = self.policy.limits.tmpfs_mb << 20;
@@ -186,10 +186,10 @@ impl Builder<'_> {
         for (target, bytes, mode) in shares {
             // A directory given as the root may lack a mount point: then there is nothing to hide, and nothing to write.
             let lacks = matches!(self.policy.filesystem.root, Root::Directory(_))
-                && self.out.view.host_path(target).is_some_and(|host| self.facts.kind(&host) != Kind::Directory);
+                && self.out.view.host_path(target).is_some_and(|host| self.facts.kind(&host) != FileKind::Directory);
             if !lacks {
                 self.tmpfs(target, bytes, mode, false);
-                self.place(target, Shows::Own, true);
+                self.place(target, MountContent::Own, true);
             }
             if !lacks && target == "/tmp" {
                 self.out.items.push(Item::Directory { target: "/tmp/home".into(), mode: 0o700 });
@@ -200,7 +200,7 @@ impl Builder<'_> {
                 ("/etc/hostname", format!("{}\n", self.policy.process.hostname)),
                 ("/etc/machine-id", format!("{}\n", "0".repeat(32))),
             ] {
-                if matches!(self.facts.kind(path), Kind::File { .. }) {
+                if matches!(self.facts.kind(path), FileKind::File { .. }) {
                     self.text(path, text);
                 }
             }

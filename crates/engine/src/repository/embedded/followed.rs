@@ -104,7 +104,8 @@ pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Followed {
 pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize) -> Followed {
     let is_git = rustix::fs::statat(directory, "HEAD", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let (found, named, linked, next) = (Followed::default(), Vec::new(), Vec::new(), VecDeque::new());
-    let mut walk = Walk { top: directory, found, named, linked, next, left: most, worktrees: 0, restore, is_git };
+    let mut walk =
+        FollowedWalk { top: directory, found, named, linked, next, left: most, worktrees: 0, restore, is_git };
     // What is near the top first, wherever a program has put more names than are looked at.
     walk.next.push_back(PathBuf::new());
     while let Some(at) = walk.next.pop_front() {
@@ -155,7 +156,7 @@ fn judged(directory: BorrowedFd<'_>, name: impl AsRef<Path>, good: impl Fn(&[u8]
     }
 }
 
-struct Walk<'a> {
+struct FollowedWalk<'a> {
     top: BorrowedFd<'a>,
     found: Followed,
     /// Lists of files, and references, that are there.
@@ -171,7 +172,7 @@ struct Walk<'a> {
     is_git: bool,
 }
 
-impl Walk<'_> {
+impl FollowedWalk<'_> {
     fn list(&mut self, at: &Path) {
         let depth = at.components().count();
         if depth > DEPTH {

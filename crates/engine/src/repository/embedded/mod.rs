@@ -37,8 +37,8 @@ mod pending;
 mod work_trees;
 
 use followed::Followed;
-use obeyed::{Found, Print, Remote, absent, beneath, find, hash, read, read_itself, remotes_of};
-pub(crate) use pending::Watch;
+use obeyed::{FoundRepository, Print, Remote, absent, beneath, find, hash, read, read_itself, remotes_of};
+pub(crate) use pending::RepositoryWatch;
 pub(crate) use pending::watches;
 use work_trees::Restored;
 
@@ -54,25 +54,28 @@ const SUFFIX_OF_REFERENCES: &str = ".disabled.lock";
 
 /// A work tree whose index is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Top {
+#[serde(rename = "Top")]
+struct WorkTree {
     tree: PathBuf,
     index: PathBuf,
 }
 
 /// What stood there before a run.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Before {
+#[serde(rename = "Before")]
+pub(crate) struct RepositoriesBefore {
     /// The directories that the program may write.
     #[serde(default)]
     volumes: Vec<PathBuf>,
-    tops: Vec<(Top, Seen)>,
+    tops: Vec<(WorkTree, IndexTargets)>,
     /// What leads elsewhere in each directory of version control.
     followed: BTreeMap<PathBuf, Followed>,
 }
 
 /// What the index of a work tree leads to.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+#[serde(rename = "Seen")]
+struct IndexTargets {
     /// What each embedded repository obeys, by its path.
     repositories: BTreeMap<PathBuf, Print>,
     /// The hashes of the indexes that are not understood, by the path of their repository.
@@ -102,10 +105,10 @@ pub(crate) struct Mended {
 }
 
 /// Looks at the work trees that these directories are in, or hold at their top.
-pub(crate) fn before(volumes: &[String]) -> Before {
-    let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
+pub(crate) fn before(volumes: &[String]) -> RepositoriesBefore {
+    let tops: BTreeSet<WorkTree> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
     let hooks = relative_programs(&Disk, &[]);
-    let tops: Vec<(Top, Seen)> = tops
+    let tops: Vec<(WorkTree, IndexTargets)> = tops
         .into_iter()
         .map(|top| {
             let seen = see(&top, &hooks);
@@ -130,17 +133,17 @@ pub(crate) fn before(volumes: &[String]) -> Before {
         (directory, found)
     };
     let volumes = volumes.iter().filter_map(|volume| std::fs::canonicalize(volume).ok()).collect();
-    Before { volumes, tops, followed: directories.into_iter().map(look).collect() }
+    RepositoriesBefore { volumes, tops, followed: directories.into_iter().map(look).collect() }
 }
 
-impl Before {
+impl RepositoriesBefore {
     /// Whether there is nothing to look at again.
     pub(crate) fn is_empty(&self) -> bool {
         self.tops.is_empty() && self.followed.is_empty()
     }
 
     /// Leaves out what a look of another run did not see, which goes on: it may be that run's program's.
-    fn as_also_seen_by(&mut self, others: &[Before]) {
+    fn as_also_seen_by(&mut self, others: &[RepositoriesBefore]) {
         for (directory, known) in &mut self.followed {
             for theirs in others.iter().filter_map(|other| other.followed.get(directory)) {
                 known.links.retain(|at, print| theirs.links.get(at) == Some(print));
@@ -167,7 +170,7 @@ impl Before {
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
-        let nothing = Seen::default();
+        let nothing = IndexTargets::default();
         for top in self.made() {
             let mut after = self.walk(&top, hooks, &nothing, &mut mended);
             after.index();
@@ -182,20 +185,26 @@ impl Before {
     }
 }
 
-impl Before {
+impl RepositoriesBefore {
     fn walk<'a>(
         &'a self,
-        top: &'a Top,
+        top: &'a WorkTree,
         hooks: &'a BTreeSet<PathBuf>,
-        known: &'a Seen,
+        known: &'a IndexTargets,
         mended: &'a mut Mended,
-    ) -> Walk<'a> {
-        Walk { top, hooks, volumes: &self.volumes, seen: Seen::default(), known: Some((known, mended)) }
+    ) -> RepositoryWalk<'a> {
+        RepositoryWalk {
+            top,
+            hooks,
+            volumes: &self.volumes,
+            seen: IndexTargets::default(),
+            known: Some((known, mended)),
+        }
     }
 
     /// The linked work trees that were made in the volumes since.
-    fn made(&self) -> BTreeSet<Top> {
-        let mut made: BTreeSet<Top> = self.volumes.iter().flat_map(|volume| tops(volume)).collect();
+    fn made(&self) -> BTreeSet<WorkTree> {
+        let mut made: BTreeSet<WorkTree> = self.volumes.iter().flat_map(|volume| tops(volume)).collect();
         made.retain(|top| {
             !self.tops.iter().any(|(known, _)| known == top)
                 && top.tree.symlink_metadata().is_ok()
@@ -205,18 +214,18 @@ impl Before {
     }
 }
 
-fn see(top: &Top, hooks: &BTreeSet<PathBuf>) -> Seen {
-    let mut walk = Walk { top, hooks, volumes: &[], seen: Seen::default(), known: None };
+fn see(top: &WorkTree, hooks: &BTreeSet<PathBuf>) -> IndexTargets {
+    let mut walk = RepositoryWalk { top, hooks, volumes: &[], seen: IndexTargets::default(), known: None };
     walk.index();
     walk.seen
 }
 
 /// The work trees whose index git reads for a command in this directory, and those linked to them.
-fn tops(volume: &Path) -> BTreeSet<Top> {
+fn tops(volume: &Path) -> BTreeSet<WorkTree> {
     let mut found = BTreeSet::new();
     let Some(tree) = volume.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok()) else { return found };
     let Some(git) = git_directory(tree) else { return found };
-    found.insert(Top { tree: tree.to_owned(), index: git.join("index") });
+    found.insert(WorkTree { tree: tree.to_owned(), index: git.join("index") });
     let common = match read(CWD, &git.join("commondir"), 8192) {
         Ok(Some(text)) => git.join(OsStr::from_bytes(text.trim_ascii_end())),
         _ => git,
@@ -227,7 +236,7 @@ fn tops(volume: &Path) -> BTreeSet<Top> {
         let Ok(Some(text)) = read(CWD, &entry.path().join("gitdir"), 8192) else { continue };
         let file = entry.path().join(OsStr::from_bytes(text.trim_ascii_end()));
         if let Some(tree) = file.parent().and_then(|tree| std::fs::canonicalize(tree).ok()) {
-            found.insert(Top { tree, index: entry.path().join("index") });
+            found.insert(WorkTree { tree, index: entry.path().join("index") });
         }
     }
     found
@@ -245,17 +254,17 @@ fn git_directory(tree: &Path) -> Option<PathBuf> {
 }
 
 /// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
-struct Walk<'a> {
-    top: &'a Top,
+struct RepositoryWalk<'a> {
+    top: &'a WorkTree,
     /// Directories of hooks, and programs, that git looks for in every work tree, relative to it.
     hooks: &'a BTreeSet<PathBuf>,
     /// What the program could write.
     volumes: &'a [PathBuf],
-    seen: Seen,
-    known: Option<(&'a Seen, &'a mut Mended)>,
+    seen: IndexTargets,
+    known: Option<(&'a IndexTargets, &'a mut Mended)>,
 }
 
-impl Walk<'_> {
+impl RepositoryWalk<'_> {
     fn index(&mut self) {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A person who goes there follows what is put in its place.
@@ -367,7 +376,7 @@ impl Walk<'_> {
     }
 
     /// Looks at one repository. False where an entry leads to it that can be disabled in the index alone.
-    fn one(&mut self, found: &Found, at: &Path, depth: usize) -> bool {
+    fn one(&mut self, found: &FoundRepository, at: &Path, depth: usize) -> bool {
         let before = self.known.as_ref().map(|(known, _)| known.repositories.get(at));
         let same = before.is_none_or(|before| found.obeys.is_some() && before == Some(&found.obeys));
         // By a link it could be another one later.
@@ -613,7 +622,7 @@ mod tests {
         std::fs::write(&index, "DIRC of another").unwrap();
         assert_eq!(later.mend().renamed, [(index.clone(), top.join(".git/index.disabled"))]);
         assert!(!index.exists() && later.mend().is_empty());
-        assert_eq!(serde_json::from_str::<Before>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
+        assert_eq!(serde_json::from_str::<RepositoriesBefore>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
     }
 
     #[test]
@@ -662,7 +671,7 @@ mod tests {
         // One outside of the volumes is left, and the index is not.
         link("in", "k");
         std::fs::remove_file(top.join("k.disabled")).unwrap();
-        let outside = Before { volumes: vec![top.join(".git")], ..look() };
+        let outside = RepositoriesBefore { volumes: vec![top.join(".git")], ..look() };
         link("../other", "l");
         let mended = outside.mend();
         assert_eq!(mended.renamed, [(top.join(".git/index"), top.join(".git/index.disabled"))]);

@@ -23,7 +23,7 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CL
 pub(super) type Print = Option<String>;
 
 /// What git finds at the path of an entry.
-pub(super) struct Found {
+pub(super) struct FoundRepository {
     /// The directory with the `.git`; that of the link where nothing is there.
     pub within: OwnedFd,
     pub obeys: Print,
@@ -66,7 +66,7 @@ pub(super) fn find(
     path: &Path,
     hooks: &BTreeSet<PathBuf>,
     restore: bool,
-) -> Result<Option<Found>, Errno> {
+) -> Result<Option<FoundRepository>, Errno> {
     let found = match reach(tree, path, restore) {
         Err(Errno::LOOP) => linked(tree, path, hooks),
         within => within.and_then(|within| repository(tree, within, hooks, restore)),
@@ -79,7 +79,7 @@ pub(super) fn find(
 
 /// What git finds behind a link on the way. It is there also where the link leads nowhere: something may be put there later,
 /// from where this work tree is not looked at.
-fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Result<Found, Errno> {
+fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Result<FoundRepository, Errno> {
     let (within, at) = first_link(tree, path)?;
     let target = readlinkat(&within, at.file_name().unwrap_or_default(), Vec::new())?.into_bytes();
     // Permissions are none of the link's: what cannot be entered counts as what cannot be read.
@@ -93,12 +93,12 @@ fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Resul
     match end.and_then(|end| repository(tree, end, hooks, false)) {
         Ok(found) => {
             let obeys = found.obeys.map(|obeys| format!("{leads} {obeys}"));
-            Ok(Found { obeys, link: link(within), ..found })
+            Ok(FoundRepository { obeys, link: link(within), ..found })
         }
         Err(e) => {
             let directory = openat(&within, ".", DIRECTORY, Mode::empty())?;
             let obeys = Some(format!("{leads} {e}"));
-            Ok(Found { within: directory, obeys, plain: false, git: None, link: link(within) })
+            Ok(FoundRepository { within: directory, obeys, plain: false, git: None, link: link(within) })
         }
     }
 }
@@ -135,7 +135,12 @@ fn reach(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<OwnedFd, Er
 
 /// What the `.git` of a directory is and leads to. What leads somewhere may lead elsewhere for another process. `tree` is the
 /// work tree around it, whose own repository is looked at by itself.
-fn repository(tree: BorrowedFd<'_>, within: OwnedFd, hooks: &BTreeSet<PathBuf>, restore: bool) -> Result<Found, Errno> {
+fn repository(
+    tree: BorrowedFd<'_>,
+    within: OwnedFd,
+    hooks: &BTreeSet<PathBuf>,
+    restore: bool,
+) -> Result<FoundRepository, Errno> {
     let look = || statat(&within, ".git", AtFlags::SYMLINK_NOFOLLOW);
     let there = match look() {
         Err(Errno::ACCESS) if restore => {
@@ -172,7 +177,7 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd, hooks: &BTreeSet<PathBuf>, 
         None => print("nothing is there"),
         Some(files) => files.ok().and_then(|files| print(&files.hash())),
     };
-    Ok(Found { within, obeys, plain, git, link: None })
+    Ok(FoundRepository { within, obeys, plain, git, link: None })
 }
 
 /// The directory that a file `.git` leads to, and the text of the file.
@@ -189,7 +194,7 @@ fn open(at: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
 
 /// The files of a repository that git obeys.
 #[derive(Default)]
-struct Obeyed {
+struct RepositoryFiles {
     config: Vec<u8>,
     worktree: Vec<u8>,
     common: Option<Vec<u8>>,
@@ -198,14 +203,14 @@ struct Obeyed {
     /// Remotes that are files: git prefers them to the configuration.
     remotes: BTreeMap<Vec<u8>, String>,
     /// Those of the repository that `commondir` names.
-    shared: Option<Box<Obeyed>>,
+    shared: Option<Box<RepositoryFiles>>,
     /// Those of the repositories that a remote's address leads to: their hooks run where a push goes on to submodules.
-    pushed: Vec<Obeyed>,
+    pushed: Vec<RepositoryFiles>,
     /// Whether one of them is a link.
     links: bool,
 }
 
-impl Obeyed {
+impl RepositoryFiles {
     /// Adds the hooks in these directories below or beside the one in which git looks for them, and those that are programs.
     fn add_hooks(&mut self, at: BorrowedFd<'_>, all: &BTreeSet<PathBuf>) -> Result<(), Errno> {
         for one in all {
@@ -223,13 +228,14 @@ impl Obeyed {
             && self.hooks.is_empty()
             && self.remotes.is_empty()
             && is_plain(&self.config)
-            && self.pushed.iter().all(Obeyed::is_plain)
+            && self.pushed.iter().all(RepositoryFiles::is_plain)
     }
 
     fn hash(&self) -> String {
         let mut parts: Vec<&[u8]> = vec![&self.config, &self.worktree, self.common.as_deref().unwrap_or_default()];
         parts.extend(self.hooks.iter().flat_map(|(name, file)| [name.as_slice(), file.as_bytes()]));
-        let further = self.shared.iter().map(|shared| shared.hash()).chain(self.pushed.iter().map(Obeyed::hash));
+        let further =
+            self.shared.iter().map(|shared| shared.hash()).chain(self.pushed.iter().map(RepositoryFiles::hash));
         let further: Vec<String> = further.collect();
         parts.push(b"further");
         parts.extend(further.iter().map(String::as_bytes));
@@ -239,9 +245,9 @@ impl Obeyed {
     }
 }
 
-fn obeyed(git: BorrowedFd<'_>) -> Result<Obeyed, Errno> {
+fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
     let file = |name: &str| read(git, Path::new(name), MOST_BYTES);
-    let mut files = Obeyed {
+    let mut files = RepositoryFiles {
         config: file("config")?.unwrap_or_default(),
         worktree: file("config.worktree")?.unwrap_or_default(),
         common: file("commondir")?,
@@ -258,7 +264,7 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<Obeyed, Errno> {
         let shared = open(git, OsStr::from_bytes(common.trim_ascii_end()))?;
         let config = read(shared.as_fd(), Path::new("config"), MOST_BYTES)?.unwrap_or_default();
         let (hooks, remotes) = (hooks(shared.as_fd())?, remotes(shared.as_fd())?);
-        files.shared = Some(Box::new(Obeyed { config, hooks, remotes, ..Obeyed::default() }));
+        files.shared = Some(Box::new(RepositoryFiles { config, hooks, remotes, ..RepositoryFiles::default() }));
     }
     Ok(files)
 }
@@ -269,7 +275,7 @@ fn pushed(
     within: BorrowedFd<'_>,
     relative_hooks: &BTreeSet<PathBuf>,
     config: &[u8],
-) -> Result<Vec<Obeyed>, Errno> {
+) -> Result<Vec<RepositoryFiles>, Errno> {
     let Ok(config) = std::str::from_utf8(config) else { return Ok(Vec::new()) };
     let around = fstat(tree)?;
     // A push of the repository around hands on the name of its remote.
@@ -374,7 +380,7 @@ fn is_gitfile(at: BorrowedFd<'_>, path: &Path) -> bool {
 
 /// What git takes the address of a remote for.
 #[derive(Debug, PartialEq, Eq)]
-enum Address<'a> {
+enum RemoteAddress<'a> {
     /// Another machine.
     Away,
     Path(&'a str),
@@ -382,24 +388,24 @@ enum Address<'a> {
     Other,
 }
 
-impl Address<'_> {
+impl RemoteAddress<'_> {
     /// By git's rule (connect.c, parse_connect_url and url_is_local_not_ssh).
-    fn of(text: &str) -> Address<'_> {
+    fn of(text: &str) -> RemoteAddress<'_> {
         if let Some((scheme, rest)) = text.split_once("://") {
             return match scheme {
-                "https" | "http" | "ssh" | "git" => Address::Away,
+                "https" | "http" | "ssh" | "git" => RemoteAddress::Away,
                 // With a host, or an encoded character, git makes another path of it.
-                "file" if rest.starts_with('/') && !rest.contains('%') => Address::Path(rest),
-                _ => Address::Other,
+                "file" if rest.starts_with('/') && !rest.contains('%') => RemoteAddress::Path(rest),
+                _ => RemoteAddress::Other,
             };
         }
         let colon = text.find(':');
         let slash = text.find('/');
         match colon {
-            Some(colon) if slash.is_none_or(|slash| colon < slash) => Address::Away,
+            Some(colon) if slash.is_none_or(|slash| colon < slash) => RemoteAddress::Away,
             // Of the home of whoever pushes, or of somebody else.
-            _ if text.starts_with('~') => Address::Other,
-            _ => Address::Path(text),
+            _ if text.starts_with('~') => RemoteAddress::Other,
+            _ => RemoteAddress::Path(text),
         }
     }
 }
@@ -431,10 +437,11 @@ fn local<'a>(config: &'a str, names: &BTreeSet<&'a str>) -> Vec<&'a str> {
         let is_remote = key.eq_ignore_ascii_case("remote") && !known.contains(value);
         (is_remote || key.eq_ignore_ascii_case("url")).then_some(value)
     });
-    let paths = addresses.chain(names.difference(&known).copied()).filter_map(|address| match Address::of(address) {
-        Address::Path(path) => Some(path.trim_end_matches('/')),
-        Address::Away | Address::Other => None,
-    });
+    let paths =
+        addresses.chain(names.difference(&known).copied()).filter_map(|address| match RemoteAddress::of(address) {
+            RemoteAddress::Path(path) => Some(path.trim_end_matches('/')),
+            RemoteAddress::Away | RemoteAddress::Other => None,
+        });
     paths.filter(|path| !path.is_empty()).collect()
 }
 
@@ -552,7 +559,7 @@ pub(super) fn is_plain(config: &[u8]) -> bool {
 
 /// Whether an address is one, without a comment behind it. An empty one takes back those before it.
 fn is_plain_address(value: &str) -> bool {
-    !value.is_empty() && !value.contains(['#', ';']) && Address::of(value) != Address::Other
+    !value.is_empty() && !value.contains(['#', ';']) && RemoteAddress::of(value) != RemoteAddress::Other
 }
 
 /// A regular file, whole. `Ok(None)` where there is nothing of this name.

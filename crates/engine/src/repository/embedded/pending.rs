@@ -11,8 +11,8 @@ use cofferdam_audit::opened;
 use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Before, Mended, before};
-use crate::failure::{Failure, REFUSED, Step};
+use super::{Mended, RepositoriesBefore, before};
+use crate::failure::{FailedStep, Failure, REFUSED};
 use crate::outcome::{Evidence, Outcome, Violation};
 use crate::plan::own_places;
 
@@ -27,33 +27,33 @@ const NAMED: usize = 16;
 
 /// What is looked at again when the run is over.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    before: Before,
+pub(crate) struct RepositoryWatch {
+    before: RepositoriesBefore,
     earlier: Mended,
-    record: Option<Record>,
+    record: Option<PendingRecord>,
     /// What could not be looked at or recorded before the run.
     faults: Vec<Failure>,
 }
 
 /// What was seen before the run, for whom the end of this process leaves it to. Its lock ends with the process.
 #[derive(Debug)]
-struct Record {
+struct PendingRecord {
     path: PathBuf,
     _lock: File,
 }
 
-impl Watch {
+impl RepositoryWatch {
     /// Looks at the volumes that the program may write, where the policy protects git's files in them.
-    pub(crate) fn begin(policy: &Policy) -> Watch {
+    pub(crate) fn begin(policy: &Policy) -> RepositoryWatch {
         let volumes = if protects(policy) { own_places::writable(policy) } else { Vec::new() };
         if volumes.is_empty() {
-            return Watch::default();
+            return RepositoryWatch::default();
         }
         // First who else is running: what such a run leaves is disabled before its record goes.
         let Unfinished { mended: earlier, running, mut faults } = unfinished();
         let mut before = before(&volumes);
         before.as_also_seen_by(&running);
-        let record = Record::write(&before).unwrap_or_else(|e| {
+        let record = PendingRecord::write(&before).unwrap_or_else(|e| {
             faults.push(fault(
                 0,
                 format!(
@@ -63,7 +63,7 @@ impl Watch {
             ));
             None
         });
-        Watch { before, earlier, record, faults }
+        RepositoryWatch { before, earlier, record, faults }
     }
 
     /// Whether something in the volumes has another name or says something else now, which an interrupted run had left.
@@ -96,9 +96,9 @@ fn protects(policy: &Policy) -> bool {
     policy.filesystem.protected.iter().any(|name| name.starts_with(".git/"))
 }
 
-impl Record {
+impl PendingRecord {
     /// None where there is nothing to look at again.
-    fn write(before: &Before) -> std::io::Result<Option<Record>> {
+    fn write(before: &RepositoriesBefore) -> std::io::Result<Option<PendingRecord>> {
         if before.is_empty() {
             return Ok(None);
         }
@@ -115,7 +115,7 @@ impl Record {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all(&content)?;
         fs::rename(made, &path)?;
-        Ok(Some(Record { path, _lock: file }))
+        Ok(Some(PendingRecord { path, _lock: file }))
     }
 }
 
@@ -125,7 +125,7 @@ struct Unfinished {
     /// What was done after those that were cut off.
     mended: Mended,
     /// What those saw before they began that go on.
-    running: Vec<Before>,
+    running: Vec<RepositoriesBefore>,
     /// What cannot be read.
     faults: Vec<Failure>,
 }
@@ -182,14 +182,14 @@ fn sweep(part: &Path) {
     }
 }
 
-fn decode(file: &File) -> std::io::Result<Before> {
+fn decode(file: &File) -> std::io::Result<RepositoriesBefore> {
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
 fn fault(code: i32, message: String) -> Failure {
-    Failure::new(Step::Repositories, message).code(code)
+    Failure::new(FailedStep::Repositories, message).code(code)
 }
 
 /// Nothing says what the run of this record could write, so that nothing of it was looked at.
@@ -317,7 +317,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     ));
     let code = if mended.failed.is_empty() && mended.followed.is_empty() { 0 } else { 125 };
     outcome.success &= code == 0;
-    add(outcome, Failure::new(Step::Repositories, texts.join("; ")).code(code).maybe_hint(hint));
+    add(outcome, Failure::new(FailedStep::Repositories, texts.join("; ")).code(code).maybe_hint(hint));
 }
 
 /// Adds to what an outcome says already, whose code and hint stay unless it has none.

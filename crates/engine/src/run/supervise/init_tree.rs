@@ -14,14 +14,14 @@ use cofferdam_confine::status::{self, InitStatus, decode_event};
 use cofferdam_confine::{process, wire};
 use rustix::event::PollFlags;
 
-use super::{GRACE, ProcessTree, Start, Supervisor, now_ns};
+use super::{GRACE, ProcessTree, ProgramStart, RunSupervisor, now_ns};
 use crate::proctree;
-use crate::run::channel::Channel;
+use crate::run::channel::AgentChannel;
 use crate::run::evidence::Paths;
-use crate::run::gateway::Watch;
+use crate::run::gateway::GatewayWatch;
 use crate::run::lifeline::Lifeline;
-use crate::run::report::{End, Report};
-use crate::run::streams::{Sink, Source};
+use crate::run::report::{RunEnd, SupervisorReport};
+use crate::run::streams::{InputSource, OutputSink};
 
 /// How long a container may take to end once it has been asked to.
 const LEAVE: Duration = Duration::from_secs(5);
@@ -41,13 +41,13 @@ pub(crate) struct InitTree<'a> {
     /// What paths mean, for events.
     pub paths: Paths<'a>,
     /// The channel of a session, which gets each refusal while it lives, and a tmpfs as soon as it is there.
-    pub session: Option<&'a Channel>,
+    pub session: Option<&'a AgentChannel>,
     /// The mount step of that tmpfs.
     pub workspace: Option<usize>,
     /// Copy-on-write mounts, whose layers a session gets as well.
     pub layers: &'a [crate::plan::Layer],
     /// What the egress gateway reports, and whether a refusal ends the run.
-    pub gateway: Option<(&'a Watch, bool)>,
+    pub gateway: Option<(&'a GatewayWatch, bool)>,
     /// What ends the run where init is in a container that a runtime made.
     pub container: Option<&'a dyn Outer>,
     /// When init was asked to end its tree.
@@ -76,7 +76,7 @@ impl ProcessTree for InitTree<'_> {
         [Some(self.status.as_fd()), refusals, events].into_iter().flatten().map(|fd| (fd, PollFlags::IN)).collect()
     }
 
-    fn take_reports(&mut self, supervisor: &mut Supervisor<'_, '_>, ready: &[PollFlags], dead: bool) {
+    fn take_reports(&mut self, supervisor: &mut RunSupervisor<'_, '_>, ready: &[PollFlags], dead: bool) {
         let ready = |i: usize| ready.get(i).is_some_and(|flags| !flags.is_empty());
         let refusals = usize::from(self.gateway.is_some());
         if ready(0) || dead {
@@ -90,7 +90,7 @@ impl ProcessTree for InitTree<'_> {
         }
     }
 
-    fn kill(&mut self, supervisor: &mut Supervisor<'_, '_>) -> bool {
+    fn kill(&mut self, supervisor: &mut RunSupervisor<'_, '_>) -> bool {
         if let Some(container) = self.container {
             if self.lifeline.take().is_some() {
                 count(supervisor);
@@ -117,7 +117,7 @@ impl ProcessTree for InitTree<'_> {
     }
 
     /// Init's socket has closed, which happens as it ends; waiting for it waits for every process of its namespace.
-    fn reap(&mut self, supervisor: &mut Supervisor<'_, '_>) {
+    fn reap(&mut self, supervisor: &mut RunSupervisor<'_, '_>) {
         match self.container {
             Some(container) => self.see_off(supervisor, container),
             None => reap_init(supervisor),
@@ -131,13 +131,13 @@ impl ProcessTree for InitTree<'_> {
     }
 
     /// In a container what makes it may speak as well, on the same pipes.
-    fn start(&self) -> Start {
-        if self.container.is_some() { Start::Reported } else { Start::ReportedOrOutput }
+    fn start(&self) -> ProgramStart {
+        if self.container.is_some() { ProgramStart::Reported } else { ProgramStart::ReportedOrOutput }
     }
 }
 
 impl InitTree<'_> {
-    fn read_status(&mut self, supervisor: &mut Supervisor<'_, '_>) {
+    fn read_status(&mut self, supervisor: &mut RunSupervisor<'_, '_>) {
         loop {
             match status::receive(self.status.as_fd()) {
                 Ok(Some(s)) => self.take_status(supervisor, s),
@@ -145,17 +145,17 @@ impl InitTree<'_> {
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    supervisor.end(End::Lost);
+                    supervisor.end(RunEnd::Lost);
                     return supervisor.over();
                 }
             }
         }
     }
 
-    fn take_status(&mut self, supervisor: &mut Supervisor<'_, '_>, s: InitStatus) {
+    fn take_status(&mut self, supervisor: &mut RunSupervisor<'_, '_>, s: InitStatus) {
         let own_clock = self.container.is_some_and(Outer::own_clock);
         let here = |at_ns| if own_clock { now_ns() } else { at_ns };
-        let end = |report: &mut Report, end, at_ns, events: (u64, u32)| {
+        let end = |report: &mut SupervisorReport, end, at_ns, events: (u64, u32)| {
             report.end = end;
             report.ended_ns = here(at_ns);
             report.lost += events.1;
@@ -166,27 +166,27 @@ impl InitTree<'_> {
             // Without spawning init cannot wait for exec, and reports its failure only afterwards: nothing ran then, either.
             InitStatus::Failed { step, index, errno } if report.started_ns == 0 || step == wire::step::EXEC => {
                 report.started_ns = 0;
-                end(report, End::Failed(step, index, errno), now_ns(), (0, 0))
+                end(report, RunEnd::Failed(step, index, errno), now_ns(), (0, 0))
             }
             // The program ran, whatever init says of itself later.
             InitStatus::Failed { step, index, errno } => {
-                end(report, End::Lost, now_ns(), (0, 0));
+                end(report, RunEnd::Lost, now_ns(), (0, 0));
                 let text = format!("init failed while the program ran (step {step}, part {index}, errno {errno})");
                 report.problem(text);
             }
             InitStatus::Ended { wait_status, at_ns, events, memory } => {
                 report.largest = memory;
-                end(report, End::Wait(wait_status), at_ns, events);
+                end(report, RunEnd::Wait(wait_status), at_ns, events);
                 self.let_init_go(supervisor);
             }
             InitStatus::Violation { at_ns, events, memory } => {
                 report.largest = memory;
-                end(report, End::Violation, at_ns, events);
+                end(report, RunEnd::Violation, at_ns, events);
                 self.let_init_go(supervisor);
             }
             InitStatus::TimedOut { at_ns, events, memory } => {
                 report.largest = memory;
-                end(report, End::TimedOut, at_ns, events);
+                end(report, RunEnd::TimedOut, at_ns, events);
                 self.let_init_go(supervisor);
             }
             InitStatus::Layer { op, fd } => {
@@ -205,14 +205,14 @@ impl InitTree<'_> {
     }
 
     /// A container's cgroup goes with init, which waits for this look at it.
-    fn let_init_go(&mut self, supervisor: &mut Supervisor<'_, '_>) {
+    fn let_init_go(&mut self, supervisor: &mut RunSupervisor<'_, '_>) {
         if self.container.is_some() {
             count(supervisor);
             self.lifeline = None;
         }
     }
 
-    fn read_events(&mut self, supervisor: &mut Supervisor<'_, '_>, most: usize) {
+    fn read_events(&mut self, supervisor: &mut RunSupervisor<'_, '_>, most: usize) {
         // Held meanwhile: who asks finds nothing in the socket that is not in the list.
         let mut recorded = self.session.map(|session| session.tap().list());
         self.take_events(supervisor, most);
@@ -223,7 +223,7 @@ impl InitTree<'_> {
     }
 
     /// What the gateway refused goes where init's events go.
-    fn read_refusals(&mut self, supervisor: &mut Supervisor<'_, '_>) {
+    fn read_refusals(&mut self, supervisor: &mut RunSupervisor<'_, '_>) {
         let Some((watch, ends)) = self.gateway else { return };
         let mut recorded = self.session.map(|session| session.tap().list());
         let any = watch.drain(&mut supervisor.report.log);
@@ -233,11 +233,11 @@ impl InitTree<'_> {
         }
         drop(recorded);
         if any && ends {
-            supervisor.end(End::Violation);
+            supervisor.end(RunEnd::Violation);
         }
     }
 
-    fn take_events(&mut self, supervisor: &mut Supervisor<'_, '_>, most: usize) {
+    fn take_events(&mut self, supervisor: &mut RunSupervisor<'_, '_>, most: usize) {
         for _ in 0..most {
             let mut record = [0u8; 72 + 2 * wire::EVENT_PATH];
             match rustix::net::recv(&self.events, &mut record[..], rustix::net::RecvFlags::DONTWAIT) {
@@ -256,7 +256,7 @@ impl InitTree<'_> {
 
     /// Without a pid namespace and a cgroup only init finds all of its tree: it is asked first. True when it took too
     /// long and init itself is to be killed; what it had below it then is dead.
-    fn end_by_init(&mut self, supervisor: &mut Supervisor<'_, '_>) -> bool {
+    fn end_by_init(&mut self, supervisor: &mut RunSupervisor<'_, '_>) -> bool {
         self.lifeline = None;
         // Whatever stopped it: it has to run to end its tree.
         if let Err(e) = process::proceed(supervisor.run.running.pidfd.as_fd()) {
@@ -270,7 +270,7 @@ impl InitTree<'_> {
     }
 
     /// Init ends by itself; what is around it may have to be told.
-    fn see_off(&mut self, supervisor: &mut Supervisor<'_, '_>, container: &dyn Outer) {
+    fn see_off(&mut self, supervisor: &mut RunSupervisor<'_, '_>, container: &dyn Outer) {
         self.lifeline = None;
         let mut ended = supervisor.has_ended(LEAVE);
         if !ended {
@@ -288,7 +288,7 @@ impl InitTree<'_> {
 }
 
 /// Reads the counters of a cgroup that goes with its init.
-fn count(supervisor: &mut Supervisor<'_, '_>) {
+fn count(supervisor: &mut RunSupervisor<'_, '_>) {
     if let Some(c) = supervisor.run.cgroup
         && let (Ok(usage), Ok(events)) = (c.usage(), c.events())
     {
@@ -296,24 +296,24 @@ fn count(supervisor: &mut Supervisor<'_, '_>) {
     }
 }
 
-fn reap_init(supervisor: &mut Supervisor<'_, '_>) {
+fn reap_init(supervisor: &mut RunSupervisor<'_, '_>) {
     match process::wait(supervisor.run.running.pidfd.as_fd()) {
         Ok(usage) => supervisor.report.usage = usage,
         Err(e) => init_failed(&mut supervisor.report, &e),
     }
 }
 
-fn init_failed(report: &mut Report, e: &std::io::Error) {
+fn init_failed(report: &mut SupervisorReport, e: &std::io::Error) {
     report.weakened.push((wire::step::INIT, e.raw_os_error().unwrap_or(0)));
 }
 
 /// From here on the pty is both input and output.
-fn attach_terminal(supervisor: &mut Supervisor<'_, '_>, master: OwnedFd) {
+fn attach_terminal(supervisor: &mut RunSupervisor<'_, '_>, master: OwnedFd) {
     let (Ok(()), Ok(copy)) = (rustix::io::ioctl_fionbio(&master, true), rustix::io::fcntl_dupfd_cloexec(&master, 3))
     else {
-        return supervisor.end(End::Lost);
+        return supervisor.end(RunEnd::Lost);
     };
     let input = std::mem::replace(&mut supervisor.io.input, crate::io::Input::Closed);
-    supervisor.run.source = Source::new(master, input, true);
-    supervisor.run.sinks = [Some(Sink::pty(copy, supervisor.run.output_bytes)), None];
+    supervisor.run.source = InputSource::new(master, input, true);
+    supervisor.run.sinks = [Some(OutputSink::pty(copy, supervisor.run.output_bytes)), None];
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_policy::{Field, NetworkMode};
 
-use super::{OwnNetwork, SAMPLE, Supervisor};
+use super::{OwnNetwork, RunSupervisor, SAMPLE};
 use crate::proctree;
-use crate::run::report::End;
+use crate::run::report::RunEnd;
 
 /// The same once what no cgroup counts is an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);
@@ -32,11 +32,11 @@ const SLOW_SETUP: Duration = Duration::from_secs(10);
 /// Setup that takes longer than this hangs, as on a dead network file system.
 const SETUP: Duration = Duration::from_secs(60);
 
-impl Supervisor<'_, '_> {
+impl RunSupervisor<'_, '_> {
     pub(super) fn out_of_memory(&mut self) {
         let Some(c) = self.run.cgroup else { return };
         if c.events().is_ok_and(|e| e.oom_kills > 0) {
-            self.end(End::Limit(Field::Memory));
+            self.end(RunEnd::Limit(Field::Memory));
             self.oom = None;
         } else if let Some(w) = &self.oom
             && w.rearm().is_err()
@@ -56,7 +56,7 @@ impl Supervisor<'_, '_> {
         if self.report.started_ns == 0 {
             // Init can be stopped before it has said that the program runs: no longer than a run may take, either.
             if now.duration_since(self.begun) > SETUP.min(self.run.wall.saturating_add(SLOW_SETUP)) {
-                self.end(End::Lost);
+                self.end(RunEnd::Lost);
             }
             return;
         }
@@ -65,7 +65,7 @@ impl Supervisor<'_, '_> {
             && let Ok(Some(us)) = c.cpu_time_us()
         {
             if us >= self.run.cpu_seconds * 1_000_000 {
-                self.end(End::Limit(Field::CpuTime));
+                self.end(RunEnd::Limit(Field::CpuTime));
             }
             if self.run.sample_memory.is_none() {
                 return;
@@ -79,10 +79,10 @@ impl Supervisor<'_, '_> {
         self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
         self.report.sampled_cpu_us = self.report.sampled_cpu_us.max(t.cpu_us);
         if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
-            self.end(End::Limit(Field::CpuTime));
+            self.end(RunEnd::Limit(Field::CpuTime));
         }
         if most.is_some_and(|most| memory > most) {
-            self.end(End::Limit(Field::Memory));
+            self.end(RunEnd::Limit(Field::Memory));
         }
     }
 
@@ -110,7 +110,7 @@ impl Supervisor<'_, '_> {
         let total = total(charged, counted, sockets, self.directories.held);
         self.report.sampled_with_uncharged = self.report.sampled_with_uncharged.max(total);
         if total > limit {
-            self.end(End::Limit(Field::Memory));
+            self.end(RunEnd::Limit(Field::Memory));
         }
     }
 

@@ -22,8 +22,8 @@ use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::service::Service;
-use crate::failure::{Failure, Step};
+use super::service::PodmanService;
+use crate::failure::{FailedStep, Failure};
 use cofferdam_policy::text::escape;
 
 /// For a question whose answer the engine has.
@@ -66,12 +66,12 @@ impl Trouble {
     }
 
     /// In a failure's words.
-    pub(super) fn failure(&self, step: Step, doing: &str, hint: &str) -> Failure {
+    pub(super) fn failure(&self, step: FailedStep, doing: &str, hint: &str) -> Failure {
         let said = format!("{doing}: {self}");
         match self {
             Trouble::Said(..) => Failure::new(step, said).hint(hint),
             Trouble::Unreachable(..) | Trouble::Late(_) | Trouble::Broken(_) => {
-                Failure::new(Step::Engine, said).hint("look whether the engine still runs, and start it again")
+                Failure::new(FailedStep::Engine, said).hint("look whether the engine still runs, and start it again")
             }
         }
     }
@@ -122,19 +122,19 @@ impl Worker {
 
 /// An engine's API.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct EngineClient {
     socket: Arc<Path>,
     docker: Docker,
     worker: Arc<Worker>,
     /// The engine itself, where it is a child of ours.
-    service: Option<Arc<Service>>,
+    service: Option<Arc<PodmanService>>,
 }
 
-impl Client {
+impl EngineClient {
     /// Of the engine that listens on this socket. Connects to nothing yet.
-    pub(super) fn new(socket: &Path, service: Option<Arc<Service>>) -> Result<Client, Failure> {
+    pub(super) fn new(socket: &Path, service: Option<Arc<PodmanService>>) -> Result<EngineClient, Failure> {
         let hint = "more threads and open files have to be allowed here: ulimit -u, ulimit -n";
-        let fail = |message: String| Failure::new(Step::Engine, message).hint(hint);
+        let fail = |message: String| Failure::new(FailedStep::Engine, message).hint(hint);
         let worker = Worker::start().map_err(|error| fail(format!("cannot start a thread for the engine: {error}")))?;
         let path: Arc<Path> = socket.into();
         let to = path.clone();
@@ -145,7 +145,7 @@ impl Client {
         let docker =
             Docker::connect_with_custom_transport(transport, Some("http://localhost"), NEVER, API_DEFAULT_VERSION)
                 .map_err(|error| fail(error.to_string()))?;
-        Ok(Client { socket: path, docker, worker: Arc::new(worker), service })
+        Ok(EngineClient { socket: path, docker, worker: Arc::new(worker), service })
     }
 
     /// Where it listens.
@@ -265,7 +265,7 @@ where
     sender.send_request(Request::from_parts(parts, body)).await.map_err(broken)
 }
 
-/// See [`Client::json`].
+/// See [`EngineClient::json`].
 pub(super) async fn json(socket: &Path, path: &str) -> Result<Value, Trouble> {
     let request = Request::get(path).body(Empty::<Bytes>::new()).map_err(|error| Trouble::Broken(error.to_string()))?;
     let response = send(socket, request).await?;

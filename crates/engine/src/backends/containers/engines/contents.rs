@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tar::EntryType;
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::export::Export;
-use crate::backends::containers::host_files::{Place, write_whole};
+use crate::backends::containers::host_files::{HostFilesDirectory, write_whole};
 use crate::backends::containers::oci::HARMLESS;
-use crate::backends::containers::{Progress, Ready};
-use crate::failure::{Failure, Step};
+use crate::backends::containers::{Progress, ReadyRootfs};
+use crate::failure::{FailedStep, Failure};
 use cofferdam_policy::text::escape;
 
 const NODES: &str = "nodes-";
@@ -35,9 +35,9 @@ const STEP: u64 = 64 << 20;
 /// The symbolic links of an image: what each says, or nothing where that is no text. A path that is no text is none that anything
 /// is mounted at, nor one that a text leads to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Links(HashMap<String, Option<String>>);
+pub(super) struct ImageLinks(HashMap<String, Option<String>>);
 
-impl Links {
+impl ImageLinks {
     /// What the link at an absolute path says.
     ///
     /// # Errors
@@ -53,10 +53,10 @@ impl Links {
 
 /// What an archive holds.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Held {
+struct ArchiveContents {
     /// The first device node that could be opened, in words.
     node: Option<String>,
-    links: Links,
+    links: ImageLinks,
 }
 
 /// Reads an image once; its id is that of its content.
@@ -64,15 +64,15 @@ struct Held {
 /// # Errors
 /// It cannot be read, or where no `devices` may be in it has one.
 pub(super) fn read(
-    client: &Client,
-    image: &Ready,
+    client: &EngineClient,
+    image: &ReadyRootfs,
     name: &str,
     devices: bool,
     on_progress: &dyn Fn(Progress),
-) -> Result<Links, Failure> {
+) -> Result<ImageLinks, Failure> {
     let name = &escape(name.as_bytes());
     // Where there is no room for files, or none that is safe, it is read each time.
-    let place = Place::find().ok().map(|place| place.engines());
+    let place = HostFilesDirectory::find().ok().map(|place| place.engines());
     let noted = |prefix: &str| Some(noted(place.as_deref()?, prefix, &image.reference));
     let known = noted(LINKS).and_then(|at| serde_json::from_slice(&fs::read(at).ok()?).ok());
     let no_nodes = noted(NODES).is_some_and(|at| fs::symlink_metadata(at).is_ok_and(|there| there.is_file()));
@@ -80,16 +80,17 @@ pub(super) fn read(
         return Ok(links);
     }
     let what = format!("looking through {name}");
-    let found = look(Counted { from: Export::of(client.clone(), image)?, done: 0, said: 0, what: &what, on_progress });
+    let found =
+        look(CountingReader { from: Export::of(client.clone(), image)?, done: 0, said: 0, what: &what, on_progress });
     let held = found.map_err(|error| {
         let message = format!("cannot look through {name}: {}", escape(error.to_string().as_bytes()));
-        Failure::new(Step::Image, message).hint("look into the engine's log, or use --backend oci")
+        Failure::new(FailedStep::Image, message).hint("look into the engine's log, or use --backend oci")
     })?;
     let mut notes = Vec::new();
     match held.node {
         Some(node) if devices => {
             return Err(Failure::new(
-                Step::Image,
+                FailedStep::Image,
                 format!("{name} has the {node}, which the engine may let a program open"),
             )
             .hint("use an image without it, or --backend oci, which leaves devices out"));
@@ -122,13 +123,13 @@ fn note(known: &Path, prefix: &str, text: &[u8]) -> io::Result<()> {
 }
 
 /// Looks through an archive.
-fn look(archive: impl Read) -> io::Result<Held> {
+fn look(archive: impl Read) -> io::Result<ArchiveContents> {
     let mut archive = tar::Archive::new(archive);
     let plain = |path: &[u8]| -> Vec<u8> {
         let path = path.strip_prefix(b"./").unwrap_or(path);
         path.strip_prefix(b"/").unwrap_or(path).to_vec()
     };
-    let mut held = Held::default();
+    let mut held = ArchiveContents::default();
     // What `/dev` covers may have another name elsewhere.
     let mut covered: HashMap<Vec<u8>, String> = HashMap::new();
     let mut bytes = 0;
@@ -177,7 +178,7 @@ fn look(archive: impl Read) -> io::Result<Held> {
 }
 
 /// Reports how far it is with what takes long.
-struct Counted<'a, R> {
+struct CountingReader<'a, R> {
     from: R,
     done: u64,
     said: u64,
@@ -185,7 +186,7 @@ struct Counted<'a, R> {
     on_progress: &'a dyn Fn(Progress),
 }
 
-impl<R: Read> Read for Counted<'_, R> {
+impl<R: Read> Read for CountingReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(buffer)?;
         self.done += read as u64;
@@ -262,9 +263,9 @@ mod tests {
         assert_eq!(links.says("/again").unwrap().as_deref(), Some("/dev"));
         assert_eq!(links.says(&format!("/{long}x")).unwrap().unwrap(), format!("/{long}"));
         assert_eq!(links.says("/other").unwrap(), None);
-        let same: Links = serde_json::from_slice(&serde_json::to_vec(&links).unwrap()).unwrap();
+        let same: ImageLinks = serde_json::from_slice(&serde_json::to_vec(&links).unwrap()).unwrap();
         assert_eq!(same, links);
-        let unsayable = Links([("t".to_owned(), None)].into());
+        let unsayable = ImageLinks([("t".to_owned(), None)].into());
         assert!(unsayable.says("/t").is_err());
     }
 

@@ -17,8 +17,8 @@ use bollard::models::{
 
 use super::engine_facts::{Flavour, What};
 use crate::backends::containers::spec::{MASKED, inodes};
-use crate::backends::containers::{ContainerSpec, Mounted, Net, POWERS, Ready};
-use crate::failure::{Failure, Step};
+use crate::backends::containers::{ContainerSpec, Mounted, Net, POWERS, ReadyRootfs};
+use crate::failure::{FailedStep, Failure};
 
 /// The smallest tmpfs; 0 would be one without a limit.
 const PAGE: u64 = 4096;
@@ -49,7 +49,7 @@ pub(super) fn user(spec: &ContainerSpec, what: &What) -> (u32, u32) {
 ///
 /// # Errors
 /// The engine's interface cannot say a path of it.
-pub(super) fn body(spec: &ContainerSpec, root: &Ready, what: &What) -> Result<ContainerCreateBody, Failure> {
+pub(super) fn body(spec: &ContainerSpec, root: &ReadyRootfs, what: &What) -> Result<ContainerCreateBody, Failure> {
     let (uid, gid) = if spec.powers { (0, 0) } else { user(spec, what) };
     Ok(ContainerCreateBody {
         image: Some(root.reference.clone()),
@@ -73,7 +73,7 @@ pub(super) fn body(spec: &ContainerSpec, root: &Ready, what: &What) -> Result<Co
     })
 }
 
-fn host(spec: &ContainerSpec, root: &Ready, what: &What) -> Result<HostConfig, Failure> {
+fn host(spec: &ContainerSpec, root: &ReadyRootfs, what: &What) -> Result<HostConfig, Failure> {
     let mut host = HostConfig {
         privileged: Some(false),
         readonly_rootfs: Some(true),
@@ -185,7 +185,7 @@ fn ulimits(spec: &ContainerSpec, what: &What) -> Vec<ResourcesUlimits> {
 const PODMAN_OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/sys/fs/cgroup"];
 
 /// Directories that would be disks, or file systems in memory that nobody asked for, and are nothing instead.
-fn covered(spec: &ContainerSpec, root: &Ready, what: &What) -> Vec<String> {
+fn covered(spec: &ContainerSpec, root: &ReadyRootfs, what: &What) -> Vec<String> {
     // Podman puts such file systems over a read-only root. That with the directories of cgroup version 1 has no size, and
     // who is 0 inside could write it.
     let own: &[&str] = if what.flavour == Flavour::Podman { &PODMAN_OWN } else { &[] };
@@ -209,11 +209,14 @@ const OWN_FILES: [&str; 5] = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
 ///
 /// # Errors
 /// A volume is not named by where it is.
-pub(super) fn besides(root: &Ready, what: &What) -> Result<(Vec<String>, Vec<String>), Failure> {
+pub(super) fn besides(root: &ReadyRootfs, what: &What) -> Result<(Vec<String>, Vec<String>), Failure> {
     if let Some(volume) = root.volumes.iter().find(|volume| volume.split('/').any(|part| part == "..")) {
         let volume = cofferdam_policy::text::escape(volume.as_bytes());
-        return Err(Failure::new(Step::Image, format!("the image declares the volume {volume}, with `..` in it"))
-            .hint("use another image, or --backend oci, where an image declares nothing"));
+        return Err(Failure::new(
+            FailedStep::Image,
+            format!("the image declares the volume {volume}, with `..` in it"),
+        )
+        .hint("use another image, or --backend oci, where an image declares nothing"));
     }
     let own: &[&str] = if what.flavour == Flavour::Podman { &PODMAN_OWN } else { &[] };
     let own = own.iter().chain(&OWN_FILES).map(|path| (*path).to_owned());
@@ -226,7 +229,7 @@ fn clean(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn is_volume(root: &Ready, target: &str) -> bool {
+fn is_volume(root: &ReadyRootfs, target: &str) -> bool {
     root.volumes.iter().any(|volume| clean(volume) == target)
 }
 
@@ -311,8 +314,11 @@ fn unsayable(path: &str, signs: &[char]) -> Result<(), Failure> {
 }
 
 fn refused(path: &str, why: &str) -> Failure {
-    Failure::new(Step::Container, format!("cannot mount {}: it {why}", cofferdam_policy::text::escape(path.as_bytes())))
-        .hint("rename it, or use --backend jail")
+    Failure::new(
+        FailedStep::Container,
+        format!("cannot mount {}: it {why}", cofferdam_policy::text::escape(path.as_bytes())),
+    )
+    .hint("rename it, or use --backend jail")
 }
 
 #[cfg(test)]

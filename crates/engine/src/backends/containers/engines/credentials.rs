@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use bollard::auth::DockerCredentials;
 use serde_json::Value;
 
-use super::discover::Surroundings;
+use super::discover::DiscoveryHost;
 use cofferdam_policy::text::escape;
 
 /// What Docker Hub is called in there.
@@ -38,7 +38,7 @@ pub(super) fn registry(reference: &str) -> &str {
 ///
 /// # Errors
 /// What should know it fails, in words that hold nothing of it.
-pub(super) fn of(around: &dyn Surroundings, registry: &str) -> Result<Option<DockerCredentials>, String> {
+pub(super) fn of(around: &dyn DiscoveryHost, registry: &str) -> Result<Option<DockerCredentials>, String> {
     let directory = around
         .variable("DOCKER_CONFIG")
         .map(PathBuf::from)
@@ -90,7 +90,7 @@ fn from_entry(entry: &Value, registry: &str) -> Result<Option<DockerCredentials>
 }
 
 /// Asks `docker-credential-NAME`, as docker does: the registry goes in, JSON comes out.
-fn ask(around: &dyn Surroundings, name: &str, registry: &str) -> Result<Option<DockerCredentials>, String> {
+fn ask(around: &dyn DiscoveryHost, name: &str, registry: &str) -> Result<Option<DockerCredentials>, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !name.chars().all(plain) {
         return Err(format!("{} is no name of a credential helper", escape(name.as_bytes())));
@@ -139,7 +139,7 @@ mod tests {
 
     struct Home(HashMap<PathBuf, String>, Option<PathBuf>);
 
-    impl Surroundings for Home {
+    impl DiscoveryHost for Home {
         fn variable(&self, name: &str) -> Option<String> {
             (name == "HOME").then(|| "/home/u".into())
         }

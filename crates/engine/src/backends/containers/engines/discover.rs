@@ -11,10 +11,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::engine_facts::Flavour;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// What discovery looks at.
-pub(super) trait Surroundings {
+pub(super) trait DiscoveryHost {
     /// An environment variable, where it is set to something.
     fn variable(&self, name: &str) -> Option<String>;
     /// What connecting to this path gives.
@@ -35,7 +35,7 @@ const JOIN: &str =
 
 /// An engine, or how to get one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum EngineEndpoint {
     /// It listens here.
     Socket(PathBuf),
     /// This program can serve.
@@ -46,7 +46,7 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// There is none: names each place that was looked at, and the command that helps.
-pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found, Failure> {
+pub(super) fn find(flavour: Flavour, around: &dyn DiscoveryHost) -> Result<EngineEndpoint, Failure> {
     let (variable, help) = match flavour {
         Flavour::Docker => ("DOCKER_HOST", "sudo systemctl start docker"),
         Flavour::Podman => ("CONTAINER_HOST", "systemctl --user start podman.socket"),
@@ -68,7 +68,7 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
     if let Some(host) = around.variable(variable) {
         let path = local(&host, variable)?;
         return if attempt(&path) {
-            Ok(Found::Socket(path))
+            Ok(EngineEndpoint::Socket(path))
         } else {
             let hint = match (flavour, forbidden) {
                 (Flavour::Docker, Some(_)) => JOIN.to_owned(),
@@ -82,7 +82,7 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
         && let Some((name, path)) = context(around)?
     {
         return if attempt(&path) {
-            Ok(Found::Socket(path))
+            Ok(EngineEndpoint::Socket(path))
         } else {
             let hint =
                 format!("start the engine of the docker context {name}, or choose another: docker context use default");
@@ -91,12 +91,12 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
     }
     for path in usual(flavour, around) {
         if attempt(&path) {
-            return Ok(Found::Socket(path));
+            return Ok(EngineEndpoint::Socket(path));
         }
     }
     if flavour == Flavour::Podman {
         match around.program("podman") {
-            Some(program) => return Ok(Found::Program(program)),
+            Some(program) => return Ok(EngineEndpoint::Program(program)),
             None => looked.push("podman (not on PATH)".into()),
         }
     }
@@ -111,8 +111,11 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
 }
 
 fn missing(flavour: Flavour, looked: &[String], hint: String) -> Failure {
-    Failure::new(Step::Engine, format!("no {} engine is reachable: looked at {}", flavour.name(), looked.join(", ")))
-        .hint(hint)
+    Failure::new(
+        FailedStep::Engine,
+        format!("no {} engine is reachable: looked at {}", flavour.name(), looked.join(", ")),
+    )
+    .hint(hint)
 }
 
 fn reason(error: &io::Error) -> String {
@@ -127,14 +130,14 @@ fn reason(error: &io::Error) -> String {
 /// The path of a `unix://` address.
 fn local(host: &str, named_by: &str) -> Result<PathBuf, Failure> {
     let path = host.strip_prefix("unix://").map(PathBuf::from).filter(|path| path.is_absolute());
-    path.ok_or_else(|| Failure::new(Step::Engine, format!(
+    path.ok_or_else(|| Failure::new(FailedStep::Engine, format!(
             "{named_by} names {}, and only an engine of this machine can be used: init inside reaches us by a directory that is mounted from here",
             cofferdam_policy::text::escape(host.as_bytes())
         )).hint(format!("{named_by}=unix:///var/run/docker.sock, or whichever socket of this machine")))
 }
 
 /// The socket of docker's current context, and its name; none for the default one.
-fn context(around: &dyn Surroundings) -> Result<Option<(String, PathBuf)>, Failure> {
+fn context(around: &dyn DiscoveryHost) -> Result<Option<(String, PathBuf)>, Failure> {
     let directory = around
         .variable("DOCKER_CONFIG")
         .map(PathBuf::from)
@@ -150,7 +153,7 @@ fn context(around: &dyn Surroundings) -> Result<Option<(String, PathBuf)>, Failu
     let host = json(meta).and_then(|meta| meta.pointer("/Endpoints/docker/Host")?.as_str().map(str::to_owned));
     let Some(host) = host else {
         return Err(Failure::new(
-            Step::Engine,
+            FailedStep::Engine,
             format!("docker's context {} is nowhere described", cofferdam_policy::text::escape(name.as_bytes())),
         )
         .hint("docker context use default, or DOCKER_HOST=unix:///path"));
@@ -161,7 +164,7 @@ fn context(around: &dyn Surroundings) -> Result<Option<(String, PathBuf)>, Failu
 
 /// Where engines listen when nobody says otherwise. A directory for the run of somebody else, such as sudo may leave in the
 /// variables, is none of ours: whoever listens there sees what runs, and need not hold any of it.
-fn usual(flavour: Flavour, around: &dyn Surroundings) -> Vec<PathBuf> {
+fn usual(flavour: Flavour, around: &dyn DiscoveryHost) -> Vec<PathBuf> {
     let own = around.variable("XDG_RUNTIME_DIR").filter(|named| around.is_own(Path::new(named)));
     let own = own.unwrap_or_else(|| format!("/run/user/{}", around.uid()));
     let own = Path::new(&own);
@@ -174,7 +177,7 @@ fn usual(flavour: Flavour, around: &dyn Surroundings) -> Vec<PathBuf> {
 /// This process's.
 pub(super) struct Real;
 
-impl Surroundings for Real {
+impl DiscoveryHost for Real {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::client::{Client, Trouble};
+use super::client::{EngineClient, Trouble};
 use super::info_cache;
-use crate::backends::containers::{About, Arrival, Inodes, usage};
+use crate::backends::containers::{Arrival, Inodes, RuntimeFacts, usage};
 use cofferdam_policy::text::escape;
 
 /// Whose engine it is, by what it says: podman also answers at Docker's socket.
@@ -65,7 +65,7 @@ const LEAST_PIDS: u64 = 32768;
 
 impl What {
     /// Asks an engine.
-    pub(super) fn ask(client: &Client) -> Result<What, Trouble> {
+    pub(super) fn ask(client: &EngineClient) -> Result<What, Trouble> {
         let ping = client.ping()?;
         let info = if ping.podman { info_cache::info(client, &ping)? } else { client.json("/info".into())? };
         let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
@@ -165,7 +165,7 @@ impl What {
     }
 
     /// For whoever chooses.
-    pub(super) fn about(&self) -> About {
+    pub(super) fn about(&self) -> RuntimeFacts {
         let mut detail = format!(
             "{} {}{}, {}, cgroup version {}",
             self.flavour.name(),
@@ -188,7 +188,7 @@ impl What {
             Flavour::Podman if !gvisor && !usage::charges_inodes() => Inodes::Unbounded,
             _ => Inodes::Charged,
         };
-        About {
+        RuntimeFacts {
             version: self.version.clone(),
             rootless: self.rootless,
             arrival: Arrival::Rendezvous,

@@ -12,34 +12,34 @@ use futures_util::stream::StreamExt;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::AbortHandle;
 
-use super::client::{Client, WORK};
+use super::client::{EngineClient, WORK};
 use super::create::covers;
 use super::images::{find, prepare};
-use super::{Engine, remove};
+use super::{ContainerEngine, remove};
 use crate::backends::containers::oci::Images;
-use crate::backends::containers::{ImageCommand, Progress, Ready, Rootfs, owner};
-use crate::failure::{Failure, Step};
+use crate::backends::containers::{ImageCommand, Progress, ReadyRootfs, Rootfs, owner};
+use crate::failure::{FailedStep, Failure};
 
 /// Docker's store, then Podman's: whichever there is.
 #[derive(Debug)]
-pub(crate) struct Store([Engine; 2]);
+pub(crate) struct ImageStores([ContainerEngine; 2]);
 
-impl Store {
+impl ImageStores {
     /// Connects to nothing yet.
-    pub(crate) fn new() -> Store {
-        Store([Engine::docker(), Engine::podman()])
+    pub(crate) fn new() -> ImageStores {
+        ImageStores([ContainerEngine::docker(), ContainerEngine::podman()])
     }
 
     fn refused(reference: &str, why: &[Failure]) -> Failure {
         let why: Vec<&str> = why.iter().map(|failure| failure.message.as_str()).collect();
-        Failure::new(Step::Image, format!("no engine's store has {reference}: {}", why.join("; ")))
+        Failure::new(FailedStep::Image, format!("no engine's store has {reference}: {}", why.join("; ")))
             .hint("give a directory or a tarball: --image ./rootfs, --image /path/to/root.tar")
     }
 }
 
-impl Store {
+impl ImageStores {
     /// The image of this reference, in whichever store has it; pulled where none has.
-    fn ready(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+    fn ready(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ReadyRootfs, Failure> {
         let mut why = Vec::new();
         let mut there = Vec::new();
         for engine in &self.0 {
@@ -61,11 +61,11 @@ impl Store {
                 Err(failure) => why.push(failure),
             }
         }
-        Err(Store::refused(reference, &why))
+        Err(ImageStores::refused(reference, &why))
     }
 }
 
-impl Images for Store {
+impl Images for ImageStores {
     fn id(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<String, Failure> {
         self.ready(reference, told).map(|ready| ready.reference)
     }
@@ -85,13 +85,13 @@ impl Images for Store {
                 Err(failure) => why.push(failure),
             }
         }
-        Err(Store::refused(id, &why))
+        Err(ImageStores::refused(id, &why))
     }
 }
 
 /// A file system as it comes.
 pub(super) struct Export {
-    client: Client,
+    client: EngineClient,
     name: String,
     chunks: Receiver<io::Result<Bytes>>,
     rest: Bytes,
@@ -104,9 +104,9 @@ impl Export {
     ///
     /// # Errors
     /// The engine makes no container of it.
-    pub(super) fn of(client: Client, image: &Ready) -> Result<Export, Failure> {
+    pub(super) fn of(client: EngineClient, image: &ReadyRootfs) -> Result<Export, Failure> {
         let id = &image.reference;
-        let failed = |message: String| Failure::new(Step::Image, message);
+        let failed = |message: String| Failure::new(FailedStep::Image, message);
         let name = owner::fresh_name().map_err(|e| failed(format!("cannot make up a name: {e}")))?;
         let labels = [(owner::RUN, Some(name.clone())), (owner::OWNER, owner::me())];
         let body = ContainerCreateBody {
@@ -121,7 +121,7 @@ impl Export {
         client
             .call(WORK, move |docker| async move { docker.create_container(Some(options), body).await.map(drop) })
             .map_err(|trouble| {
-                trouble.failure(Step::Image, &format!("cannot export {id}"), "look into the engine's log")
+                trouble.failure(FailedStep::Image, &format!("cannot export {id}"), "look into the engine's log")
             })?;
         let (sender, chunks) = channel(4);
         let container = name.clone();
@@ -156,7 +156,7 @@ impl Drop for Export {
     fn drop(&mut self) {
         self.task.abort();
         if let Err(trouble) = remove(&self.client, &self.name, super::client::WORK) {
-            let failure = trouble.failure(Step::Image, "a container of an export remains", "remove it by hand");
+            let failure = trouble.failure(FailedStep::Image, "a container of an export remains", "remove it by hand");
             tracing::warn!(container = self.name, message = failure.message, "it is removed by a later start");
         }
     }

@@ -25,7 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::client::{ASK, Client, Trouble, WORK};
+use super::client::{ASK, EngineClient, Trouble, WORK};
 use super::credentials;
 use super::discover::Real;
 use super::engine_facts::{Flavour, What};
@@ -34,8 +34,8 @@ use crate::backends::containers::archive;
 use crate::backends::containers::archive::LARGEST;
 use crate::backends::containers::content::{hex, settle, stamp};
 use crate::backends::containers::mount_points::Moved;
-use crate::backends::containers::{ImageCommand, Progress, Ready, Rootfs};
-use crate::failure::{Failure, Step};
+use crate::backends::containers::{ImageCommand, Progress, ReadyRootfs, Rootfs};
+use crate::failure::{FailedStep, Failure};
 use cofferdam_policy::text::escape;
 
 /// Where imported ones are kept.
@@ -69,7 +69,12 @@ fn made_tag(archive: &[u8]) -> String {
 }
 
 /// Makes a root ready; see [`crate::backends::containers::ContainerRuntime::prepare`].
-pub(super) fn prepare(client: &Client, what: &What, root: &Rootfs, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+pub(super) fn prepare(
+    client: &EngineClient,
+    what: &What,
+    root: &Rootfs,
+    told: &dyn Fn(Progress),
+) -> Result<ReadyRootfs, Failure> {
     match root {
         Rootfs::Image(reference) => image(client, what, reference, told),
         Rootfs::Tarball(path) => tarball(client, path, told),
@@ -88,13 +93,13 @@ pub(super) fn prepare(client: &Client, what: &What, root: &Rootfs, told: &dyn Fn
     }
 }
 
-fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+fn image(client: &EngineClient, what: &What, reference: &str, told: &dyn Fn(Progress)) -> Result<ReadyRootfs, Failure> {
     let reference = checked(reference)?;
     if let Some(ready) = find(client, reference)? {
         return Ok(ready);
     }
     let absent = |why: &str| {
-        Failure::new(Step::Image, format!("no image {reference}{why}")).hint(match std::path::Path::new(reference).exists() {
+        Failure::new(FailedStep::Image, format!("no image {reference}{why}")).hint(match std::path::Path::new(reference).exists() {
             true => format!("for what is here by that name: --image ./{reference}"),
             false => "docker pull or podman pull it by hand (after a login where it needs one), or name a tarball of a root file system by its path".into(),
         })
@@ -113,7 +118,7 @@ fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress))
             let registry = credentials::registry(&whole);
             credentials::of(&Real, registry).map_err(|why| {
                 Failure::new(
-                    Step::Image,
+                    FailedStep::Image,
                     format!("cannot pull {whole}: what docker login kept for {registry} is not to be had: {why}"),
                 )
                 .hint(format!("docker login {registry}, or docker pull {whole} by hand"))
@@ -125,7 +130,7 @@ fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress))
         Trouble::Said(_, why) => {
             absent(&format!(" in the engine's store, and it cannot be pulled: {}", escape(why.as_bytes())))
         }
-        other => other.failure(Step::Image, &format!("cannot pull {whole}"), ""),
+        other => other.failure(FailedStep::Image, &format!("cannot pull {whole}"), ""),
     })?;
     find(client, &whole)?.ok_or_else(|| absent(": it was pulled, and is not there"))
 }
@@ -142,7 +147,7 @@ fn checked(reference: &str) -> Result<&str, Failure> {
     if good {
         return Ok(reference);
     }
-    Err(Failure::new(Step::Image, format!("{} is no reference of an image", escape(reference.as_bytes())))
+    Err(Failure::new(FailedStep::Image, format!("{} is no reference of an image", escape(reference.as_bytes())))
         .hint("such as alpine:3.20, registry.example/tools@sha256:..., an image id, or the absolute path of a tarball"))
 }
 
@@ -158,26 +163,26 @@ fn with_tag(reference: &str) -> String {
 }
 
 /// What is in the store by this name.
-pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Failure> {
+pub(super) fn find(client: &EngineClient, reference: &str) -> Result<Option<ReadyRootfs>, Failure> {
     let reference = checked(reference)?;
     let told = match client.json(format!("/images/{reference}/json")) {
         Ok(told) => told,
         Err(trouble) if trouble.is_absent() => return Ok(None),
         Err(trouble) => {
             return Err(trouble.failure(
-                Step::Image,
+                FailedStep::Image,
                 &format!("cannot look for the image {reference}"),
                 "such as alpine:3.20 or registry.example/tools@sha256:...: names are in small letters",
             ));
         }
     };
     ready(&told).map(Some).map_err(|why| {
-        Failure::new(Step::Image, format!("the image {reference} cannot be used: {why}"))
+        Failure::new(FailedStep::Image, format!("the image {reference} cannot be used: {why}"))
             .hint(format!("use an image for Linux that declares {VOLUMES} volumes at most"))
     })
 }
 
-fn ready(told: &Value) -> Result<Ready, String> {
+fn ready(told: &Value) -> Result<ReadyRootfs, String> {
     let id = told["Id"].as_str().unwrap_or_default();
     if !id.strip_prefix("sha256:").unwrap_or(id).bytes().all(|byte| byte.is_ascii_hexdigit()) || id.is_empty() {
         return Err("the engine reports no id of it".into());
@@ -196,11 +201,11 @@ fn ready(told: &Value) -> Result<Ready, String> {
         listed.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let command = ImageCommand { entry_point: words("/Config/Entrypoint"), arguments: words("/Config/Cmd") };
-    Ok(Ready { reference: id.to_owned(), volumes, command, moved: Moved::default() })
+    Ok(ReadyRootfs { reference: id.to_owned(), volumes, command, moved: Moved::default() })
 }
 
 fn pull(
-    client: &Client,
+    client: &EngineClient,
     reference: &str,
     credentials: Option<DockerCredentials>,
     told: &dyn Fn(Progress),
@@ -240,7 +245,7 @@ fn pull(
     }
 }
 
-fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+fn tarball(client: &EngineClient, path: &Path, told: &dyn Fn(Progress)) -> Result<ReadyRootfs, Failure> {
     let fail = |error: io::Error| failed(&format!("cannot use {}", path.display()), &error);
     for _ in 0..3 {
         let mut file = open(path).map_err(fail)?;
@@ -270,7 +275,7 @@ fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Read
                 Some(ready) => ready,
                 None => {
                     if is_saved(&file) {
-                        return Err(Failure::new(Step::Image, format!(
+                        return Err(Failure::new(FailedStep::Image, format!(
                             "{name} holds an image in layers, as docker save writes them, and not a root file system"
                         )).hint(format!(
                             "docker load --input {name} (or podman load), and name the image that it holds"
@@ -342,7 +347,7 @@ fn hash(file: &mut std::fs::File, total: u64, what: &str, told: &dyn Fn(Progress
     }
 }
 
-fn directory(client: &Client, what: &What, path: &Path, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+fn directory(client: &EngineClient, what: &What, path: &Path, told: &dyn Fn(Progress)) -> Result<ReadyRootfs, Failure> {
     let fail = |error: io::Error| failed(&format!("cannot use {} as a root", path.display()), &error);
     // Ids that the engine has none of cannot own anything in there.
     let own = what.mapped.is_some();
@@ -374,18 +379,18 @@ fn directory(client: &Client, what: &What, path: &Path, told: &dyn Fn(Progress))
 
 /// Sends what `source` writes to the engine, which makes an image of it; then names that.
 fn import(
-    client: &Client,
+    client: &EngineClient,
     name: &str,
     what: &str,
     total: u64,
     told: &dyn Fn(Progress),
     source: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
-) -> Result<Ready, Failure> {
+) -> Result<ReadyRootfs, Failure> {
     let progress = |done| told(Progress { what: what.to_owned(), done, total: Some(total.max(done)) });
     let trouble = |trouble: Trouble| {
         let doing = format!("{what}: the engine does not take it");
         trouble.failure(
-            Step::Image,
+            FailedStep::Image,
             &doing,
             "it takes a tar archive of a root file system, plain or compressed by gzip",
         )
@@ -463,7 +468,7 @@ fn import(
         return Ok(ready);
     }
     tag(client, &id, name)?;
-    Ok(Ready { reference: id, volumes: Vec::new(), command: ImageCommand::default(), moved: Moved::default() })
+    Ok(ReadyRootfs { reference: id, volumes: Vec::new(), command: ImageCommand::default(), moved: Moved::default() })
 }
 
 /// Chunks on their way to the engine.
@@ -496,16 +501,16 @@ impl Write for Out {
     }
 }
 
-fn tag(client: &Client, id: &str, name: &str) -> Result<(), Failure> {
+fn tag(client: &EngineClient, id: &str, name: &str) -> Result<(), Failure> {
     let options = TagImageOptions { repo: Some(REPOSITORY.into()), tag: Some(name.to_owned()) };
     let image = id.to_owned();
     client.call(ASK, move |docker| async move { docker.tag_image(&image, Some(options)).await }).map_err(|trouble| {
-        trouble.failure(Step::Image, &format!("cannot name the image {id}"), "look into the engine's log")
+        trouble.failure(FailedStep::Image, &format!("cannot name the image {id}"), "look into the engine's log")
     })
 }
 
 /// Takes a name away, and the image where it was its last and nothing uses it. What stays behind costs room, no more.
-pub(super) fn untag(client: &Client, reference: &str) {
+pub(super) fn untag(client: &EngineClient, reference: &str) {
     let image = reference.to_owned();
     let removed = client
         .call(WORK, move |docker| async move { docker.remove_image(&image, None::<RemoveImageOptions>, None).await });
@@ -515,7 +520,7 @@ pub(super) fn untag(client: &Client, reference: &str) {
 }
 
 /// Removes what a directory was before: those images are of no use once it has changed.
-fn forget(client: &Client, prefix: &str, but: &str) {
+fn forget(client: &EngineClient, prefix: &str, but: &str) {
     let Ok(listed) = client.json(format!("/images/json?filters=%7B%22reference%22%3A%5B%22{REPOSITORY}%22%5D%7D"))
     else {
         return;
@@ -537,7 +542,7 @@ fn forget(client: &Client, prefix: &str, but: &str) {
 
 fn failed(doing: &str, error: &io::Error) -> Failure {
     let hint = "it has to be there, readable by this user, and not changed meanwhile";
-    Failure::new(Step::Image, format!("{doing}: {error}")).hint(hint)
+    Failure::new(FailedStep::Image, format!("{doing}: {error}")).hint(hint)
 }
 
 fn large(doing: &str, error: &io::Error) -> Failure {

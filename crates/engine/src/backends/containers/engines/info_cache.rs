@@ -19,12 +19,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::client::{Client, Ping, Trouble};
+use super::client::{EngineClient, Ping, Trouble};
 use super::service::peer;
 use crate::backends::containers::content::{hex, stamp};
-use crate::backends::containers::host_files::Place;
+use crate::backends::containers::host_files::HostFilesDirectory;
 use crate::backends::containers::owner;
-use crate::backends::containers::owner::{Here, Process};
+use crate::backends::containers::owner::{OwnerProcess, ProcessScope};
 
 /// How long an answer is taken for true.
 const KEPT: Duration = Duration::from_secs(600);
@@ -45,9 +45,9 @@ const PARTS: [&str; 6] = [
 ///
 /// # Errors
 /// It cannot be asked.
-pub(super) fn info(client: &Client, ping: &Ping) -> Result<Value, Trouble> {
+pub(super) fn info(client: &EngineClient, ping: &Ping) -> Result<Value, Trouble> {
     // Where there is no room for files, or none that is safe, it is asked each time.
-    let kept = Place::find().ok().map(|place| place.engines()).zip(key(client.socket(), ping, &files()));
+    let kept = HostFilesDirectory::find().ok().map(|place| place.engines()).zip(key(client.socket(), ping, &files()));
     if let Some(known) = kept.as_ref().and_then(|(directory, key)| read(directory, key)) {
         return Ok(known);
     }
@@ -63,16 +63,16 @@ pub(super) fn info(client: &Client, ping: &Ping) -> Result<Value, Trouble> {
 
 /// Forgets all of it.
 pub(super) fn forget() {
-    if let Ok(place) = Place::find() {
+    if let Ok(place) = HostFilesDirectory::find() {
         clear(&place.engines(), |_| false);
     }
 }
 
 /// Which service it is, as it is configured; none where that cannot be told for sure.
 fn key(socket: &Path, ping: &Ping, files: &[PathBuf]) -> Option<String> {
-    let here = Here::read()?;
+    let here = ProcessScope::read()?;
     let (pid, user) = peer(&UnixStream::connect(socket).ok()?)?;
-    let Process::Started(since) = owner::process(pid) else { return None };
+    let OwnerProcess::Started(since) = owner::process(pid) else { return None };
     let mut hasher = Sha256::new();
     let listens = stamp(&fs::metadata(socket).ok()?);
     let who = format!("{pid}:{since}:{user}:{}:{}:{}:{listens}", here.boot, here.pids, socket.display());

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::client::Client;
+use super::client::EngineClient;
 use super::remove;
 use crate::backends::containers::Swept;
 use crate::backends::containers::owner;
-use crate::backends::containers::owner::{Here, Left, Process};
-use crate::failure::{Failure, Step};
+use crate::backends::containers::owner::{Leftover, OwnerProcess, ProcessScope};
+use crate::failure::{FailedStep, Failure};
 
 /// Every container that has the label [`owner::RUN`]. Read as it comes: Podman has states that no list of Docker's knows.
 const LIST: &str = "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22cofferdam.run%22%5D%7D";
@@ -22,13 +22,13 @@ const TOGETHER: Duration = Duration::from_secs(5);
 const LEAST: Duration = Duration::from_millis(100);
 
 /// Removes them.
-pub(super) fn sweep(client: &Client) -> Result<Swept, Failure> {
+pub(super) fn sweep(client: &EngineClient) -> Result<Swept, Failure> {
     let mut swept = Swept::default();
     // Where /proc shows other pids than ours, no owner can be judged.
-    let Some(here) = Here::read() else { return Ok(swept) };
-    let listed = client
-        .json(LIST.into())
-        .map_err(|trouble| trouble.failure(Step::Engine, "cannot list containers", "look into the engine's log"))?;
+    let Some(here) = ProcessScope::read() else { return Ok(swept) };
+    let listed = client.json(LIST.into()).map_err(|trouble| {
+        trouble.failure(FailedStep::Engine, "cannot list containers", "look into the engine's log")
+    })?;
     let until = Instant::now() + TOGETHER;
     for container in listed.as_array().into_iter().flatten() {
         let Some(name) = left_over(container, &here, owner::process) else { continue };
@@ -41,7 +41,7 @@ pub(super) fn sweep(client: &Client) -> Result<Swept, Failure> {
 }
 
 /// The name of a container that is to be removed.
-fn left_over<'a>(container: &'a Value, here: &Here, process: impl Fn(i32) -> Process) -> Option<&'a str> {
+fn left_over<'a>(container: &'a Value, here: &ProcessScope, process: impl Fn(i32) -> OwnerProcess) -> Option<&'a str> {
     // One of ours has one name: more of them come from links that somebody made.
     let [name] = container["Names"].as_array()?.as_slice() else { return None };
     let name = name.as_str()?;
@@ -49,9 +49,9 @@ fn left_over<'a>(container: &'a Value, here: &Here, process: impl Fn(i32) -> Pro
     let label = |wanted: &str| container["Labels"].get(wanted)?.as_str().map(str::to_owned);
     let ended = matches!(container["State"].as_str(), Some("created" | "exited" | "stopped" | "dead"));
     match owner::left_over(name, label, here, process) {
-        Left::Yes => Some(name),
-        Left::IfEnded if ended => Some(name),
-        Left::IfEnded | Left::No => None,
+        Leftover::Yes => Some(name),
+        Leftover::IfEnded if ended => Some(name),
+        Leftover::IfEnded | Leftover::No => None,
     }
 }
 
@@ -62,8 +62,8 @@ mod tests {
 
     const NAME: &str = "cofferdam-0123456789abcdef";
 
-    fn here() -> Here {
-        Here { boot: "b00t".into(), pids: 77 }
+    fn here() -> ProcessScope {
+        ProcessScope { boot: "b00t".into(), pids: 77 }
     }
 
     fn summary(name: &str, run: &str, owner: &str, state: &str) -> Value {
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn an_engine_that_hangs_in_a_removal_does_not_hold_up_who_sweeps() {
         use std::io::{Read, Write};
-        let Some(here) = Here::read() else { return };
+        let Some(here) = ProcessScope::read() else { return };
         let mut dead = std::process::Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
         let owner = format!("{}:1:{}:{}", dead.id(), here.boot, here.pids);
@@ -99,7 +99,7 @@ mod tests {
             }
         });
         let since = Instant::now();
-        let swept = sweep(&Client::new(&socket, None).unwrap()).unwrap();
+        let swept = sweep(&EngineClient::new(&socket, None).unwrap()).unwrap();
         assert!(since.elapsed() < TOGETHER * 2, "{:?}", since.elapsed());
         assert!(swept.removed.is_empty() && swept.problems.len() == 2, "{swept:?}");
         for (problem, name) in swept.problems.iter().zip(names) {
@@ -111,16 +111,17 @@ mod tests {
     fn what_a_dead_owner_left_is_removed_and_what_a_living_one_has_is_not() {
         let running = summary(NAME, NAME, "5:100:b00t:77", "running");
         let judge = |process| left_over(&running, &here(), |_| process);
-        assert_eq!(judge(Process::Absent), Some(NAME));
-        assert_eq!(judge(Process::Started(101)), Some(NAME), "the pid was used again");
-        assert_eq!(judge(Process::Started(100)), None);
-        assert_eq!(judge(Process::Unknown), None, "not seeing it is no proof");
+        assert_eq!(judge(OwnerProcess::Absent), Some(NAME));
+        assert_eq!(judge(OwnerProcess::Started(101)), Some(NAME), "the pid was used again");
+        assert_eq!(judge(OwnerProcess::Started(100)), None);
+        assert_eq!(judge(OwnerProcess::Unknown), None, "not seeing it is no proof");
     }
 
     #[test]
     fn of_another_boot_only_what_has_ended_is_removed() {
-        let judge =
-            |state| left_over(&summary(NAME, NAME, "5:100:other:77", state), &here(), |_| Process::Absent).is_some();
+        let judge = |state| {
+            left_over(&summary(NAME, NAME, "5:100:other:77", state), &here(), |_| OwnerProcess::Absent).is_some()
+        };
         assert!(judge("exited"));
         assert!(!judge("running"));
     }
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_not_wholly_ours_is_never_touched() {
         let judge = |name: &str, run: &str, owner: &str| {
-            left_over(&summary(name, run, owner, "exited"), &here(), |_| Process::Absent).is_some()
+            left_over(&summary(name, run, owner, "exited"), &here(), |_| OwnerProcess::Absent).is_some()
         };
         assert!(judge(NAME, NAME, "5:100:b00t:77"), "the twin");
         for (name, run, owner) in [
@@ -142,7 +143,7 @@ mod tests {
         }
         let mut linked = summary(NAME, NAME, "5:100:b00t:77", "exited");
         linked["Names"].as_array_mut().unwrap().push("/other/alias".into());
-        assert_eq!(left_over(&linked, &here(), |_| Process::Absent), None);
+        assert_eq!(left_over(&linked, &here(), |_| OwnerProcess::Absent), None);
     }
 
     proptest! {
@@ -153,7 +154,7 @@ mod tests {
         ) {
             let owner = format!("{pid}:{start}:{boot}:{pids}");
             let running = summary(&name, &run, &owner, "running");
-            let left = left_over(&running, &here(), |_| Process::Started(live)).is_some();
+            let left = left_over(&running, &here(), |_| OwnerProcess::Started(live)).is_some();
             let may = name == run && name.len() == 26 && boot == "b00t" && pids == 77 && live != start && pid > 0;
             prop_assert!(!left || may);
         }

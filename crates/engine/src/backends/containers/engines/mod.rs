@@ -38,18 +38,18 @@ use tokio::task::AbortHandle;
 use super::mount_points::{Moved, apart, placed};
 use super::oci::no_devices_bound;
 use super::{
-    About, ContainerRuntime, ContainerSpec, Ended, Handed, ImageCommand, Mounted, Progress, Ready, Rootfs,
-    StartedContainer, Swept,
+    ContainerEnd, ContainerRuntime, ContainerSpec, Handed, ImageCommand, Mounted, Progress, ReadyRootfs, Rootfs,
+    RuntimeFacts, StartedContainer, Swept,
 };
-pub(crate) use export::Store;
+pub(crate) use export::ImageStores;
 
-use client::{Client, Trouble, WORK};
-use discover::{Found, Real, Surroundings};
+use client::{EngineClient, Trouble, WORK};
+use discover::{DiscoveryHost, EngineEndpoint, Real};
 use engine_facts::{Flavour, What};
-use service::Service;
+use service::PodmanService;
 
 use crate::backends::complaint::{Cause, cause};
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use cofferdam_policy::text::escape;
 
 /// What helps where an engine made something else.
@@ -70,65 +70,65 @@ const GLANCE: Duration = Duration::from_millis(5);
 
 /// An engine of this machine.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct ContainerEngine {
     flavour: Flavour,
-    known: OnceLock<Known>,
+    known: OnceLock<ConnectedEngine>,
 }
 
 #[derive(Debug)]
-struct Known {
-    client: Client,
+struct ConnectedEngine {
+    client: EngineClient,
     what: What,
     /// The socket, or the program that serves at one of ours.
     place: PathBuf,
 }
 
-impl Engine {
+impl ContainerEngine {
     /// Docker's. Connects to nothing yet.
-    pub(crate) fn docker() -> Engine {
-        Engine { flavour: Flavour::Docker, known: OnceLock::new() }
+    pub(crate) fn docker() -> ContainerEngine {
+        ContainerEngine { flavour: Flavour::Docker, known: OnceLock::new() }
     }
 
     /// Podman's. Connects to nothing yet.
-    pub(crate) fn podman() -> Engine {
-        Engine { flavour: Flavour::Podman, known: OnceLock::new() }
+    pub(crate) fn podman() -> ContainerEngine {
+        ContainerEngine { flavour: Flavour::Podman, known: OnceLock::new() }
     }
 
     /// As found from these surroundings.
     #[cfg(test)]
-    fn found(flavour: Flavour, around: &dyn Surroundings) -> Result<Engine, Failure> {
-        Ok(Engine { flavour, known: OnceLock::from(Known::find(flavour, around)?) })
+    fn found(flavour: Flavour, around: &dyn DiscoveryHost) -> Result<ContainerEngine, Failure> {
+        Ok(ContainerEngine { flavour, known: OnceLock::from(ConnectedEngine::find(flavour, around)?) })
     }
 
     /// The engine, found and asked once. What failed is tried again by the next call.
-    fn known(&self) -> Result<&Known, Failure> {
+    fn known(&self) -> Result<&ConnectedEngine, Failure> {
         if let Some(known) = self.known.get() {
             return Ok(known);
         }
-        let found = Known::find(self.flavour, &Real)?;
+        let found = ConnectedEngine::find(self.flavour, &Real)?;
         Ok(self.known.get_or_init(|| found))
     }
 }
 
-impl Known {
-    fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Known, Failure> {
+impl ConnectedEngine {
+    fn find(flavour: Flavour, around: &dyn DiscoveryHost) -> Result<ConnectedEngine, Failure> {
         let (client, place) = match discover::find(flavour, around)? {
-            Found::Socket(path) => (Client::new(&path, None)?, path),
-            Found::Program(program) => {
-                let service = Service::of_this_process(&program)?;
-                (Client::new(&service.socket(), Some(service))?, program)
+            EngineEndpoint::Socket(path) => (EngineClient::new(&path, None)?, path),
+            EngineEndpoint::Program(program) => {
+                let service = PodmanService::of_this_process(&program)?;
+                (EngineClient::new(&service.socket(), Some(service))?, program)
             }
         };
         let what = What::ask(&client).map_err(|trouble| {
             let doing = format!("{} does not say what it is", client.socket().display());
-            trouble.failure(Step::Engine, &doing, "name the socket of an engine")
+            trouble.failure(FailedStep::Engine, &doing, "name the socket of an engine")
         })?;
-        Ok(Known { client, what, place })
+        Ok(ConnectedEngine { client, what, place })
     }
 }
 
-impl ContainerRuntime for Engine {
-    fn about(&self) -> Result<About, Failure> {
+impl ContainerRuntime for ContainerEngine {
+    fn about(&self) -> Result<RuntimeFacts, Failure> {
         self.known().map(|known| known.what.about())
     }
 
@@ -136,8 +136,13 @@ impl ContainerRuntime for Engine {
         self.known().map(|known| known.place.clone())
     }
 
-    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], on_progress: &dyn Fn(Progress)) -> Result<Ready, Failure> {
-        let Known { client, what, .. } = self.known()?;
+    fn prepare(
+        &self,
+        root: &Rootfs,
+        mounts: &[Mounted],
+        on_progress: &dyn Fn(Progress),
+    ) -> Result<ReadyRootfs, Failure> {
+        let ConnectedEngine { client, what, .. } = self.known()?;
         if !what.about().flags {
             no_devices_bound(mounts)?;
         }
@@ -149,7 +154,7 @@ impl ContainerRuntime for Engine {
             Rootfs::Tarball(path) => contents::read(client, &ready, &path.to_string_lossy(), devices, on_progress)?,
             // Written by us, without devices.
             Rootfs::Directory(path) => contents::read(client, &ready, &path.to_string_lossy(), false, on_progress)?,
-            Rootfs::Made(_) => contents::Links::default(), // no mount lies behind one of ours
+            Rootfs::Made(_) => contents::ImageLinks::default(), // no mount lies behind one of ours
         };
         let links = |path: &str| links.says(path);
         ready.moved = placed(mounts, &links)?;
@@ -159,19 +164,19 @@ impl ContainerRuntime for Engine {
     }
 
     fn image_command(&self, reference: &str, on_progress: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
-        let Known { client, what, .. } = self.known()?;
+        let ConnectedEngine { client, what, .. } = self.known()?;
         images::prepare(client, what, &Rootfs::Image(reference.to_owned()), on_progress).map(|ready| ready.command)
     }
 
     fn start(
         &self,
         spec: &ContainerSpec,
-        root: &Ready,
+        root: &ReadyRootfs,
         _handed: &Handed<'_>,
     ) -> Result<Box<dyn StartedContainer>, Failure> {
-        let Known { client, what, .. } = self.known()?;
+        let ConnectedEngine { client, what, .. } = self.known()?;
         let body = create::body(spec, root, what)?;
-        Ok(Box::new(Container::start(client.clone(), what, spec.id.clone(), body)?))
+        Ok(Box::new(EngineContainer::start(client.clone(), what, spec.id.clone(), body)?))
     }
 
     fn sweep(&self) -> Result<Swept, Failure> {
@@ -182,8 +187,8 @@ impl ContainerRuntime for Engine {
         self.known().map_or(spec.user, |known| create::user(spec, &known.what))
     }
 
-    fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value {
-        let absent = Ready {
+    fn show(&self, spec: &ContainerSpec, root: Option<&ReadyRootfs>) -> Value {
+        let absent = ReadyRootfs {
             reference: images::shown(&spec.root),
             volumes: Vec::new(),
             command: ImageCommand::default(),
@@ -199,7 +204,7 @@ impl ContainerRuntime for Engine {
 
 /// How a container ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Ending {
+enum ContainerEnding {
     /// As its engine tells.
     Reported { exit: i64, oom_killed: bool, said: String },
     /// Its engine cannot be asked any more.
@@ -208,22 +213,22 @@ enum Ending {
 
 /// Where the call that waits leaves what it learnt.
 #[derive(Debug, Default)]
-struct Place {
-    ending: Mutex<Option<Ending>>,
+struct EndingSlot {
+    ending: Mutex<Option<ContainerEnding>>,
     came: Condvar,
 }
 
-impl Place {
-    fn put(&self, ending: Ending) {
+impl EndingSlot {
+    fn put(&self, ending: ContainerEnding) {
         *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
         self.came.notify_all();
     }
 
-    fn look(&self) -> Option<Ending> {
+    fn look(&self) -> Option<ContainerEnding> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn wait(&self, bound: Duration) -> Option<Ending> {
+    fn wait(&self, bound: Duration) -> Option<ContainerEnding> {
         let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.came.wait_timeout_while(ending, bound, |ending| ending.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
@@ -232,22 +237,27 @@ impl Place {
 
 /// A container that was started.
 #[derive(Debug)]
-struct Container {
-    client: Client,
+struct EngineContainer {
+    client: EngineClient,
     flavour: Flavour,
     name: String,
-    place: Arc<Place>,
+    place: Arc<EndingSlot>,
     waits: AbortHandle,
     removed: bool,
 }
 
-impl Container {
-    fn start(client: Client, what: &What, name: String, body: ContainerCreateBody) -> Result<Container, Failure> {
+impl EngineContainer {
+    fn start(
+        client: EngineClient,
+        what: &What,
+        name: String,
+        body: ContainerCreateBody,
+    ) -> Result<EngineContainer, Failure> {
         let refused = |trouble: &Trouble, doing: &str| {
             // As crun says it.
             let hybrid = matches!(trouble, Trouble::Said(_, why) if cause(why) == Some(Cause::HybridCgroups));
             let hint = if hybrid { engine_facts::HYBRID } else { "look into the engine's log" };
-            trouble.failure(Step::Container, &format!("{} {doing}", what.flavour.name()), hint)
+            trouble.failure(FailedStep::Container, &format!("{} {doing}", what.flavour.name()), hint)
         };
         let options = CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };
         let asked = body.clone();
@@ -262,14 +272,14 @@ impl Container {
                 }
                 let mut failure = refused(&trouble, "does not make the container");
                 if trouble.is_absent() {
-                    failure.step = Step::Image;
+                    failure.step = FailedStep::Image;
                     failure.hint = Some("its image was removed meanwhile: run it again".into());
                 }
                 return Err(failure);
             }
         };
         // From here on it is removed whatever happens.
-        let mut container = Container::of(client, what.flavour, name);
+        let mut container = EngineContainer::of(client, what.flavour, name);
         let path = match what.flavour {
             Flavour::Docker => format!("/containers/{}/json", container.name),
             Flavour::Podman => format!("/v4.0.0/libpod/containers/{}/json", container.name),
@@ -288,7 +298,7 @@ impl Container {
             };
             return Err(container.given_up(
                 Failure::new(
-                    Step::Container,
+                    FailedStep::Container,
                     format!(
                         "{} made something else than it was asked for: {}{warned}",
                         what.flavour.name(),
@@ -312,9 +322,9 @@ impl Container {
         Ok(container)
     }
 
-    fn of(client: Client, flavour: Flavour, name: String) -> Container {
+    fn of(client: EngineClient, flavour: Flavour, name: String) -> EngineContainer {
         let waits = client.beside(|_, _| std::future::ready(()));
-        Container { client, flavour, name, place: Arc::default(), waits, removed: false }
+        EngineContainer { client, flavour, name, place: Arc::default(), waits, removed: false }
     }
 
     /// Removes what never ran, and says so where that fails.
@@ -338,7 +348,7 @@ impl Container {
 
     /// Waits until it has ended, which it is about to. Podman looks for that only every quarter of a second when it is to
     /// say so by itself, and at once when it is asked.
-    fn wait(&self) -> Option<Ending> {
+    fn wait(&self) -> Option<ContainerEnding> {
         let patience = Instant::now() + LAST;
         while self.flavour == Flavour::Podman && Instant::now() < patience {
             if let Some(ending) = self.place.wait(GLANCE) {
@@ -369,41 +379,43 @@ impl Container {
             };
             place.put(match told {
                 Ok(told) => ending(&told),
-                Err(trouble) => Ending::Lost(trouble.to_string()),
+                Err(trouble) => ContainerEnding::Lost(trouble.to_string()),
             });
         });
     }
 }
 
 /// From what `inspect` says of the state.
-fn ending(told: &Value) -> Ending {
+fn ending(told: &Value) -> ContainerEnding {
     let state = &told["State"];
-    Ending::Reported {
+    ContainerEnding::Reported {
         exit: state["ExitCode"].as_i64().unwrap_or(-1),
         oom_killed: state["OOMKilled"] == true,
         said: escape(state["Error"].as_str().unwrap_or_default().as_bytes()),
     }
 }
 
-impl StartedContainer for Container {
+impl StartedContainer for EngineContainer {
     fn running(&self) -> Option<&cofferdam_confine::RunningInit> {
         None
     }
 
     fn gave_up(&self) -> Option<Failure> {
         let why = match self.place.look()? {
-            Ending::Reported { exit, said, .. } if said.is_empty() => format!("it ended with {exit} before init came"),
-            Ending::Reported { said, .. } => said,
-            Ending::Lost(why) => format!("its engine is lost: {why}"),
+            ContainerEnding::Reported { exit, said, .. } if said.is_empty() => {
+                format!("it ended with {exit} before init came")
+            }
+            ContainerEnding::Reported { said, .. } => said,
+            ContainerEnding::Lost(why) => format!("its engine is lost: {why}"),
         };
         Some(
-            Failure::new(Step::Container, format!("the container does not run: {why}"))
+            Failure::new(FailedStep::Container, format!("the container does not run: {why}"))
                 .hint("look into the engine's log"),
         )
     }
 
     fn kill(&self) -> Result<(), Failure> {
-        if matches!(self.place.look(), Some(Ending::Reported { .. })) {
+        if matches!(self.place.look(), Some(ContainerEnding::Reported { .. })) {
             return Ok(());
         }
         let name = self.name.clone();
@@ -415,12 +427,14 @@ impl StartedContainer for Container {
             // It does not run, or is not there any more.
             Err(trouble) if trouble.is_absent() || trouble.is_conflict() => Ok(()),
             Err(Trouble::Said(..)) if !self.runs() => Ok(()),
-            Err(trouble) => Err(trouble.failure(Step::Container, "cannot kill the container", "remove it by hand")),
+            Err(trouble) => {
+                Err(trouble.failure(FailedStep::Container, "cannot kill the container", "remove it by hand"))
+            }
         }
     }
 
-    fn end(mut self: Box<Self>) -> Ended {
-        let mut ended = Ended::default();
+    fn end(mut self: Box<Self>) -> ContainerEnd {
+        let mut ended = ContainerEnd::default();
         let mut patience = WORK;
         let ending = self.wait().or_else(|| match self.kill() {
             Ok(()) => self.wait(),
@@ -431,12 +445,12 @@ impl StartedContainer for Container {
             }
         });
         match ending {
-            Some(Ending::Reported { oom_killed, said, .. }) => {
+            Some(ContainerEnding::Reported { oom_killed, said, .. }) => {
                 // Podman sees it with some versions of cgroups only; what it does not see may have been.
                 ended.oom_killed = (oom_killed || self.flavour == Flavour::Docker).then_some(oom_killed);
                 ended.said = said;
             }
-            Some(Ending::Lost(why)) => ended.said = format!("its engine is lost: {why}"),
+            Some(ContainerEnding::Lost(why)) => ended.said = format!("its engine is lost: {why}"),
             None => ended.problems.push(format!("the container {} did not end", self.name)),
         }
         self.removed = true;
@@ -447,7 +461,7 @@ impl StartedContainer for Container {
     }
 }
 
-impl Drop for Container {
+impl Drop for EngineContainer {
     fn drop(&mut self) {
         self.waits.abort();
         // Only where a run was given up: `end` has done it.
@@ -460,7 +474,7 @@ impl Drop for Container {
 }
 
 /// Removes a container with everything that runs in it, and its volumes.
-fn remove(client: &Client, name: &str, bound: Duration) -> Result<(), Trouble> {
+fn remove(client: &EngineClient, name: &str, bound: Duration) -> Result<(), Trouble> {
     let mut tries = 0;
     loop {
         let options = RemoveContainerOptions { v: true, force: true, link: false };

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// How long it waits for work before it ends.
 const IDLE: &str = "--time=30";
@@ -41,7 +41,7 @@ const FLEETING: [&str; 7] =
 /// A service of Podman's that this process may start. It ends by itself when it has nothing to do, also when we were killed;
 /// containers do not end with it.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct PodmanService {
     program: PathBuf,
     directory: PathBuf,
     /// What this process has started, to be waited for.
@@ -49,30 +49,30 @@ pub(super) struct Service {
 }
 
 /// One per process.
-static SERVICE: Mutex<Option<Arc<Service>>> = Mutex::new(None);
+static SERVICE: Mutex<Option<Arc<PodmanService>>> = Mutex::new(None);
 
-impl Service {
+impl PodmanService {
     /// The process's one, which listens.
     ///
     /// # Errors
     /// Podman cannot be started, or does not listen.
-    pub(super) fn of_this_process(program: &Path) -> Result<Arc<Service>, Failure> {
+    pub(super) fn of_this_process(program: &Path) -> Result<Arc<PodmanService>, Failure> {
         let mut known = SERVICE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(service) = known.as_ref().filter(|service| service.program == program) {
             return Ok(service.clone());
         }
-        let service = Service::new(program).and_then(|service| service.ensure().map(|()| service));
-        let service = service.map_err(|error| Failure::new(Step::Engine, format!("no Podman engine listens, and {} cannot serve: {error}", program.display())).hint("see what `podman system service --time=5 unix:///tmp/podman-test.sock` says, or: systemctl --user start podman.socket"))?;
+        let service = PodmanService::new(program).and_then(|service| service.ensure().map(|()| service));
+        let service = service.map_err(|error| Failure::new(FailedStep::Engine, format!("no Podman engine listens, and {} cannot serve: {error}", program.display())).hint("see what `podman system service --time=5 unix:///tmp/podman-test.sock` says, or: systemctl --user start podman.socket"))?;
         let service = Arc::new(service);
         *known = Some(service.clone());
         Ok(service)
     }
 
-    fn new(program: &Path) -> io::Result<Service> {
-        Service::below(&parent(), program)
+    fn new(program: &Path) -> io::Result<PodmanService> {
+        PodmanService::below(&parent(), program)
     }
 
-    fn below(parent: &Path, program: &Path) -> io::Result<Service> {
+    fn below(parent: &Path, program: &Path) -> io::Result<PodmanService> {
         let name = format!("{DIRECTORY}{}-{}", uid(), key(program));
         let mut directory = parent.join(&name);
         if let Err(error) = own(&directory) {
@@ -80,7 +80,7 @@ impl Service {
             directory = parent.join(format!("{name}-{}", &cofferdam_audit::random::uuid()[..8]));
             own(&directory)?;
         }
-        Ok(Service { program: program.to_owned(), directory, child: Mutex::new(None) })
+        Ok(PodmanService { program: program.to_owned(), directory, child: Mutex::new(None) })
     }
 
     /// Where it listens.

@@ -14,7 +14,7 @@ use ::tar::{Builder, EntryType, Header};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 
-use crate::backends::containers::Entry;
+use crate::backends::containers::RootEntry;
 
 /// How deep a tree may be: each level keeps a descriptor open.
 const DEEPEST: usize = 200;
@@ -36,15 +36,15 @@ fn changed() -> io::Error {
 }
 
 /// A made root.
-pub(super) fn made(entries: &[Entry]) -> io::Result<Vec<u8>> {
+pub(super) fn made(entries: &[RootEntry]) -> io::Result<Vec<u8>> {
     // Mode, and what a link says; a file has neither.
     let mut tree: BTreeMap<String, (EntryType, u32, Option<&str>)> = BTreeMap::new();
     let relative = |path: &str| path.trim_matches('/').to_owned();
     let directory = |mode| (EntryType::Directory, mode, None);
     for entry in entries {
         match entry {
-            Entry::Directory { path, mode } => tree.insert(relative(path), directory(*mode)),
-            Entry::Link { path, says } => tree.insert(relative(path), (EntryType::Symlink, 0o777, Some(says))),
+            RootEntry::Directory { path, mode } => tree.insert(relative(path), directory(*mode)),
+            RootEntry::Link { path, says } => tree.insert(relative(path), (EntryType::Symlink, 0o777, Some(says))),
         };
     }
     let paths: Vec<String> = tree.keys().cloned().collect();
@@ -333,11 +333,11 @@ mod tests {
     #[test]
     fn a_made_root_is_the_same_bytes_whatever_the_order_and_has_every_parent() {
         let entries = [
-            Entry::Link { path: "/bin".into(), says: "usr/bin".into() },
-            Entry::Directory { path: "/usr/bin".into(), mode: 0o711 },
+            RootEntry::Link { path: "/bin".into(), says: "usr/bin".into() },
+            RootEntry::Directory { path: "/usr/bin".into(), mode: 0o711 },
         ];
         let bytes = made(&entries).unwrap();
-        let reversed: Vec<Entry> = entries.iter().rev().cloned().collect();
+        let reversed: Vec<RootEntry> = entries.iter().rev().cloned().collect();
         assert_eq!(bytes, made(&reversed).unwrap());
         let list = list(&bytes);
         assert_eq!(list.keys().collect::<Vec<_>>(), ["bin", "usr", "usr/bin"]);

@@ -15,14 +15,14 @@ use cofferdam_test_containers::engine::uid;
 use cofferdam_test_containers::{Engine as Daemon, Kind, image};
 use tempfile::TempDir;
 
-use super::super::{Bounds, Entry, Net, owner};
+use super::super::{Net, RootEntry, RuntimeLimits, owner};
 use super::*;
 use crate::failure::Failure;
 
 /// A starting process's variables, and nothing else of it.
 pub(super) struct Around(pub(super) HashMap<&'static str, String>);
 
-impl Surroundings for Around {
+impl DiscoveryHost for Around {
     fn variable(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }
@@ -51,7 +51,7 @@ impl Surroundings for Around {
 /// A daemon, and ours on it.
 struct Pair {
     kind: Kind,
-    engine: Engine,
+    engine: ContainerEngine,
     daemon: Daemon,
 }
 
@@ -75,7 +75,7 @@ fn pair(kind: Kind) -> Pair {
     let daemon = Daemon::shared(kind).expect("an engine");
     let flavour = if kind == Kind::Docker { Flavour::Docker } else { Flavour::Podman };
     let (name, value) = daemon.environment();
-    let engine = Engine::found(flavour, &Around(HashMap::from([(name, value)]))).expect("it is found");
+    let engine = ContainerEngine::found(flavour, &Around(HashMap::from([(name, value)]))).expect("it is found");
     Pair { kind, engine, daemon }
 }
 
@@ -124,21 +124,25 @@ fn spec(root: Rootfs, out: &Path, script: &str) -> ContainerSpec {
         apart: None,
         hostname: "inside".into(),
         network: Net::Own,
-        bounds: Bounds::default(),
+        bounds: RuntimeLimits::default(),
         open_files: 256,
         argv: vec!["/bin/sh".into(), "-c".into(), script.to_owned()],
     }
 }
 
 /// With what limits the engine holds.
-fn bounded(mut spec: ContainerSpec, about: &About) -> ContainerSpec {
+fn bounded(mut spec: ContainerSpec, about: &RuntimeFacts) -> ContainerSpec {
     if about.limits {
-        spec.bounds = Bounds { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(50) };
+        spec.bounds = RuntimeLimits { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(50) };
     }
     spec
 }
 
-fn start(engine: &Engine, spec: &ContainerSpec, ready: &Ready) -> Result<Box<dyn StartedContainer>, Failure> {
+fn start(
+    engine: &ContainerEngine,
+    spec: &ContainerSpec,
+    ready: &ReadyRootfs,
+) -> Result<Box<dyn StartedContainer>, Failure> {
     let null = std::fs::File::open("/dev/null").expect("/dev/null");
     let fd = null.as_fd();
     let handed =
@@ -147,7 +151,7 @@ fn start(engine: &Engine, spec: &ContainerSpec, ready: &Ready) -> Result<Box<dyn
 }
 
 /// Runs a spec to its end.
-fn run(engine: &Engine, spec: &ContainerSpec) -> Ended {
+fn run(engine: &ContainerEngine, spec: &ContainerSpec) -> ContainerEnd {
     let ready = engine.prepare(&spec.root, &spec.mounts, &quiet).expect("a root");
     let made = start(engine, spec, &ready).unwrap_or_else(|failure| panic!("{failure:?}"));
     let ended = made.end();
@@ -156,7 +160,7 @@ fn run(engine: &Engine, spec: &ContainerSpec) -> Ended {
     ended
 }
 
-fn exists(engine: &Engine, name: &str) -> bool {
+fn exists(engine: &ContainerEngine, name: &str) -> bool {
     engine.known().expect("known").client.json(format!("/containers/{name}/json")).is_ok()
 }
 
@@ -234,7 +238,7 @@ fn a_file_system_in_memory_belongs_to_the_program_where_the_image_has_the_direct
 }
 
 /// Imports and says how often something was told of it.
-fn prepared(engine: &Engine, root: &Rootfs) -> (Ready, usize) {
+fn prepared(engine: &ContainerEngine, root: &Rootfs) -> (ReadyRootfs, usize) {
     let times = std::cell::Cell::new(0);
     let ready = engine.prepare(root, &[], &|_| times.set(times.get() + 1)).expect("a root");
     (ready, times.get())
@@ -314,8 +318,8 @@ fn a_made_root_holds_what_was_said_and_the_places_of_mounts() {
     for Pair { kind, engine, .. } in pairs() {
         let out = work.path().join(format!("{kind:?}"));
         let entries = vec![
-            Entry::Directory { path: "/made/deep".into(), mode: 0o711 },
-            Entry::Link { path: "/also".into(), says: "made/deep".into() },
+            RootEntry::Directory { path: "/made/deep".into(), mode: 0o711 },
+            RootEntry::Link { path: "/also".into(), says: "made/deep".into() },
         ];
         let script = "echo / /made/* /also/.. > /out/said; cd /also && pwd -P >> /out/said";
         let mut asked = spec(Rootfs::Made(entries), &out, script);
@@ -462,7 +466,7 @@ fn what_dead_owners_left_is_removed_and_nothing_else() {
         let pid = child.id();
         child.wait().map(|_| pid)
     });
-    let here = owner::Here::read().expect("/proc is ours");
+    let here = owner::ProcessScope::read().expect("/proc is ours");
     let dead = format!("{}:1:{}:{}", gone.expect("a process"), here.boot, here.pids);
     for Pair { kind, engine, .. } in pairs() {
         let out = work.path().join(format!("{kind:?}"));

@@ -17,18 +17,18 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// Where roots are kept.
 #[derive(Debug, Clone)]
-pub(super) struct Cache {
+pub(super) struct RootfsCache {
     at: PathBuf,
-    bounds: Bounds,
+    bounds: CacheBounds,
 }
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct CacheBounds {
     /// Roots.
     pub roots: usize,
     /// Bytes of them all.
@@ -37,22 +37,22 @@ pub(super) struct Bounds {
     pub grace: Duration,
 }
 
-impl Default for Bounds {
+impl Default for CacheBounds {
     fn default() -> Self {
-        Bounds { roots: 64, bytes: 16 << 30, grace: Duration::from_secs(600) }
+        CacheBounds { roots: 64, bytes: 16 << 30, grace: Duration::from_secs(600) }
     }
 }
 
 /// A root in use: it stays until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CacheLease {
     /// The root.
     pub rootfs: PathBuf,
     _lock: File,
 }
 
 pub(super) fn failed(what: &str, path: &Path, e: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Step::Image, format!("{what} {}: {e}", path.display()))
+    Failure::new(FailedStep::Image, format!("{what} {}: {e}", path.display()))
         .hint("name another place with COFFERDAM_STATE=/path/to/directory, or make room")
 }
 
@@ -69,10 +69,10 @@ pub(super) fn private(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Cache {
+impl RootfsCache {
     /// The cache in this directory, which is made when it is needed.
-    pub(super) fn new(state: &Path, bounds: Bounds) -> Cache {
-        Cache { at: state.join("roots"), bounds }
+    pub(super) fn new(state: &Path, bounds: CacheBounds) -> RootfsCache {
+        RootfsCache { at: state.join("roots"), bounds }
     }
 
     /// Where it is.
@@ -84,7 +84,7 @@ impl Cache {
     ///
     /// # Errors
     /// It is there and cannot be used.
-    pub(super) fn get(&self, key: &str) -> Result<Option<Held>, Failure> {
+    pub(super) fn get(&self, key: &str) -> Result<Option<CacheLease>, Failure> {
         let entry = self.at.join(key);
         let lock = match open_lock(&entry) {
             Ok(lock) => lock,
@@ -105,7 +105,7 @@ impl Cache {
             return Ok(None);
         }
         lock.set_modified(SystemTime::now()).map_err(|e| failed("cannot mark the use of", &entry, &e))?;
-        Ok(Some(Held { rootfs: entry.join("rootfs"), _lock: lock }))
+        Ok(Some(CacheLease { rootfs: entry.join("rootfs"), _lock: lock }))
     }
 
     /// Makes a root: `fill` puts it into an empty directory and says its key and size. Where another made the same meanwhile,
@@ -113,7 +113,10 @@ impl Cache {
     ///
     /// # Errors
     /// What `fill` says, or files cannot be made.
-    pub(super) fn make(&self, fill: impl FnOnce(&Path) -> Result<(String, u64), Failure>) -> Result<Held, Failure> {
+    pub(super) fn make(
+        &self,
+        fill: impl FnOnce(&Path) -> Result<(String, u64), Failure>,
+    ) -> Result<CacheLease, Failure> {
         private(&self.at)?;
         self.tidy();
         let new = self.at.join(format!(".new-{}", cofferdam_audit::random::uuid()));
@@ -129,7 +132,7 @@ impl Cache {
         &self,
         new: &Path,
         fill: impl FnOnce(&Path) -> Result<(String, u64), Failure>,
-    ) -> Result<(Held, bool), Failure> {
+    ) -> Result<(CacheLease, bool), Failure> {
         let cannot = |e: &dyn std::fmt::Display| failed("cannot make", new, e);
         DirBuilder::new().mode(0o700).create(new).map_err(|e| cannot(&e))?;
         let mut options = OpenOptions::new();
@@ -143,7 +146,7 @@ impl Cache {
         for _ in 0..100 {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
             match renameat_with(CWD, new, CWD, &entry, RenameFlags::NOREPLACE) {
-                Ok(()) => return Ok((Held { rootfs: entry.join("rootfs"), _lock: lock }, true)),
+                Ok(()) => return Ok((CacheLease { rootfs: entry.join("rootfs"), _lock: lock }, true)),
                 Err(Errno::EXIST) => {
                     if let Some(held) = self.get(&key)? {
                         return Ok((held, false));
@@ -250,7 +253,7 @@ mod tests {
         format!("made-{n:064x}")
     }
 
-    fn make(cache: &Cache, n: u64, bytes: u64) -> Held {
+    fn make(cache: &RootfsCache, n: u64, bytes: u64) -> CacheLease {
         cache
             .make(|rootfs| {
                 std::fs::write(rootfs.join("file"), n.to_string()).unwrap();
@@ -259,14 +262,14 @@ mod tests {
             .unwrap()
     }
 
-    fn bounds(roots: usize, bytes: u64) -> Bounds {
-        Bounds { roots, bytes, grace: Duration::ZERO }
+    fn bounds(roots: usize, bytes: u64) -> CacheBounds {
+        CacheBounds { roots, bytes, grace: Duration::ZERO }
     }
 
     #[test]
     fn a_root_is_made_once_and_found_again() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::new(dir.path(), Bounds::default());
+        let cache = RootfsCache::new(dir.path(), CacheBounds::default());
         assert!(cache.get(&key(1)).unwrap().is_none());
         let made = make(&cache, 1, 10);
         assert_eq!(std::fs::read_to_string(made.rootfs.join("file")).unwrap(), "1");
@@ -279,7 +282,7 @@ mod tests {
     #[test]
     fn one_that_could_not_be_made_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::new(dir.path(), Bounds::default());
+        let cache = RootfsCache::new(dir.path(), CacheBounds::default());
         let failure = cache.make(|rootfs| Err(failed("no", rootfs, &"said"))).unwrap_err();
         assert!(failure.message.contains("said"));
         assert_eq!(std::fs::read_dir(dir.path().join("roots")).unwrap().count(), 0);
@@ -288,7 +291,7 @@ mod tests {
     #[test]
     fn the_longest_unused_goes_first_and_never_one_in_use() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::new(dir.path(), bounds(2, 1000));
+        let cache = RootfsCache::new(dir.path(), bounds(2, 1000));
         let oldest = make(&cache, 1, 10);
         for n in 2..=4 {
             drop(make(&cache, n, 10));
@@ -298,7 +301,7 @@ mod tests {
         assert!(cache.get(&key(1)).unwrap().is_some(), "it is in use");
         assert!(cache.get(&key(2)).unwrap().is_none() && cache.get(&key(4)).unwrap().is_some());
         drop(oldest);
-        let small = Cache::new(dir.path(), bounds(10, 5));
+        let small = RootfsCache::new(dir.path(), bounds(10, 5));
         small.tidy();
         assert!(small.get(&key(1)).unwrap().is_none(), "in bytes there was no room for any");
     }
@@ -306,7 +309,7 @@ mod tests {
     #[test]
     fn what_was_just_prepared_stays_although_it_is_unused() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::new(dir.path(), Bounds { roots: 0, bytes: 0, grace: Duration::from_secs(60) });
+        let cache = RootfsCache::new(dir.path(), CacheBounds { roots: 0, bytes: 0, grace: Duration::from_secs(60) });
         drop(make(&cache, 1, 10));
         cache.tidy();
         assert!(cache.get(&key(1)).unwrap().is_some());
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn leftovers_of_dead_processes_go_and_files_of_others_stay() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache::new(dir.path(), bounds(0, 0));
+        let cache = RootfsCache::new(dir.path(), bounds(0, 0));
         let roots = dir.path().join("roots");
         std::fs::create_dir_all(roots.join(".new-dead/rootfs")).unwrap();
         std::fs::write(roots.join(".new-dead/lock"), "").unwrap();
@@ -335,7 +338,7 @@ mod tests {
         let roots = dir.path().join("roots");
         std::fs::create_dir(&roots).unwrap();
         std::fs::set_permissions(&roots, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let cache = Cache::new(dir.path(), Bounds::default());
+        let cache = RootfsCache::new(dir.path(), CacheBounds::default());
         let failure = cache.make(|_| Ok((key(1), 1))).unwrap_err();
         assert!(failure.message.contains("this user alone") && failure.hint.is_some(), "{failure:?}");
     }

@@ -30,7 +30,7 @@ struct Sought<'a> {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Found {
+enum FoundDevice {
     Device(PathBuf),
     Fifo(PathBuf),
 }
@@ -91,11 +91,11 @@ fn look(tree: &Path, field: Field, covered: &[PathBuf], sought: Sought<'_>) -> R
     let failure = |message: String, hint: &str| Err(Failure::new(field, message).hint(hint));
     match find(tree, covered, sought) {
         Ok(None) => Ok(()),
-        Ok(Some(Found::Device(device))) => failure(
+        Ok(Some(FoundDevice::Device(device))) => failure(
             format!("{} is a device, and the program could open it", device.display()),
             "remove it, or name a mount that leaves it out: /dev inside has what programs need; or use --backend jail",
         ),
-        Ok(Some(Found::Fifo(fifo))) => failure(
+        Ok(Some(FoundDevice::Fifo(fifo))) => failure(
             format!("{} is a FIFO, which can be written to though the root is read-only", fifo.display()),
             "remove it, or use --backend jail with --root",
         ),
@@ -106,7 +106,7 @@ fn look(tree: &Path, field: Field, covered: &[PathBuf], sought: Sought<'_>) -> R
     }
 }
 
-fn find(tree: &Path, covered: &[PathBuf], sought: Sought<'_>) -> std::io::Result<Option<Found>> {
+fn find(tree: &Path, covered: &[PathBuf], sought: Sought<'_>) -> std::io::Result<Option<FoundDevice>> {
     let is_device = |path: &Path, kind: &std::fs::FileType| {
         let Some(harmless) = sought.devices else { return false };
         let numbers = || std::fs::symlink_metadata(path).map(|found| found.rdev());
@@ -120,7 +120,7 @@ fn find(tree: &Path, covered: &[PathBuf], sought: Sought<'_>) -> std::io::Result
         own => own?.file_type(),
     };
     if !own.is_dir() {
-        return Ok(is_device(tree, &own).then(|| Found::Device(tree.to_owned())));
+        return Ok(is_device(tree, &own).then(|| FoundDevice::Device(tree.to_owned())));
     }
     let mut open = vec![(tree.to_owned(), 0)];
     while let Some((directory, depth)) = open.pop() {
@@ -135,10 +135,10 @@ fn find(tree: &Path, covered: &[PathBuf], sought: Sought<'_>) -> std::io::Result
             let kind = entry.file_type()?;
             let path = entry.path();
             if is_device(&path, &kind) {
-                return Ok(Some(Found::Device(path)));
+                return Ok(Some(FoundDevice::Device(path)));
             }
             if sought.fifos && kind.is_fifo() && !covered.contains(&path) {
-                return Ok(Some(Found::Fifo(path)));
+                return Ok(Some(FoundDevice::Fifo(path)));
             }
             if kind.is_dir() && depth < DEEPEST && !covered.contains(&path) {
                 open.push((path, depth + 1));

@@ -13,7 +13,7 @@ use cofferdam_confine::init_plan::PathRule;
 use cofferdam_policy::Field;
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::executables::device;
 
 const HINT: &str = "it was replaced since the run was prepared: run it again";
@@ -52,7 +52,7 @@ pub(super) fn compare(runsc: i32, own: &Path, inside: &str, checked: &[PathRule]
 
 /// What stands at a path is another one by now.
 pub(super) fn replaced(at: &str) -> Failure {
-    Failure::new(Step::Mount, format!("what is mounted at {at} is not what was looked at")).hint(HINT)
+    Failure::new(FailedStep::Mount, format!("what is mounted at {at} is not what was looked at")).hint(HINT)
 }
 
 /// Device and inode, as init numbers them.
@@ -137,7 +137,7 @@ mod tests {
         let rule = PathRule { path: "/etc".into(), access: 0, optional: false, identity: Some((1, 1)) };
         let me = i32::try_from(std::process::id()).unwrap();
         let failure = compare(me, dir.path(), "/nowhere", &[rule]).unwrap_err();
-        assert_eq!(failure.step, Step::Field(Field::Mounts));
+        assert_eq!(failure.step, FailedStep::Field(Field::Mounts));
         assert!(compare(me, dir.path(), "/nowhere", &[]).is_ok());
     }
 }

@@ -29,17 +29,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::cgroups;
 use super::devices;
 use super::gofer;
-use super::leftovers::Note;
-use super::rootfs::Root;
-use super::runtimes::{Installed, Runtime, unified_has_controllers};
+use super::leftovers::BundleOwner;
+use super::rootfs::HeldRootfs;
+use super::runtimes::{InstalledRuntime, Runtime, unified_has_controllers};
 use super::skeleton::Skeleton;
 use super::spec::{With, json};
 use crate::backends::complaint::{Cause, cause};
 use crate::backends::containers::owner;
-use crate::backends::containers::owner::Process;
+use crate::backends::containers::owner::OwnerProcess;
 use crate::backends::containers::spec::own as own_directory;
-use crate::backends::containers::{ContainerSpec, Ended, Handed, Net, StartedContainer};
-use crate::failure::{Failure, Step};
+use crate::backends::containers::{ContainerEnd, ContainerSpec, Handed, Net, StartedContainer};
+use crate::failure::{FailedStep, Failure};
 use cofferdam_policy::text::escape;
 
 /// How long a runtime may take to end after its container, or to answer.
@@ -54,7 +54,7 @@ pub(super) const ROOT: &str = "rootfs";
 /// How a runtime is called for one container.
 #[derive(Debug, Clone)]
 pub(super) struct Calls {
-    pub(super) installed: Installed,
+    pub(super) installed: InstalledRuntime,
     pub(super) rootless: bool,
     pub(super) host_network: bool,
     /// The bundle.
@@ -71,16 +71,18 @@ impl Calls {
         argv.extend(self.installed.options(self.rootless, self.host_network).into_iter().map(String::into_bytes));
         argv.extend(command.iter().map(|word| word.as_bytes().to_vec()));
         argv.into_iter()
-            .map(|word| CString::new(word).map_err(|_| Failure::new(Step::Container, "a path holds a NUL character")))
+            .map(|word| {
+                CString::new(word).map_err(|_| Failure::new(FailedStep::Container, "a path holds a NUL character"))
+            })
             .collect()
     }
 
-    fn spawn(&self, argv: &[CString], start: &Start<'_>) -> Result<RunningInit, Failure> {
+    fn spawn(&self, argv: &[CString], start: &RuntimeStart<'_>) -> Result<RunningInit, Failure> {
         let argv: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
         let cgroup = start.cgroup.and_then(|cgroup| cgroup.dir_fd());
         let tasks = match start.cgroup.map(|cgroup| cgroup.tasks_files()).transpose() {
             Ok(tasks) => tasks.unwrap_or_default(),
-            Err(e) => return Err(Failure::new(Step::Container, format!("cannot use the run's cgroup: {e}"))),
+            Err(e) => return Err(Failure::new(FailedStep::Container, format!("cannot use the run's cgroup: {e}"))),
         };
         let tasks: Vec<BorrowedFd<'_>> = tasks.iter().map(AsFd::as_fd).collect();
         let foreign = ExternalProgram {
@@ -103,19 +105,19 @@ impl Calls {
             hidden: self.installed.hidden(unified_has_controllers()),
             finishes: start.finishes,
         };
-        spawn_with(&foreign, &around).map_err(|e| Failure::not_started(Step::Container, &self.installed.path, &e))
+        spawn_with(&foreign, &around).map_err(|e| Failure::not_started(FailedStep::Container, &self.installed.path, &e))
     }
 
     /// Calls it and waits for the answer; what it said where it refused.
     pub(super) fn call(&self, command: &[&str]) -> Result<(), Failure> {
         let name = self.installed.runtime.name();
-        let failed = |e: &dyn std::fmt::Display| Failure::new(Step::Container, format!("cannot ask {name}: {e}"));
+        let failed = |e: &dyn std::fmt::Display| Failure::new(FailedStep::Container, format!("cannot ask {name}: {e}"));
         let null = std::fs::File::open("/dev/null").map_err(|e| failed(&e))?;
         let mut options = std::fs::OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let mut said = options.open(self.bundle.join("answer")).map_err(|e| failed(&e))?;
         let (lifeline, _held) = std::io::pipe().map_err(|e| failed(&e))?;
-        let start = Start {
+        let start = RuntimeStart {
             stdio: [null.as_fd(), said.as_fd(), said.as_fd()],
             fds: &[],
             lifeline: lifeline.as_fd(),
@@ -135,7 +137,7 @@ impl Calls {
         let read = said.rewind().and_then(|()| (&said).take(SAID).read_to_end(&mut text));
         let words = if read.is_ok() { complaint(&text) } else { None };
         let words = words.unwrap_or_else(|| "it said nothing".into());
-        Err(Failure::new(Step::Container, format!("{name} {}: {words}", command.join(" "))))
+        Err(Failure::new(FailedStep::Container, format!("{name} {}: {words}", command.join(" "))))
     }
 
     /// Whether the runtime keeps anything of the container, such as because it was killed.
@@ -176,7 +178,7 @@ impl Calls {
 }
 
 /// With what a runtime is started.
-struct Start<'a> {
+struct RuntimeStart<'a> {
     stdio: [BorrowedFd<'a>; 3],
     fds: &'a [BorrowedFd<'a>],
     lifeline: BorrowedFd<'a>,
@@ -221,11 +223,11 @@ fn complaint(text: &[u8]) -> Option<String> {
 }
 
 /// A container that runs, or has ended.
-pub(super) struct Container {
+pub(super) struct RuntimeContainer {
     calls: Calls,
     running: RunningInit,
     /// What is `/` stays as long as it.
-    _root: Root,
+    _root: HeldRootfs,
     /// It is this directory of the host, with whatever is mounted below that.
     directory: Option<PathBuf>,
     skeleton: Option<Skeleton>,
@@ -241,12 +243,12 @@ pub(super) struct Container {
 pub(super) fn start(
     calls: Calls,
     spec: &ContainerSpec,
-    root: Root,
+    root: HeldRootfs,
     directory: Option<PathBuf>,
     skeleton: Option<Skeleton>,
     with: &With<'_>,
     handed: &Handed<'_>,
-) -> Result<Container, Failure> {
+) -> Result<RuntimeContainer, Failure> {
     let inherits = calls.installed.runtime.inherits();
     let started = write(&calls, spec, skeleton.as_ref(), with).and_then(|()| {
         let mut command = vec!["run"];
@@ -256,24 +258,29 @@ pub(super) fn start(
             command.push("--no-new-keyring");
         }
         command.push("--bundle");
-        let bundle =
-            calls.bundle.to_str().ok_or_else(|| Failure::new(Step::Container, "the bundle's path is not UTF-8"))?;
+        let bundle = calls
+            .bundle
+            .to_str()
+            .ok_or_else(|| Failure::new(FailedStep::Container, "the bundle's path is not UTF-8"))?;
         command.push(bundle);
         if inherits {
             command.push("--preserve-fds=5");
         }
         command.push(&calls.id);
         let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
-        let null = null.map_err(|e| Failure::new(Step::Container, format!("cannot open /dev/null: {e}")))?;
-        let alive = Alive::of(&calls.bundle).map_err(|e| {
-            Failure::new(Step::Container, format!("cannot lock {}: {e}", calls.bundle.join(Alive::NAME).display()))
+        let null = null.map_err(|e| Failure::new(FailedStep::Container, format!("cannot open /dev/null: {e}")))?;
+        let alive = RuntimeLock::of(&calls.bundle).map_err(|e| {
+            Failure::new(
+                FailedStep::Container,
+                format!("cannot lock {}: {e}", calls.bundle.join(RuntimeLock::NAME).display()),
+            )
         })?;
         // Behind those that it hands on.
         let mut fds: Vec<BorrowedFd<'_>> = if inherits { handed.init.to_vec() } else { Vec::new() };
         if inherits {
             fds.push(alive.0.as_fd());
         }
-        let start = Start {
+        let start = RuntimeStart {
             // Where init comes by its descriptors through the rendezvous socket, the runtime has none of the run's.
             stdio: if inherits { handed.stdio } else { [null.as_fd(); 3] },
             fds: &fds,
@@ -287,9 +294,9 @@ pub(super) fn start(
     });
     match started {
         Ok(running) => {
-            Alive::is(&calls.bundle, running.pid);
+            RuntimeLock::is(&calls.bundle, running.pid);
             let own = handed.directory.to_owned();
-            Ok(Container { calls, running, _root: root, directory, skeleton, own, reaped: Cell::new(false) })
+            Ok(RuntimeContainer { calls, running, _root: root, directory, skeleton, own, reaped: Cell::new(false) })
         }
         Err(failure) => {
             let problems = calls.remove();
@@ -300,23 +307,23 @@ pub(super) fn start(
 }
 
 /// A file that is locked as long as a runtime has it open.
-pub(super) struct Alive(std::fs::File);
+pub(super) struct RuntimeLock(std::fs::File);
 
-impl Alive {
+impl RuntimeLock {
     const NAME: &str = "alive";
 
     /// Makes and locks it, for a runtime to inherit.
-    fn of(bundle: &Path) -> std::io::Result<Alive> {
+    fn of(bundle: &Path) -> std::io::Result<RuntimeLock> {
         let mut file = std::fs::OpenOptions::new();
-        let file = file.write(true).create_new(true).mode(0o600).open(bundle.join(Alive::NAME))?;
+        let file = file.write(true).create_new(true).mode(0o600).open(bundle.join(RuntimeLock::NAME))?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Alive(file))
+        Ok(RuntimeLock(file))
     }
 
     /// Notes which process has it: whoever finds it waiting for ever ends it.
     fn is(bundle: &Path, pid: i32) {
-        if let Process::Started(since) = owner::process(pid)
-            && let Err(e) = std::fs::write(bundle.join(Alive::NAME), format!("{pid}:{since}"))
+        if let OwnerProcess::Started(since) = owner::process(pid)
+            && let Err(e) = std::fs::write(bundle.join(RuntimeLock::NAME), format!("{pid}:{since}"))
         {
             tracing::debug!("cannot note whose a bundle is: {e}"); // then it is only told
         }
@@ -324,13 +331,13 @@ impl Alive {
 
     /// Ends the runtime of a bundle that has it open still. Whether it was told which process that is.
     pub(super) fn end(bundle: &Path) -> std::io::Result<bool> {
-        let text = std::fs::read_to_string(bundle.join(Alive::NAME))?;
+        let text = std::fs::read_to_string(bundle.join(RuntimeLock::NAME))?;
         let numbers = text.split_once(':').and_then(|(pid, since)| Some((pid.parse().ok()?, since.parse().ok()?)));
         let Some((pid, since)) = numbers else { return Ok(false) };
         let Some(process) = rustix::process::Pid::from_raw(pid) else { return Ok(false) };
         // Held before it is looked at, so that it is no later one of the same number that is ended.
         let held = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty())?;
-        if owner::process(pid) != Process::Started(since) {
+        if owner::process(pid) != OwnerProcess::Started(since) {
             return Ok(false);
         }
         rustix::process::pidfd_send_signal(&held, rustix::process::Signal::KILL)?;
@@ -339,7 +346,7 @@ impl Alive {
 
     /// Waits until the runtime of a bundle has ended. Whether it has; true where it has not begun.
     pub(super) fn ended_within(bundle: &Path, patience: Duration) -> bool {
-        let Ok(file) = std::fs::File::open(bundle.join(Alive::NAME)) else { return true };
+        let Ok(file) = std::fs::File::open(bundle.join(RuntimeLock::NAME)) else { return true };
         let until = Instant::now() + patience;
         loop {
             match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared) {
@@ -356,11 +363,11 @@ impl Alive {
 
 fn write(calls: &Calls, spec: &ContainerSpec, skeleton: Option<&Skeleton>, with: &With<'_>) -> Result<(), Failure> {
     let fail = |path: &Path, e: &dyn std::fmt::Display| {
-        Failure::new(Step::Container, format!("cannot write {}: {e}", path.display()))
+        Failure::new(FailedStep::Container, format!("cannot write {}: {e}", path.display()))
     };
     let config =
-        json(spec, with).map_err(|e| Failure::new(Step::Container, format!("cannot write config.json: {e}")))?;
-    let note = Note::new(spec, calls.installed.runtime).text(); // before, so that there is hardly a moment without it
+        json(spec, with).map_err(|e| Failure::new(FailedStep::Container, format!("cannot write config.json: {e}")))?;
+    let note = BundleOwner::new(spec, calls.installed.runtime).text(); // before, so that there is hardly a moment without it
     std::fs::DirBuilder::new().mode(0o700).create(&calls.bundle).map_err(|e| fail(&calls.bundle, &e))?;
     let put = |name: &str, contents: &[u8]| -> Result<(), Failure> {
         let path = calls.bundle.join(name);
@@ -386,7 +393,7 @@ fn write(calls: &Calls, spec: &ContainerSpec, skeleton: Option<&Skeleton>, with:
     std::fs::DirBuilder::new().mode(0o700).create(&state).map_err(|e| fail(&state, &e))
 }
 
-impl Container {
+impl RuntimeContainer {
     fn said(&self) -> Option<String> {
         let mut text = Vec::new();
         let file = std::fs::File::open(self.calls.bundle.join("log")).ok()?;
@@ -404,7 +411,7 @@ impl Container {
     }
 }
 
-impl StartedContainer for Container {
+impl StartedContainer for RuntimeContainer {
     fn running(&self) -> Option<&RunningInit> {
         Some(&self.running)
     }
@@ -416,7 +423,7 @@ impl StartedContainer for Container {
         let name = self.calls.installed.runtime.name();
         let said = self.said().unwrap_or_else(|| "it said nothing".into());
         Some(
-            Failure::new(Step::Container, format!("{name} could not start the container: {said}"))
+            Failure::new(FailedStep::Container, format!("{name} could not start the container: {said}"))
                 .maybe_hint(hint(&said)),
         )
     }
@@ -441,7 +448,7 @@ impl StartedContainer for Container {
         // There is none yet, or none any more: the runtime itself is what is left.
         if let Err(e) = process::kill(self.running.pidfd.as_fd()) {
             return Err(Failure::new(
-                Step::Container,
+                FailedStep::Container,
                 format!("cannot end {}: {e}", self.calls.installed.runtime.name()),
             ));
         }
@@ -453,7 +460,7 @@ impl StartedContainer for Container {
         }
     }
 
-    fn end(self: Box<Self>) -> Ended {
+    fn end(self: Box<Self>) -> ContainerEnd {
         let mut problems = Vec::new();
         // What holds its network or its processes up is none of the program's: init is dead or ends now.
         if !ended_within(&self.running, PATIENCE) {
@@ -469,7 +476,7 @@ impl StartedContainer for Container {
         self.reap();
         let said = self.said().unwrap_or_default();
         problems.extend(self.calls.remove());
-        Ended { oom_killed: None, said, problems }
+        ContainerEnd { oom_killed: None, said, problems }
     }
 }
 
@@ -484,7 +491,7 @@ fn hint(said: &str) -> Option<&'static str> {
 }
 
 /// Calls for a spec's container.
-pub(super) fn calls(installed: &Installed, state: &Path, spec: &ContainerSpec, rootless: bool) -> Calls {
+pub(super) fn calls(installed: &InstalledRuntime, state: &Path, spec: &ContainerSpec, rootless: bool) -> Calls {
     Calls {
         installed: installed.clone(),
         rootless,
@@ -510,32 +517,32 @@ mod tests {
     #[test]
     fn a_runtime_lives_as_long_as_it_has_its_lock_open() {
         let bundle = tempfile::tempdir().unwrap();
-        assert!(Alive::ended_within(bundle.path(), Duration::ZERO), "none has begun");
-        let alive = Alive::of(bundle.path()).unwrap();
-        assert!(!Alive::ended_within(bundle.path(), Duration::ZERO));
+        assert!(RuntimeLock::ended_within(bundle.path(), Duration::ZERO), "none has begun");
+        let alive = RuntimeLock::of(bundle.path()).unwrap();
+        assert!(!RuntimeLock::ended_within(bundle.path(), Duration::ZERO));
         let inherited = alive.0.try_clone().unwrap();
         drop(alive);
-        assert!(!Alive::ended_within(bundle.path(), Duration::from_millis(20)), "what it inherited counts");
+        assert!(!RuntimeLock::ended_within(bundle.path(), Duration::from_millis(20)), "what it inherited counts");
         let ends = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
             drop(inherited);
         });
-        assert!(Alive::ended_within(bundle.path(), Duration::from_secs(60)));
+        assert!(RuntimeLock::ended_within(bundle.path(), Duration::from_secs(60)));
         ends.join().unwrap();
     }
 
     #[test]
     fn only_the_process_that_was_noted_is_ended() {
         let bundle = tempfile::tempdir().unwrap();
-        drop(Alive::of(bundle.path()).unwrap());
-        assert!(!Alive::end(bundle.path()).unwrap(), "nothing is noted");
+        drop(RuntimeLock::of(bundle.path()).unwrap());
+        assert!(!RuntimeLock::end(bundle.path()).unwrap(), "nothing is noted");
         let mut sleeps = std::process::Command::new("sleep").arg("61.25").spawn().unwrap();
         let pid = i32::try_from(sleeps.id()).unwrap();
-        std::fs::write(bundle.path().join(Alive::NAME), format!("{pid}:1")).unwrap();
-        assert!(!Alive::end(bundle.path()).unwrap(), "another one of the same number");
+        std::fs::write(bundle.path().join(RuntimeLock::NAME), format!("{pid}:1")).unwrap();
+        assert!(!RuntimeLock::end(bundle.path()).unwrap(), "another one of the same number");
         assert!(sleeps.try_wait().unwrap().is_none());
-        Alive::is(bundle.path(), pid);
-        assert!(Alive::end(bundle.path()).unwrap());
+        RuntimeLock::is(bundle.path(), pid);
+        assert!(RuntimeLock::end(bundle.path()).unwrap());
         assert!(!sleeps.wait().unwrap().success());
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cgroups;
-use super::launch::{Alive, Calls, GONE};
-use super::runtimes::{Installed, Runtime};
+use super::launch::{Calls, GONE, RuntimeLock};
+use super::runtimes::{InstalledRuntime, Runtime};
 use crate::backends::containers::owner;
-use crate::backends::containers::owner::{Here, Left};
+use crate::backends::containers::owner::{Leftover, ProcessScope};
 use crate::backends::containers::{ContainerSpec, Swept};
 
 /// How old a directory without an owner must be: its creator writes that first.
@@ -25,7 +25,7 @@ const FINISHES: Duration = Duration::from_secs(5);
 
 /// A bundle's file `owner`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct BundleOwner {
     owner: String,
     runtime: Runtime,
     host_network: bool,
@@ -33,12 +33,17 @@ pub(super) struct Note {
     cgroups: Vec<PathBuf>,
 }
 
-impl Note {
+impl BundleOwner {
     /// Of a spec.
-    pub(super) fn new(spec: &ContainerSpec, runtime: Runtime) -> Note {
+    pub(super) fn new(spec: &ContainerSpec, runtime: Runtime) -> BundleOwner {
         let said = spec.labels.iter().find(|(name, _)| name == owner::OWNER).map(|(_, owner)| owner.clone());
         let host_network = spec.network == crate::backends::containers::Net::Host;
-        Note { owner: said.or_else(owner::me).unwrap_or_default(), runtime, host_network, cgroups: cgroups::own() }
+        BundleOwner {
+            owner: said.or_else(owner::me).unwrap_or_default(),
+            runtime,
+            host_network,
+            cgroups: cgroups::own(),
+        }
     }
 
     /// What is written.
@@ -59,22 +64,22 @@ enum Fate {
 }
 
 /// Decides, from the file `owner` where there is one, and the age of the directory.
-fn fate(note: Option<&Note>, runtime: Runtime, age: Duration, left: impl Fn(&str) -> Left) -> Fate {
+fn fate(note: Option<&BundleOwner>, runtime: Runtime, age: Duration, left: impl Fn(&str) -> Leftover) -> Fate {
     let Some(note) = note else { return if age >= UNWRITTEN { Fate::Files } else { Fate::Kept } };
     match left(&note.owner) {
-        Left::No => Fate::Kept,
-        Left::IfEnded if age >= OTHER_BOOT => Fate::Files,
-        Left::IfEnded => Fate::Kept,
+        Leftover::No => Fate::Kept,
+        Leftover::IfEnded if age >= OTHER_BOOT => Fate::Files,
+        Leftover::IfEnded => Fate::Kept,
         // Its own runtime knows how.
-        Left::Yes if note.runtime != runtime => Fate::Kept,
-        Left::Yes => Fate::Ended,
+        Leftover::Yes if note.runtime != runtime => Fate::Kept,
+        Leftover::Yes => Fate::Ended,
     }
 }
 
 /// Removes what dead owners left that this runtime made.
-pub(super) fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
+pub(super) fn sweep(installed: &InstalledRuntime, bundles: &Path, rootless: bool) -> Swept {
     let mut swept = Swept::default();
-    let (Ok(entries), Some(here)) = (std::fs::read_dir(bundles), Here::read()) else { return swept };
+    let (Ok(entries), Some(here)) = (std::fs::read_dir(bundles), ProcessScope::read()) else { return swept };
     for entry in entries.flatten() {
         // What somebody was removing when he was killed.
         if entry.file_name().to_str().is_some_and(|name| name.strip_prefix(GONE).is_some_and(owner::is_ours)) {
@@ -90,7 +95,8 @@ pub(super) fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Sw
             continue;
         }
         let age = found.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
-        let note = std::fs::read(bundle.join("owner")).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+        let note =
+            std::fs::read(bundle.join("owner")).ok().and_then(|text| serde_json::from_slice::<BundleOwner>(&text).ok());
         let left = |owner: &str| owner::left_by(owner, &here, owner::process);
         let problems = match fate(note.as_ref(), installed.runtime, age, left) {
             Fate::Kept => continue,
@@ -98,7 +104,7 @@ pub(super) fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Sw
             Fate::Ended => {
                 let (host_network, places) = note.map(|note| (note.host_network, note.cgroups)).unwrap_or_default();
                 // One that waits for ever, such as on a file system that does not answer.
-                if !Alive::ended_within(&bundle, FINISHES) && !Alive::end(&bundle).unwrap_or(false) {
+                if !RuntimeLock::ended_within(&bundle, FINISHES) && !RuntimeLock::end(&bundle).unwrap_or(false) {
                     let name = installed.runtime.name();
                     swept.problems.push(format!("{name} has not ended with {id}, whose owner is gone"));
                 }
@@ -131,26 +137,31 @@ fn remove_files(bundle: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn note(runtime: Runtime) -> Note {
-        Note { owner: "5:100:b:7".into(), runtime, host_network: false, cgroups: vec!["/sys/fs/cgroup/x".into()] }
+    fn note(runtime: Runtime) -> BundleOwner {
+        BundleOwner {
+            owner: "5:100:b:7".into(),
+            runtime,
+            host_network: false,
+            cgroups: vec!["/sys/fs/cgroup/x".into()],
+        }
     }
 
     #[test]
     fn only_what_certainly_is_nobodys_goes() {
         let young = Duration::from_secs(5);
         let of = |left, age| fate(Some(&note(Runtime::Runc)), Runtime::Runc, age, |_| left);
-        assert_eq!(of(Left::Yes, young), Fate::Ended);
-        assert_eq!(of(Left::No, OTHER_BOOT * 2), Fate::Kept);
-        assert_eq!(of(Left::IfEnded, young), Fate::Kept, "another machine may see this directory");
-        assert_eq!(of(Left::IfEnded, OTHER_BOOT), Fate::Files);
-        assert_eq!(fate(Some(&note(Runtime::Crun)), Runtime::Runc, OTHER_BOOT, |_| Left::Yes), Fate::Kept);
-        assert_eq!(fate(None, Runtime::Runc, young, |_| Left::Yes), Fate::Kept, "it is just being made");
-        assert_eq!(fate(None, Runtime::Runc, UNWRITTEN, |_| Left::No), Fate::Files);
+        assert_eq!(of(Leftover::Yes, young), Fate::Ended);
+        assert_eq!(of(Leftover::No, OTHER_BOOT * 2), Fate::Kept);
+        assert_eq!(of(Leftover::IfEnded, young), Fate::Kept, "another machine may see this directory");
+        assert_eq!(of(Leftover::IfEnded, OTHER_BOOT), Fate::Files);
+        assert_eq!(fate(Some(&note(Runtime::Crun)), Runtime::Runc, OTHER_BOOT, |_| Leftover::Yes), Fate::Kept);
+        assert_eq!(fate(None, Runtime::Runc, young, |_| Leftover::Yes), Fate::Kept, "it is just being made");
+        assert_eq!(fate(None, Runtime::Runc, UNWRITTEN, |_| Leftover::No), Fate::Files);
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let read: Note = serde_json::from_slice(&note(Runtime::Runsc).text()).unwrap();
+        let read: BundleOwner = serde_json::from_slice(&note(Runtime::Runsc).text()).unwrap();
         assert_eq!(read, note(Runtime::Runsc));
     }
 }

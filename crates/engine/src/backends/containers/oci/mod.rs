@@ -30,15 +30,15 @@ use cofferdam_policy::BackendName;
 use serde_json::{Value, json};
 
 use super::{
-    About, Arrival, ContainerRuntime, ContainerSpec, Handed, ImageCommand, Inodes, Mounted, Progress, Ready, Rootfs,
-    StartedContainer, Swept,
+    Arrival, ContainerRuntime, ContainerSpec, Handed, ImageCommand, Inodes, Mounted, Progress, ReadyRootfs, Rootfs,
+    RuntimeFacts, StartedContainer, Swept,
 };
-use crate::failure::{Failure, Step};
-use cache::{Bounds, Cache, private};
+use crate::failure::{FailedStep, Failure};
+use cache::{CacheBounds, RootfsCache, private};
 pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
 pub(crate) use image_store::Images;
 use rootfs::Roots;
-use runtimes::{Installed, of};
+use runtimes::{InstalledRuntime, of};
 pub(super) use runtimes::{Programs, Runtime};
 use skeleton::Skeleton;
 use spec::With;
@@ -56,7 +56,7 @@ fn bundles(state: &Path) -> PathBuf {
 /// Containers of one OCI runtime.
 #[derive(Debug)]
 pub(crate) struct Oci {
-    installed: Installed,
+    installed: InstalledRuntime,
     state: PathBuf,
     roots: Roots,
     /// User and group where the caller is not root.
@@ -74,11 +74,11 @@ impl Oci {
         state: &Path,
         images: Option<Arc<dyn Images>>,
     ) -> Result<Oci, Failure> {
-        let installed = Installed::first(of(backend), programs)?;
+        let installed = InstalledRuntime::first(of(backend), programs)?;
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let caller = (!uid.is_root()).then(|| (uid.as_raw(), gid.as_raw()));
         let modes_from_below = installed.modes_from_below();
-        let roots = Roots { cache: Cache::new(state, Bounds::default()), images, modes_from_below };
+        let roots = Roots { cache: RootfsCache::new(state, CacheBounds::default()), images, modes_from_below };
         Ok(Oci { installed, state: state.to_owned(), roots, caller })
     }
 
@@ -116,7 +116,7 @@ impl Oci {
         masked: &'a [(String, bool)],
         nothing: &'a Path,
     ) -> With<'a> {
-        let empty_tmp = tree::Tree::open(root).and_then(|tree| tree.is_empty("/tmp")).unwrap_or(true);
+        let empty_tmp = tree::RootfsTree::open(root).and_then(|tree| tree.is_empty("/tmp")).unwrap_or(true);
         With { runtime: self.installed.runtime, root, caller: self.caller, own, masked, nothing, empty_tmp }
     }
 }
@@ -131,9 +131,9 @@ fn shown(spec: &ContainerSpec, skeleton: Option<&Skeleton>) -> ContainerSpec {
 }
 
 impl ContainerRuntime for Oci {
-    fn about(&self) -> Result<About, Failure> {
+    fn about(&self) -> Result<RuntimeFacts, Failure> {
         let runtime = self.installed.runtime;
-        Ok(About {
+        Ok(RuntimeFacts {
             version: self.installed.version.clone(),
             rootless: self.caller.is_some(),
             arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Rendezvous },
@@ -157,7 +157,7 @@ impl ContainerRuntime for Oci {
         Ok(self.installed.path.clone())
     }
 
-    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<ReadyRootfs, Failure> {
         let directory = self.shown_as_it_is(root);
         directory.map_or(Ok(()), devices::nothing_mounted_below)?;
         let root = self.roots.ready(root, mounts, told)?;
@@ -169,7 +169,7 @@ impl ContainerRuntime for Oci {
             devices::none(&rootfs::with_devices(&root.path, mounts, gvisor))?;
         }
         let reference = root.path.to_string_lossy().into_owned();
-        Ok(Ready { reference, volumes: Vec::new(), command: ImageCommand::default(), moved: root.moved })
+        Ok(ReadyRootfs { reference, volumes: Vec::new(), command: ImageCommand::default(), moved: root.moved })
     }
 
     fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
@@ -179,7 +179,7 @@ impl ContainerRuntime for Oci {
     fn start(
         &self,
         spec: &ContainerSpec,
-        _root: &Ready,
+        _root: &ReadyRootfs,
         handed: &Handed<'_>,
     ) -> Result<Box<dyn StartedContainer>, Failure> {
         // Again, and quick: what was made ready long ago may have been removed since, and is now held.
@@ -187,7 +187,7 @@ impl ContainerRuntime for Oci {
         if !root.moved.is_empty() {
             let message = format!("{} has other links than when it was made ready", root.path.display());
             return Err(
-                Failure::new(Step::Image, message).hint("run it again, and let no process write there meanwhile")
+                Failure::new(FailedStep::Image, message).hint("run it again, and let no process write there meanwhile")
             );
         }
         private(&bundles(&self.state))?;
@@ -214,7 +214,7 @@ impl ContainerRuntime for Oci {
         spec::runs_as(spec, self.caller.is_some())
     }
 
-    fn show(&self, spec: &ContainerSpec, root: Option<&Ready>) -> Value {
+    fn show(&self, spec: &ContainerSpec, root: Option<&ReadyRootfs>) -> Value {
         let root = root.map_or("rootfs", |root| root.reference.as_str());
         let masked = match self.masked(Path::new(root), spec) {
             Ok(masked) => masked,

@@ -12,21 +12,21 @@ use rustix::io::Errno;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::cache::{Cache, Held, failed};
+use super::cache::{CacheLease, RootfsCache, failed};
 use super::image_store::Images;
-use super::tree::{There, Tree};
+use super::tree::{RootfsTree, There};
 use super::unpack;
 use crate::backends::containers::content::hex;
 use crate::backends::containers::mount_points::{Moved, NO_PLACE, placed, single};
-use crate::backends::containers::spec::{Entry, Mounted, Rootfs};
+use crate::backends::containers::spec::{Mounted, RootEntry, Rootfs};
 use crate::backends::containers::{ImageCommand, Progress};
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::mount_table::{below, join};
 
 /// Where roots come from and are kept.
 #[derive(Debug, Clone)]
 pub(super) struct Roots {
-    pub(super) cache: Cache,
+    pub(super) cache: RootfsCache,
     pub(super) images: Option<Arc<dyn Images>>,
     /// The runtime gives a file system in memory the mode of the directory that it is mounted on, whatever it is told.
     pub(super) modes_from_below: bool,
@@ -34,12 +34,12 @@ pub(super) struct Roots {
 
 /// A root that stays as long as this does.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct HeldRootfs {
     /// On this host.
     pub path: PathBuf,
     /// Targets of the mounts that lie behind links in it.
     pub moved: Moved,
-    _held: Option<Held>,
+    _held: Option<CacheLease>,
 }
 
 /// What the runtime mounts besides the spec's.
@@ -50,7 +50,12 @@ impl Roots {
     ///
     /// # Errors
     /// It is not there, cannot be used, or lacks a mount point.
-    pub(super) fn ready(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
+    pub(super) fn ready(
+        &self,
+        root: &Rootfs,
+        mounts: &[Mounted],
+        told: &dyn Fn(Progress),
+    ) -> Result<HeldRootfs, Failure> {
         let ready = self.whole(root, mounts, told)?;
         answers_at_once(&ready.path)?;
         Ok(ready)
@@ -67,20 +72,20 @@ impl Roots {
     fn store(&self, reference: &str) -> Result<&dyn Images, Failure> {
         self.images.as_deref().ok_or_else(|| {
             Failure::new(
-                Step::Image,
+                FailedStep::Image,
                 format!("{reference} is an image's name, and there is no engine here that has images"),
             )
             .hint("give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar")
         })
     }
 
-    fn whole(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
+    fn whole(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<HeldRootfs, Failure> {
         match root {
             Rootfs::Directory(path) => {
                 let moved = in_tree(path, mounts)?;
                 lacks_nothing(path, &points(mounts), true, self.modes_from_below)?;
                 self.sources(mounts)?;
-                Ok(Root { path: path.clone(), moved, _held: None })
+                Ok(HeldRootfs { path: path.clone(), moved, _held: None })
             }
             Rootfs::Made(entries) => {
                 self.sources(mounts)?;
@@ -94,7 +99,7 @@ impl Roots {
                         Ok((key, 4096 * (entries.len() + points.len()) as u64))
                     })?,
                 };
-                Ok(Root { path: held.rootfs.clone(), moved, _held: Some(held) })
+                Ok(HeldRootfs { path: held.rootfs.clone(), moved, _held: Some(held) })
             }
             Rootfs::Tarball(path) => {
                 self.sources(mounts)?;
@@ -106,9 +111,8 @@ impl Roots {
                 let id = images.id(reference, told)?;
                 let Some(hash) = id.strip_prefix("sha256:").filter(|hash| hash.len() == 64) else {
                     let hint = "give a directory with --root ./DIR, or a tarball".to_owned();
-                    return Err(
-                        Failure::new(Step::Image, format!("the engine says no content of {reference}")).hint(hint)
-                    );
+                    return Err(Failure::new(FailedStep::Image, format!("the engine says no content of {reference}"))
+                        .hint(hint));
                 };
                 let held = match self.cache.get(&format!("image-{hash}"))? {
                     Some(held) => held,
@@ -119,11 +123,11 @@ impl Roots {
         }
     }
 
-    fn with_points(&self, held: Held, mounts: &[Mounted]) -> Result<Root, Failure> {
+    fn with_points(&self, held: CacheLease, mounts: &[Mounted]) -> Result<HeldRootfs, Failure> {
         let moved = in_tree(&held.rootfs, mounts)?;
         let points = points(mounts);
         let cannot = |e: std::io::Error| failed("cannot make mount points in", &held.rootfs, &e);
-        let tree = Tree::open(&held.rootfs).map_err(cannot)?;
+        let tree = RootfsTree::open(&held.rootfs).map_err(cannot)?;
         for point in &points {
             let added = add_point(&tree, point).and_then(|()| {
                 point.mode.filter(|_| self.modes_from_below).map_or(Ok(()), |mode| tree.set_mode(&point.target, mode))
@@ -131,13 +135,13 @@ impl Roots {
             added.map_err(|e| match e.raw_os_error().map(Errno::from_raw_os_error) {
                 // Nothing is made behind a link that leads to nothing in there: that could be the host's.
                 Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NOENT | Errno::EXIST) => {
-                    Failure::new(Step::Image, format!("the image has nothing to mount {} on: {e}", point.target))
+                    Failure::new(FailedStep::Image, format!("the image has nothing to mount {} on: {e}", point.target))
                         .hint(NO_PLACE)
                 }
                 _ => cannot(e),
             })?;
         }
-        Ok(Root { path: held.rootfs.clone(), moved, _held: Some(held) })
+        Ok(HeldRootfs { path: held.rootfs.clone(), moved, _held: Some(held) })
     }
 
     /// Mount points that lie in what is bound must be there: a runtime would make them on the host.
@@ -166,7 +170,7 @@ impl Roots {
 
 /// Where something is mounted on the root itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Point {
+pub(super) struct RootfsMountPoint {
     /// Absolute path inside.
     pub target: String,
     /// A directory; otherwise a file.
@@ -193,16 +197,16 @@ fn under(mounts: &[Mounted], target: &str) -> Under {
     }
 }
 
-fn point(mount: &Mounted, target: String) -> Point {
+fn point(mount: &Mounted, target: String) -> RootfsMountPoint {
     let mode = if let Mounted::Tmpfs { mode, writable: true, .. } = mount { Some(*mode) } else { None };
     let directory = matches!(mount, Mounted::Tmpfs { .. } | Mounted::Bind { directory: true, .. });
-    Point { target, directory, mode }
+    RootfsMountPoint { target, directory, mode }
 }
 
 /// The mount points that a root must have.
-pub(super) fn points(mounts: &[Mounted]) -> Vec<Point> {
-    let mut points: Vec<Point> =
-        OWN_MOUNTS.iter().map(|own| Point { target: (*own).into(), directory: true, mode: None }).collect();
+pub(super) fn points(mounts: &[Mounted]) -> Vec<RootfsMountPoint> {
+    let mut points: Vec<RootfsMountPoint> =
+        OWN_MOUNTS.iter().map(|own| RootfsMountPoint { target: (*own).into(), directory: true, mode: None }).collect();
     for (i, mount) in mounts.iter().enumerate() {
         let target = mount.target().trim_end_matches('/');
         if !target.is_empty() && under(&mounts[..i], target) == Under::Root {
@@ -216,27 +220,29 @@ pub(super) fn points(mounts: &[Mounted]) -> Vec<Point> {
 
 /// Where mounts come to lie in a root that is there.
 fn in_tree(root: &Path, mounts: &[Mounted]) -> Result<Moved, Failure> {
-    let tree = Tree::open(root).map_err(|e| {
-        Failure::new(Step::Image, format!("cannot use {}: {e}", root.display())).hint("name a directory that is there")
+    let tree = RootfsTree::open(root).map_err(|e| {
+        Failure::new(FailedStep::Image, format!("cannot use {}: {e}", root.display()))
+            .hint("name a directory that is there")
     })?;
     placed(mounts, &|path| tree.link_at(path))
 }
 
-fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> Result<(), Failure> {
-    let tree = Tree::open(root).map_err(|e| {
-        Failure::new(Step::Image, format!("cannot use {}: {e}", root.display())).hint("name a directory that is there")
+fn lacks_nothing(root: &Path, points: &[RootfsMountPoint], is_root: bool, modes: bool) -> Result<(), Failure> {
+    let tree = RootfsTree::open(root).map_err(|e| {
+        Failure::new(FailedStep::Image, format!("cannot use {}: {e}", root.display()))
+            .hint("name a directory that is there")
     })?;
     for point in points {
         let there = tree.there(&point.target).map_err(|e| {
             let at = format!("{}{}", root.display(), point.target);
-            Failure::new(Step::Image, format!("cannot look at {at}: {e}"))
+            Failure::new(FailedStep::Image, format!("cannot look at {at}: {e}"))
                 .hint("name a directory that this user can search")
         })?;
         let wanted = if point.directory { There::Directory } else { There::Other };
         if there == wanted {
             let mode = point.mode.filter(|_| modes).map(|wanted| Ok((wanted, tree.mode(&point.target)?)));
             let mode = mode.transpose().map_err(|e: std::io::Error| {
-                Failure::new(Step::Image, format!("cannot look at {}{}: {e}", root.display(), point.target))
+                Failure::new(FailedStep::Image, format!("cannot look at {}{}: {e}", root.display(), point.target))
                     .hint("mount it elsewhere")
             })?;
             match mode.filter(|(wanted, found)| wanted != found) {
@@ -245,7 +251,7 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
                     let at = format!("{}{}", root.display(), point.target);
                     let message =
                         format!("runc would mount with the mode of {at}, which is {found:o}, and {wanted:o} is needed");
-                    return Err(Failure::new(Step::Image, message)
+                    return Err(Failure::new(FailedStep::Image, message)
                         .hint(format!("chmod {wanted:o} {at}, or use --backend oci:crun")));
                 }
             }
@@ -262,7 +268,7 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
             There::Missing => format!("touch {at}: it is not changed for you"),
             _ => "mount it elsewhere".into(),
         };
-        return Err(Failure::new(Step::Image, message).hint(hint));
+        return Err(Failure::new(FailedStep::Image, message).hint(hint));
     }
     Ok(())
 }
@@ -271,11 +277,11 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
 fn answers_at_once(root: &Path) -> Result<(), Failure> {
     for list in ["/etc/passwd", "/etc/group"] {
         let at = format!("{}{list}", root.display());
-        let found = Tree::open(root).and_then(|tree| tree.is_fifo(list));
+        let found = RootfsTree::open(root).and_then(|tree| tree.is_fifo(list));
         // Who may not look there is told by the runtime, which may not either.
         if found.unwrap_or(false) {
             let message = format!("{at} is a FIFO, on which a runtime waits for ever");
-            return Err(Failure::new(Step::Image, message).hint(format!("put a file there, or none: rm {at}")));
+            return Err(Failure::new(FailedStep::Image, message).hint(format!("put a file there, or none: rm {at}")));
         }
     }
     Ok(())
@@ -286,7 +292,7 @@ fn answers_at_once(root: &Path) -> Result<(), Failure> {
 /// # Errors
 /// One cannot be looked at: whether it is there is not known, and it would not be hidden.
 pub(super) fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(String, bool)>, Failure> {
-    let tree = match Tree::open(root) {
+    let tree = match RootfsTree::open(root) {
         Err(e) if e.kind() == ErrorKind::NotFound => None, // it is only shown, and not made yet
         tree => Some(tree),
     };
@@ -308,7 +314,7 @@ pub(super) fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result
     for path in paths {
         let there = there(path).map_err(|e| {
             let hint = "deny a directory above it, or use --backend jail";
-            Failure::new(Step::Image, format!("cannot look at {path}, which is to be hidden: {e}")).hint(hint)
+            Failure::new(FailedStep::Image, format!("cannot look at {path}, which is to be hidden: {e}")).hint(hint)
         })?;
         if there == There::Missing {
             continue;
@@ -349,18 +355,18 @@ fn key_of(kind: &str, what: &impl Serialize) -> String {
     format!("{kind}-{}", hex(&Sha256::digest(text)))
 }
 
-fn made(rootfs: &Path, entries: &[Entry], points: &[Point]) -> std::io::Result<()> {
-    let tree = Tree::open(rootfs)?;
+fn made(rootfs: &Path, entries: &[RootEntry], points: &[RootfsMountPoint]) -> std::io::Result<()> {
+    let tree = RootfsTree::open(rootfs)?;
     for entry in entries {
         match entry {
-            Entry::Directory { path, mode } => drop(tree.directory(path, *mode)?),
-            Entry::Link { path, says } => tree.link(path, says)?,
+            RootEntry::Directory { path, mode } => drop(tree.directory(path, *mode)?),
+            RootEntry::Link { path, says } => tree.link(path, says)?,
         }
     }
     points.iter().try_for_each(|point| add_point(&tree, point))
 }
 
-fn add_point(tree: &Tree, point: &Point) -> std::io::Result<()> {
+fn add_point(tree: &RootfsTree, point: &RootfsMountPoint) -> std::io::Result<()> {
     if point.directory {
         tree.directory(&point.target, point.mode.unwrap_or(0o755)).map(drop)
     } else {
@@ -370,7 +376,7 @@ fn add_point(tree: &Tree, point: &Point) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cache::Bounds;
+    use super::super::cache::CacheBounds;
     use super::*;
 
     fn bind(source: &Path, target: &str, directory: bool) -> Mounted {
@@ -382,11 +388,11 @@ mod tests {
     }
 
     fn roots(state: &Path) -> Roots {
-        Roots { cache: Cache::new(state, Bounds::default()), images: None, modes_from_below: false }
+        Roots { cache: RootfsCache::new(state, CacheBounds::default()), images: None, modes_from_below: false }
     }
 
-    fn point(target: &str, directory: bool) -> Point {
-        Point { target: target.into(), directory, mode: None }
+    fn point(target: &str, directory: bool) -> RootfsMountPoint {
+        RootfsMountPoint { target: target.into(), directory, mode: None }
     }
 
     #[test]
@@ -404,7 +410,7 @@ mod tests {
             point("/etc/hosts", false),
             point("/proc", true),
             point("/sys", true),
-            Point { mode: Some(0o755), ..point("/tmp", true) },
+            RootfsMountPoint { mode: Some(0o755), ..point("/tmp", true) },
         ];
         assert_eq!(points(&mounts), expected);
     }
@@ -477,8 +483,8 @@ mod tests {
     fn a_made_root_holds_what_was_asked_for_and_is_the_same_one_again() {
         let state = tempfile::tempdir().unwrap();
         let entries = vec![
-            Entry::Link { path: "/bin".into(), says: "usr/bin".into() },
-            Entry::Directory { path: "/home/me".into(), mode: 0o700 },
+            RootEntry::Link { path: "/bin".into(), says: "usr/bin".into() },
+            RootEntry::Directory { path: "/home/me".into(), mode: 0o700 },
         ];
         let mounts =
             [bind(Path::new("/usr"), "/usr", true), tmpfs("/tmp"), bind(Path::new("/etc/hosts"), "/etc/hosts", false)];

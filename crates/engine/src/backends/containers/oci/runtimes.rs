@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::BackendName;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 
 /// An OCI runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 
 /// A runtime that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Installed {
+pub(super) struct InstalledRuntime {
     /// Which.
     pub runtime: Runtime,
     /// Absolute path.
@@ -161,56 +161,52 @@ const OLDEST_RUNSC: u64 = 20_221_201;
 /// From this day on gVisor has `systrap`, which needs no ptrace and no /dev/kvm.
 const SYSTRAP: u64 = 20_230_605;
 
-impl Installed {
+impl InstalledRuntime {
     /// Looks for the first of these that is installed and asks it what it is.
     ///
     /// # Errors
     /// None is there, or the first that is cannot be run or is too old; the hint says what to do.
-    pub(super) fn first(runtimes: &[Runtime], programs: &Programs) -> Result<Installed, Failure> {
+    pub(super) fn first(runtimes: &[Runtime], programs: &Programs) -> Result<InstalledRuntime, Failure> {
         let there = runtimes.iter().find(|runtime| programs.path(**runtime).is_some());
         match (there, runtimes.first()) {
-            (Some(runtime), _) => Installed::find(*runtime, programs),
+            (Some(runtime), _) => InstalledRuntime::find(*runtime, programs),
             (None, Some(first)) => {
                 let names = runtimes.iter().map(|runtime| runtime.name()).collect::<Vec<_>>().join(" nor ");
                 let message = match runtimes {
                     [one] => format!("{} is not installed: none on PATH", one.name()),
                     _ => format!("no OCI runtime is installed: neither {names} on PATH"),
                 };
-                Err(Failure::new(Step::Engine, message).hint(first.install()))
+                Err(Failure::new(FailedStep::Engine, message).hint(first.install()))
             }
-            (None, None) => {
-                Err(Failure::new(Step::Engine, "no OCI runtime is meant")
-                    .hint("name one: oci:crun, oci:runc, oci:runsc"))
-            }
+            (None, None) => Err(Failure::new(FailedStep::Engine, "no OCI runtime is meant")
+                .hint("name one: oci:crun, oci:runc, oci:runsc")),
         }
     }
 
     /// Looks for one and asks it what it is.
     ///
     /// # Errors
-    /// As [`Installed::first`].
-    pub(super) fn find(runtime: Runtime, programs: &Programs) -> Result<Installed, Failure> {
+    /// As [`InstalledRuntime::first`].
+    pub(super) fn find(runtime: Runtime, programs: &Programs) -> Result<InstalledRuntime, Failure> {
         let name = runtime.name();
         let Some(path) = programs.path(runtime) else {
-            return Err(
-                Failure::new(Step::Engine, format!("{name} is not installed: none on PATH")).hint(runtime.install())
-            );
+            return Err(Failure::new(FailedStep::Engine, format!("{name} is not installed: none on PATH"))
+                .hint(runtime.install()));
         };
         let path = std::path::absolute(path).map_err(|e| {
-            Failure::new(Step::Engine, format!("cannot use {}: {e}", path.display()))
+            Failure::new(FailedStep::Engine, format!("cannot use {}: {e}", path.display()))
                 .hint("name it by an absolute path")
         })?;
         let said = ask(&path).map_err(|e| {
             let hint = format!("reinstall it, or name another one with {}", runtime.variable());
-            Failure::new(Step::Engine, format!("cannot run {} --version: {e}", path.display())).hint(hint)
+            Failure::new(FailedStep::Engine, format!("cannot run {} --version: {e}", path.display())).hint(hint)
         })?;
         let Some(version) = version(runtime, &said) else {
             let hint = format!("name {name}'s own program with {}", runtime.variable());
-            return Err(
-                Failure::new(Step::Engine, format!("{} does not say that it is {name}", path.display())).hint(hint)
-            );
+            return Err(Failure::new(FailedStep::Engine, format!("{} does not say that it is {name}", path.display()))
+                .hint(hint));
         };
-        let installed = Installed { runtime, path, version };
+        let installed = InstalledRuntime { runtime, path, version };
         installed.new_enough()?;
         Ok(installed)
     }
@@ -226,7 +222,8 @@ impl Installed {
         let Some(oldest) = oldest else { return Ok(()) };
         let message =
             format!("{} is {} {}, and {oldest} is needed", self.path.display(), self.runtime.name(), self.version);
-        Err(Failure::new(Step::Engine, message).hint("upgrade it, or use another one: --backend oci:crun, oci:runc"))
+        Err(Failure::new(FailedStep::Engine, message)
+            .hint("upgrade it, or use another one: --backend oci:crun, oci:runc"))
     }
 
     /// The first two numbers of its version.
@@ -321,8 +318,8 @@ fn version(runtime: Runtime, said: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn installed(runtime: Runtime, version: &str) -> Installed {
-        Installed { runtime, path: "/usr/bin/it".into(), version: version.into() }
+    fn installed(runtime: Runtime, version: &str) -> InstalledRuntime {
+        InstalledRuntime { runtime, path: "/usr/bin/it".into(), version: version.into() }
     }
 
     #[test]
@@ -377,10 +374,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_reported_with_a_hint() {
-        let one = Installed::first(&[Runtime::Youki], &Programs::default()).unwrap_err();
+        let one = InstalledRuntime::first(&[Runtime::Youki], &Programs::default()).unwrap_err();
         assert_eq!((one.code, one.step.as_str()), (125, "engine"));
         assert!(one.message.starts_with("youki is not installed") && one.hint.unwrap().contains("COFFERDAM_YOUKI"));
-        let any = Installed::first(of(BackendName::Oci), &Programs::default()).unwrap_err();
+        let any = InstalledRuntime::first(of(BackendName::Oci), &Programs::default()).unwrap_err();
         assert!(any.message.contains("neither crun nor runc nor youki"), "{}", any.message);
         assert!(any.hint.unwrap().contains("apt-get install crun"));
     }
@@ -388,10 +385,10 @@ mod tests {
     #[test]
     fn a_program_that_is_another_one_is_refused() {
         let programs = Programs::default().with(Runtime::Crun, "/bin/echo".into());
-        let failure = Installed::find(Runtime::Crun, &programs).unwrap_err();
+        let failure = InstalledRuntime::find(Runtime::Crun, &programs).unwrap_err();
         assert!(failure.message.contains("does not say that it is crun"), "{}", failure.message);
         let programs = Programs::default().with(Runtime::Crun, "/no/such/crun".into());
-        let failure = Installed::find(Runtime::Crun, &programs).unwrap_err();
+        let failure = InstalledRuntime::find(Runtime::Crun, &programs).unwrap_err();
         assert!(failure.message.contains("cannot run /no/such/crun --version"), "{}", failure.message);
     }
 }

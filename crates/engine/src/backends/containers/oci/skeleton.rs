@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use cofferdam_confine::init_plan::PathRule;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 
-use super::tree::Tree;
+use super::tree::RootfsTree;
 use crate::backends::containers::spec::Mounted;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::plan::executables::device;
 
 /// What the runtime puts there itself.
@@ -16,7 +16,7 @@ const OWN: [&str; 3] = ["dev", "proc", "sys"];
 
 /// What stands at the top of such a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Top {
+enum TopEntry {
     Directory,
     File,
     Link(String),
@@ -25,7 +25,7 @@ enum Top {
 /// A root to be made, and what is bound into it before everything else.
 #[derive(Debug, Clone)]
 pub(super) struct Skeleton {
-    tops: Vec<(String, Top)>,
+    tops: Vec<(String, TopEntry)>,
     /// The binds, read-only.
     pub mounts: Vec<Mounted>,
     /// Device and inode of the root that is shown.
@@ -42,7 +42,7 @@ impl Skeleton {
     /// It cannot be read, or an entry has a name that is no text.
     pub(super) fn of(root: &Path, covered: &[&str]) -> Result<Skeleton, Failure> {
         let failed = |e: &dyn std::fmt::Display| {
-            Failure::new(Step::Image, format!("cannot show {} as the root: {e}", root.display()))
+            Failure::new(FailedStep::Image, format!("cannot show {} as the root: {e}", root.display()))
                 .hint("name a directory that this user can read, or use --backend oci:crun")
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -63,28 +63,28 @@ impl Skeleton {
             let stat = statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| failed(&e))?;
             let target = format!("/{name}");
             let top = match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => Top::Directory,
-                FileType::RegularFile => Top::File,
+                FileType::Directory => TopEntry::Directory,
+                FileType::RegularFile => TopEntry::File,
                 FileType::Symlink => {
                     if name == "tmp" {
                         // It would mount a file system of its own behind it.
                         let message = format!("{} is a symbolic link", root.join("tmp").display());
-                        return Err(Failure::new(Step::Image, message)
+                        return Err(Failure::new(FailedStep::Image, message)
                             .hint("use an image that has a directory /tmp, or --backend oci:crun"));
                     }
                     let says = readlinkat(&at, &name, Vec::new()).map_err(|e| failed(&e))?;
-                    Top::Link(says.into_string().map_err(|e| failed(&e))?)
+                    TopEntry::Link(says.into_string().map_err(|e| failed(&e))?)
                 }
                 _ => continue,
             };
             let covered = OWN.contains(&name.as_str()) || covered.iter().any(|at| at.trim_end_matches('/') == target);
-            if !covered && !matches!(top, Top::Link(_)) {
+            if !covered && !matches!(top, TopEntry::Link(_)) {
                 made.mounts.push(Mounted::Bind {
                     source: root.join(&name),
                     target: target.clone(),
                     writable: false,
                     exec: true,
-                    directory: top == Top::Directory,
+                    directory: top == TopEntry::Directory,
                 });
                 let identity = Some((device(stat.st_dev), stat.st_ino));
                 made.bound.push(PathRule { path: target, access: 0, optional: false, identity });
@@ -99,15 +99,15 @@ impl Skeleton {
     /// # Errors
     /// It cannot be made.
     pub(super) fn make(&self, at: &Path) -> std::io::Result<()> {
-        let tree = Tree::open(at)?;
+        let tree = RootfsTree::open(at)?;
         for own in OWN {
             drop(tree.directory(own, 0o755)?);
         }
         for (name, top) in &self.tops {
             match top {
-                Top::Directory => drop(tree.directory(name, 0o755)?),
-                Top::File => tree.file(name)?,
-                Top::Link(says) => tree.link(name, says)?,
+                TopEntry::Directory => drop(tree.directory(name, 0o755)?),
+                TopEntry::File => tree.file(name)?,
+                TopEntry::Link(says) => tree.link(name, says)?,
             }
         }
         Ok(())

@@ -291,7 +291,7 @@ fn bind(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::containers::spec::{Bounds, Rootfs};
+    use crate::backends::containers::spec::{Rootfs, RuntimeLimits};
 
     fn container() -> ContainerSpec {
         ContainerSpec {
@@ -321,7 +321,7 @@ mod tests {
             apart: None,
             hostname: "box".into(),
             network: Net::Own,
-            bounds: Bounds::default(),
+            bounds: RuntimeLimits::default(),
             open_files: 4096,
             labels: Vec::new(),
             argv: vec!["/dev/cofferdam-0123456789abcdef/init".into()],

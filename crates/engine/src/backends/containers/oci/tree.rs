@@ -23,18 +23,18 @@ pub(super) enum There {
 
 /// The tree.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct RootfsTree {
     root: OwnedFd,
 }
 
-impl Tree {
+impl RootfsTree {
     /// Opens one. The path itself is followed as it stands: it is the caller's.
     ///
     /// # Errors
     /// It is no directory, or cannot be opened.
-    pub(super) fn open(path: &Path) -> io::Result<Tree> {
+    pub(super) fn open(path: &Path) -> io::Result<RootfsTree> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Tree { root: rustix::fs::openat(CWD, path, flags, Mode::empty())? })
+        Ok(RootfsTree { root: rustix::fs::openat(CWD, path, flags, Mode::empty())? })
     }
 
     fn inside(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -216,7 +216,7 @@ mod tests {
         symlink("/usr/lib", dir.path().join("lib")).unwrap();
         symlink(outside.path(), dir.path().join("out")).unwrap();
         symlink("../../../../../..", dir.path().join("up")).unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
+        let tree = RootfsTree::open(dir.path()).unwrap();
         tree.directory("/lib/made/deep", 0o755).unwrap();
         assert!(dir.path().join("usr/lib/made/deep").is_dir(), "an absolute link is one of the tree");
         tree.directory("/up/here", 0o755).unwrap();
@@ -241,7 +241,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         symlink(outside.path(), dir.path().join("to-directory")).unwrap();
         symlink(&file, dir.path().join("to-file")).unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
+        let tree = RootfsTree::open(dir.path()).unwrap();
         for path in ["/to-directory", "/to-file", "/to-directory/below", "/to-file/below"] {
             assert!(tree.directory(path, 0o1777).is_err(), "{path}");
             assert!(tree.set_mode(path, 0o1777).is_err(), "{path}");
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn what_is_there_stays_and_what_is_missing_is_made() {
         let dir = tempfile::tempdir().unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
+        let tree = RootfsTree::open(dir.path()).unwrap();
         std::fs::write(dir.path().join("file"), "kept").unwrap();
         tree.file("/file").unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "kept");
@@ -279,7 +279,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("real")).unwrap();
         symlink("/etc", dir.path().join("out")).unwrap();
         symlink("passwd", dir.path().join("real/deep")).unwrap();
-        let tree = Tree::open(dir.path()).unwrap();
+        let tree = RootfsTree::open(dir.path()).unwrap();
         assert_eq!(tree.link_at("/out").unwrap().as_deref(), Some("/etc"));
         assert_eq!(tree.link_at("/real/deep").unwrap().as_deref(), Some("passwd"));
         assert_eq!((tree.link_at("/real").unwrap(), tree.link_at("/none/deep").unwrap()), (None, None));

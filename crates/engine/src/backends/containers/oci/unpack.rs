@@ -21,18 +21,18 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use tar::EntryType;
 
-use super::cache::{Cache, Held, failed, gone, private};
+use super::cache::{CacheLease, RootfsCache, failed, gone, private};
 use super::image_store::Images;
 use crate::backends::containers::Progress;
 use crate::backends::containers::archive;
 use crate::backends::containers::archive::{LARGEST, plain};
 use crate::backends::containers::content::{hex, settle, stamp};
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use cofferdam_policy::text::escape;
 
 /// How much a tarball may hold.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct UnpackLimits {
     /// Bytes of all files together.
     pub bytes: u64,
     /// Entries.
@@ -42,7 +42,7 @@ pub(super) struct Limits {
 }
 
 /// What is enough for every image that people work with.
-const LIMITS: Limits = Limits { bytes: LARGEST, entries: 2_000_000, headers: 1 << 20 };
+const LIMITS: UnpackLimits = UnpackLimits { bytes: LARGEST, entries: 2_000_000, headers: 1 << 20 };
 /// How often it is told how far it is, in bytes.
 const STEP: u64 = 4 << 20;
 /// Where it is kept which file held what.
@@ -56,9 +56,9 @@ const UNFINISHED: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// It cannot be read, is no tarball of a root, or holds what is refused.
-pub(super) fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<Held, Failure> {
+pub(super) fn tarball(cache: &RootfsCache, path: &Path, told: &dyn Fn(Progress)) -> Result<CacheLease, Failure> {
     let unreadable = |e: &dyn std::fmt::Display| {
-        Failure::new(Step::Image, format!("cannot read {}: {e}", path.display()))
+        Failure::new(FailedStep::Image, format!("cannot read {}: {e}", path.display()))
             .hint("name a tarball that this user can read")
     };
     // Without waiting for whoever writes into a FIFO of that name.
@@ -70,9 +70,8 @@ pub(super) fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Re
     }
     if before.len() > LARGEST {
         let why = archive::too_large(LARGEST);
-        return Err(
-            Failure::new(Step::Image, format!("cannot use {}: {why}", path.display())).hint("name what holds less")
-        );
+        return Err(Failure::new(FailedStep::Image, format!("cannot use {}: {why}", path.display()))
+            .hint("name what holds less"));
     }
     let seen = cache.seen(&before);
     if let Some(key) = std::fs::read_to_string(&seen).ok().filter(|key| key.starts_with("tar-"))
@@ -89,7 +88,7 @@ pub(super) fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Re
         let hash = whole.finish().map_err(|e| unreadable(&e))?;
         let after = file.metadata().map_err(|e| unreadable(&e))?;
         if stamp(&before) != stamp(&after) {
-            return Err(Failure::new(Step::Image, format!("{} was changed while it was read", path.display()))
+            return Err(Failure::new(FailedStep::Image, format!("{} was changed while it was read", path.display()))
                 .hint("run it again"));
         }
         key = format!("tar-{hash}");
@@ -104,12 +103,12 @@ pub(super) fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Re
 /// # Errors
 /// It cannot be had, or holds what is refused.
 pub(super) fn image(
-    cache: &Cache,
+    cache: &RootfsCache,
     images: &dyn Images,
     id: &str,
     reference: &str,
     told: &dyn Fn(Progress),
-) -> Result<Held, Failure> {
+) -> Result<CacheLease, Failure> {
     cache.make(|rootfs| {
         let what = format!("unpacking {reference}");
         let whole = Whole::new(images.export(id)?, &what, None, told);
@@ -118,7 +117,7 @@ pub(super) fn image(
     })
 }
 
-impl Cache {
+impl RootfsCache {
     fn seen(&self, file: &std::fs::Metadata) -> std::path::PathBuf {
         self.place().join(SEEN).join(stamp(file))
     }
@@ -148,13 +147,13 @@ impl Cache {
 
 /// A source that is hashed as it is read, and told of.
 struct Whole<'a, R> {
-    shared: Rc<RefCell<Shared<R>>>,
+    shared: Rc<RefCell<HashedSource<R>>>,
     what: &'a str,
     total: Option<u64>,
     told: &'a dyn Fn(Progress),
 }
 
-struct Shared<R> {
+struct HashedSource<R> {
     source: R,
     hash: Sha256,
     done: u64,
@@ -169,7 +168,7 @@ impl<R> Clone for Whole<'_, R> {
 
 impl<'a, R: Read> Whole<'a, R> {
     fn new(source: R, what: &'a str, total: Option<u64>, told: &'a dyn Fn(Progress)) -> Whole<'a, R> {
-        let shared = Shared { source, hash: Sha256::new(), done: 0, said: 0 };
+        let shared = HashedSource { source, hash: Sha256::new(), done: 0, said: 0 };
         Whole { shared: Rc::new(RefCell::new(shared)), what, total, told }
     }
 
@@ -215,7 +214,7 @@ impl<R: Read> Read for Fuse<R> {
 
 struct Unpacker<'a> {
     root: OwnedFd,
-    limits: Limits,
+    limits: UnpackLimits,
     what: &'a str,
     bytes: u64,
     entries: u64,
@@ -227,13 +226,13 @@ struct Unpacker<'a> {
 }
 
 /// Unpacks into an empty directory of ours; how many bytes there are now. `what` names the tarball in errors.
-fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: Limits, what: &str) -> Result<u64, Failure> {
+fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: UnpackLimits, what: &str) -> Result<u64, Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, rootfs, flags, Mode::empty()).map_err(|e| failed("cannot open", rootfs, &e))?;
     let mut unpacker = Unpacker { root, limits, what, bytes: 0, entries: 0, last: None, layers: false, system: false };
     let broken = |e: io::Error| {
         let message = format!("{what} cannot be unpacked: {}", escape(e.to_string().as_bytes()));
-        Failure::new(Step::Image, message).hint("make it with tar -C DIR -cf root.tar . or docker export")
+        Failure::new(FailedStep::Image, message).hint("make it with tar -C DIR -cf root.tar . or docker export")
     };
     let left = Rc::new(Cell::new(u64::MAX));
     let mut archive = tar::Archive::new(Fuse { source, left: Rc::clone(&left) });
@@ -250,12 +249,14 @@ fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: Limits, what: &str)
     }
     let hint = "a root is what `docker export CONTAINER` gives (docker create makes one), or tar -C DIR -cf root.tar .";
     if unpacker.layers && !unpacker.system {
-        return Err(
-            Failure::new(Step::Image, format!("{what} is an archive of an image's layers, and not a root")).hint(hint)
-        );
+        return Err(Failure::new(
+            FailedStep::Image,
+            format!("{what} is an archive of an image's layers, and not a root"),
+        )
+        .hint(hint));
     }
     if unpacker.entries == 0 {
-        return Err(Failure::new(Step::Image, format!("{what} holds no files")).hint(hint));
+        return Err(Failure::new(FailedStep::Image, format!("{what} holds no files")).hint(hint));
     }
     Ok(unpacker.bytes)
 }
@@ -263,7 +264,7 @@ fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: Limits, what: &str)
 impl Unpacker<'_> {
     fn refuse(&self, path: &[u8], why: &str) -> Failure {
         let message = format!("{} in {}: {why}", escape(path), self.what);
-        Failure::new(Step::Image, message)
+        Failure::new(FailedStep::Image, message)
             .hint("it is not unpacked; make it with tar -C DIR -cf root.tar . or docker export")
     }
 

@@ -17,27 +17,27 @@ use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::rendezvous::{Ours, Rendezvous, ends};
 use super::super::spec::Parts;
-use super::super::{Arrival, Ended, Handed, Ready, StartedContainer};
+use super::super::{Arrival, ContainerEnd, Handed, ReadyRootfs, StartedContainer};
 use super::super::{owner, spec, usage};
-use super::{Contained, Looked, ProgressCallback, ReadyRoot};
+use super::{Contained, HostLayout, ProgressCallback, ReadyRoot};
 use crate::backends::enforcement::container_runtime::KERNEL_THREADS;
 use crate::backends::enforcement::{By, container_tmpfs, enforcement};
-use crate::backends::layout::Layout;
+use crate::backends::layout::MountLayout;
 use crate::backends::real_sources;
-use crate::failure::{Failure, Step};
+use crate::failure::{FailedStep, Failure};
 use crate::io::{Io, Stream};
-use crate::outcome::{Enforcement, Network, Outcome};
+use crate::outcome::{AppliedEnforcement, NetworkSummary, Outcome};
 use crate::plan::lookup::Lookup;
 use crate::plan::mount_table::View;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
 use crate::run::outcome_builder;
 use crate::run::outcome_builder::{Finished, RunContext};
-use crate::run::report::{End, Report};
-use crate::run::streams::{Sink, Source};
+use crate::run::report::{RunEnd, SupervisorReport};
+use crate::run::streams::{InputSource, OutputSink};
 use crate::run::supervise;
 use crate::run::supervise::init_tree::{InitTree, Outer};
-use crate::run::supervise::{OwnNetwork, Run};
+use crate::run::supervise::{OwnNetwork, SupervisedRun};
 
 impl Contained {
     /// Runs it and returns when the tree is dead and nothing of the container is left.
@@ -61,7 +61,7 @@ impl Contained {
     }
 
     /// The root file system, made ready once and again where what it is for has changed.
-    fn ready(&self, parts: &Parts) -> Result<Ready, Failure> {
+    fn ready(&self, parts: &Parts) -> Result<ReadyRootfs, Failure> {
         let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = root.as_ref().filter(|made| made.of == parts.root && made.mounts == parts.mounts) {
             return Ok(made.ready.clone());
@@ -75,7 +75,7 @@ impl Contained {
     }
 
     /// What holds of this layout, with what the engine knows of cgroups.
-    fn enforced(&self, layout: &Layout) -> Enforcement {
+    fn enforced(&self, layout: &MountLayout) -> AppliedEnforcement {
         let root = rustix::process::geteuid().is_root();
         let mut enforcement = enforcement(
             &self.planned.policy,
@@ -92,14 +92,14 @@ impl Contained {
     fn attempt(&self, io: &mut Io) -> Result<(Finished, InitPlan), Failure> {
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(Failure::new(
-                Step::policy("command.argv"),
+                FailedStep::policy("command.argv"),
                 "an argument of this run has a NUL byte in it, and arguments end there",
             ));
         }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
             return Err(Failure::new(
-                Step::Terminal,
+                FailedStep::Terminal,
                 format!("the {} backend gives no terminal", self.planned.backend),
             )
             .hint(hint));
@@ -107,7 +107,7 @@ impl Contained {
         let sweeping = self.sweep();
         // What exists changes: what an earlier run made is denied, protected or renamed by now.
         let pinned = real_sources::pinned(&self.planned.policy, &mut Lookup::default())?;
-        let Looked { layout, parts } = Looked::at_host(&self.planned.policy, &self.place)?;
+        let HostLayout { layout, parts } = HostLayout::at_host(&self.planned.policy, &self.place)?;
         let mut enforcement = self.enforced(&layout);
         let location = self.location.as_ref().filter(|_| !self.about.limits);
         let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
@@ -116,8 +116,8 @@ impl Contained {
         self.still_sufficient(&enforcement)?;
         let root = self.ready(&parts)?;
         self.place.write_texts(&parts.texts)?;
-        let id =
-            owner::fresh_name().map_err(|e| Failure::new(Step::Container, format!("cannot make up a name: {e}")))?;
+        let id = owner::fresh_name()
+            .map_err(|e| Failure::new(FailedStep::Container, format!("cannot make up a name: {e}")))?;
         let directory = self.place.run(&id)?;
         let spec = self.spec(&parts, &root.moved, id, directory.path());
         let checked = root.moved.rules(self.checked(&pinned, &parts)?);
@@ -140,7 +140,7 @@ impl Contained {
         };
         let made = match self.runtime.start(&spec, &root, &handed) {
             // Somebody has removed it since: once more, and another one that is gone is told.
-            Err(failure) if failure.step == Step::Image => {
+            Err(failure) if failure.step == FailedStep::Image => {
                 *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let again = self.ready(&parts)?;
                 if again.moved != root.moved {
@@ -156,7 +156,9 @@ impl Contained {
             Some(rendezvous) => {
                 rendezvous.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy))
             }
-            None => made.running().map(copy).unwrap_or_else(|| Err(Failure::new(Step::Container, "nothing runs"))),
+            None => {
+                made.running().map(copy).unwrap_or_else(|| Err(Failure::new(FailedStep::Container, "nothing runs")))
+            }
         };
         drop(theirs); // init's alone from here on, so that its end is seen
         let told = arrived.and_then(|running| {
@@ -164,18 +166,18 @@ impl Contained {
             self.still_sufficient(&enforcement)?; // nothing runs yet
             made.compare(&by_maker)?;
             let extra = match joins {
-                Some(cgroup) => cgroup.join_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?,
+                Some(cgroup) => cgroup.join_files().map_err(|e| Failure::new(FailedStep::Cgroup, e.to_string()))?,
                 None => Vec::new(),
             };
             init_plan.joins = (0, extra.len() as u16);
             let block = memfd::plan(&init_plan.encode());
-            let block = block.map_err(|e| Failure::new(Step::Spawn, format!("cannot write the plan: {e}")))?;
+            let block = block.map_err(|e| Failure::new(FailedStep::Spawn, format!("cannot write the plan: {e}")))?;
             let extra: Vec<_> = extra.iter().map(AsFd::as_fd).collect();
             // An inherited init may have failed by then; what its runtime says of it is the better word.
             if let Err(e) = control::plan(ours.control.as_fd(), block.as_fd(), &extra) {
                 return Err(made
                     .gave_up()
-                    .unwrap_or_else(|| Failure::new(Step::Spawn, format!("cannot hand the plan over: {e}"))));
+                    .unwrap_or_else(|| Failure::new(FailedStep::Spawn, format!("cannot hand the plan over: {e}"))));
             }
             Ok((running, counted))
         });
@@ -243,7 +245,7 @@ impl Contained {
         made: &dyn StartedContainer,
         view: &View,
         io: &mut Io,
-    ) -> Result<(Report, Option<Network>), Failure> {
+    ) -> Result<(SupervisorReport, Option<NetworkSummary>), Failure> {
         let l = &self.planned.policy.limits;
         let Ours { stdio: [to, out, err], lifeline, status, events, control } = ours;
         let inits = made.running().is_none().then_some(running.pid);
@@ -257,13 +259,13 @@ impl Contained {
         let input = io.take_input(&self.planned.policy.command.stdin);
         let (denied, protected) =
             (self.set(&self.planned.policy.filesystem.deny), self.set(&self.planned.policy.filesystem.protected));
-        let around = Around { made, own_clock: !self.about.listener };
-        let run = Run {
+        let around = ContainerStop { made, own_clock: !self.about.listener };
+        let run = SupervisedRun {
             running,
-            source: Source::new(to, input, false),
+            source: InputSource::new(to, input, false),
             sinks: [
-                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
-                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+                Some(OutputSink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(OutputSink::new(err, Stream::Stderr, l.output_bytes)),
             ],
             cgroup,
             wall: Duration::from_millis(l.wall_ms),
@@ -303,12 +305,12 @@ impl Contained {
     }
 
     /// What the runtime knows better.
-    fn judge(&self, report: &mut Report, ended: &Ended) -> Result<(), Failure> {
+    fn judge(&self, report: &mut SupervisorReport, ended: &ContainerEnd) -> Result<(), Failure> {
         let starved = ended.oom_killed == Some(true);
-        if starved && matches!(report.end, End::Wait(_) | End::Lost) {
-            report.end = End::Limit(Field::Memory);
+        if starved && matches!(report.end, RunEnd::Wait(_) | RunEnd::Lost) {
+            report.end = RunEnd::Limit(Field::Memory);
         }
-        if matches!(report.end, End::Lost) && report.started_ns == 0 {
+        if matches!(report.end, RunEnd::Lost) && report.started_ns == 0 {
             let failure = started_nothing(self.planned.backend, &ended.said);
             return Err(besides(failure, ended.problems.iter().cloned()));
         }
@@ -319,9 +321,9 @@ impl Contained {
 /// The failure of a runtime that has ended, or was ended, before the program began.
 fn started_nothing(backend: impl std::fmt::Display, said: &str) -> Failure {
     match said {
-        "" => Failure::new(Step::Container, format!("{backend} started nothing, and said nothing: its runtime hung, or it was killed from outside or by a memory limit that is too low for it"))
+        "" => Failure::new(FailedStep::Container, format!("{backend} started nothing, and said nothing: its runtime hung, or it was killed from outside or by a memory limit that is too low for it"))
             .hint("raise --memory, or try the runtime by itself: cofferdam doctor --verbose names it"),
-        said => Failure::new(Step::Container, format!("{backend} started nothing: {said}")),
+        said => Failure::new(FailedStep::Container, format!("{backend} started nothing: {said}")),
     }
 }
 
@@ -339,13 +341,13 @@ fn besides(mut failure: Failure, problems: impl IntoIterator<Item = String>) -> 
 }
 
 /// What ends a container.
-struct Around<'a> {
+struct ContainerStop<'a> {
     made: &'a dyn StartedContainer,
     /// A kernel of its own counts its own time.
     own_clock: bool,
 }
 
-impl Outer for Around<'_> {
+impl Outer for ContainerStop<'_> {
     fn kill(&self) -> Result<(), String> {
         self.made.kill().map_err(|failure| failure.message)
     }
@@ -362,7 +364,7 @@ impl Outer for Around<'_> {
 /// The same process, to be watched besides.
 fn copy(running: &RunningInit) -> Result<RunningInit, Failure> {
     let pidfd = running.pidfd.try_clone();
-    let pidfd = pidfd.map_err(|e| Failure::new(Step::Container, format!("cannot watch the container: {e}")))?;
+    let pidfd = pidfd.map_err(|e| Failure::new(FailedStep::Container, format!("cannot watch the container: {e}")))?;
     Ok(RunningInit { pid: running.pid, pidfd })
 }
 
@@ -385,12 +387,12 @@ mod tests {
         }
 
         fn kill(&self) -> Result<(), Failure> {
-            Err(Failure::new(Step::Container, "it does not die"))
+            Err(Failure::new(FailedStep::Container, "it does not die"))
         }
 
-        fn end(self: Box<Self>) -> Ended {
+        fn end(self: Box<Self>) -> ContainerEnd {
             self.0.fetch_add(1, Ordering::SeqCst);
-            Ended { problems: vec!["it is left".into()], ..Ended::default() }
+            ContainerEnd { problems: vec!["it is left".into()], ..ContainerEnd::default() }
         }
     }
 
@@ -408,11 +410,11 @@ mod tests {
     #[test]
     fn the_first_failure_is_reported_and_the_container_always_ended() {
         let ends = Arc::new(AtomicU32::new(0));
-        let first = Failure::new(Step::policy("network"), "no gateway").hint("do this");
+        let first = Failure::new(FailedStep::policy("network"), "no gateway").hint("do this");
         let told = given_up(Box::new(Stubborn(Arc::clone(&ends))), first);
         assert_eq!(
             told,
-            Failure::new(Step::policy("network"), "no gateway; it does not die; it is left").hint("do this")
+            Failure::new(FailedStep::policy("network"), "no gateway; it does not die; it is left").hint("do this")
         );
         assert_eq!(ends.load(Ordering::SeqCst), 1);
     }

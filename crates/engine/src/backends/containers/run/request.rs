@@ -13,7 +13,7 @@ use super::super::Arrival;
 use super::super::mount_points::Moved;
 use super::super::owner;
 use super::super::rendezvous::Rendezvous;
-use super::super::spec::{self, Bounds, ContainerSpec, Mounted, Parts};
+use super::super::spec::{self, ContainerSpec, Mounted, Parts, RuntimeLimits};
 use super::Contained;
 use crate::failure::{self, Failure};
 use crate::plan::egress::EgressPlan;
@@ -33,7 +33,7 @@ impl Contained {
             exec: true,
             directory: true,
         });
-        let bounds = Bounds {
+        let bounds = RuntimeLimits {
             memory_bytes: Some(l.memory_mb << 20),
             cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             pids: Some(l.processes + 1), // init
@@ -52,7 +52,7 @@ impl Contained {
             apart: None,
             hostname: self.planned.policy.process.hostname.clone(),
             network: spec::network(&self.planned.policy),
-            bounds: if self.about.limits { bounds } else { Bounds::default() },
+            bounds: if self.about.limits { bounds } else { RuntimeLimits::default() },
             open_files: open_files(&self.planned.policy),
             labels: labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
             argv,
@@ -120,14 +120,19 @@ impl Contained {
         let look = |(target, source): &(String, PathBuf)| {
             let identity = identity(source).map_err(|e| {
                 let message = format!("cannot use {} as the source of {target}: {e}", source.display());
-                Failure::new(failure::Step::Mount, message)
+                Failure::new(failure::FailedStep::Mount, message)
                     .hint("it was replaced or removed since the run was prepared: run it again")
             })?;
             // What is looked up is the path that the source led to, and its identity decides.
             let mounts = policy.filesystem.mounts.iter().enumerate();
             for (index, mount) in mounts.filter(|(_, mount)| mount.target() == target) {
                 let Mount::Bind { source, .. } = mount else { continue };
-                crate::plan::source_identity::compare(policy, source, identity, &failure::Step::mount_entry(index))?;
+                crate::plan::source_identity::compare(
+                    policy,
+                    source,
+                    identity,
+                    &failure::FailedStep::mount_entry(index),
+                )?;
             }
             Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };

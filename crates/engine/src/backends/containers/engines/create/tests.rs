@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::backends::containers::mount_points::Moved;
-use crate::backends::containers::{Bounds, ImageCommand, Rootfs};
+use crate::backends::containers::{ImageCommand, Rootfs, RuntimeLimits};
 
 fn what(flavour: Flavour) -> What {
     What {
@@ -43,15 +43,15 @@ fn spec() -> ContainerSpec {
         apart: None,
         hostname: "sandbox".into(),
         network: Net::Own,
-        bounds: Bounds { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(33) },
+        bounds: RuntimeLimits { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(33) },
         open_files: 256,
         labels: vec![("cofferdam.run".into(), "cofferdam-0123456789abcdef".into())],
         argv: vec!["/dev/cofferdam/init".into(), "/dev/cofferdam/door".into()],
     }
 }
 
-fn root() -> Ready {
-    Ready {
+fn root() -> ReadyRootfs {
+    ReadyRootfs {
         reference: "sha256:abc".into(),
         volumes: vec!["/var/lib/db/".into(), "/tmp".into()],
         command: ImageCommand::default(),
@@ -140,7 +140,7 @@ fn paths_that_the_interface_cannot_say_are_refused_and_never_cut() {
 #[test]
 fn volumes_are_covered_once_and_not_where_the_policy_mounts() {
     let volumes = ["/data/", "//x/./y", "/tmp", "/x/y", "/"].map(str::to_owned).to_vec();
-    let root = Ready { volumes, ..root() };
+    let root = ReadyRootfs { volumes, ..root() };
     assert_eq!(covered(&spec(), &root, &what(Flavour::Docker)), ["/x/y"]);
     assert_eq!(covered(&spec(), &root, &what(Flavour::Podman)), ["/x/y", "/run", "/var/tmp", "/sys/fs/cgroup"]);
 }

@@ -25,7 +25,7 @@ impl Host {
     }
 }
 
-impl Surroundings for Host {
+impl DiscoveryHost for Host {
     fn variable(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned()
     }
@@ -55,8 +55,8 @@ impl Surroundings for Host {
     }
 }
 
-fn socket(path: &str) -> Found {
-    Found::Socket(path.into())
+fn socket(path: &str) -> EngineEndpoint {
+    EngineEndpoint::Socket(path.into())
 }
 
 const DOCKER: &str = "/var/run/docker.sock";
@@ -148,7 +148,7 @@ fn an_engine_in_another_users_directory_is_not_taken_for_ones_own() {
         );
     }
     host.podman = true;
-    assert_eq!(find(Flavour::Podman, &host).unwrap(), Found::Program("/usr/bin/podman".into()));
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), EngineEndpoint::Program("/usr/bin/podman".into()));
     host.variables.insert("CONTAINER_HOST", format!("unix://{theirs}"));
     assert_eq!(find(Flavour::Podman, &host).unwrap(), socket(theirs), "who names it means it");
 }
@@ -172,6 +172,6 @@ fn a_socket_without_permission_is_reported_as_that() {
 #[test]
 fn podman_itself_serves_where_none_does() {
     let host = Host { podman: true, ..Host::default() };
-    assert_eq!(find(Flavour::Podman, &host).unwrap(), Found::Program("/usr/bin/podman".into()));
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), EngineEndpoint::Program("/usr/bin/podman".into()));
     assert!(find(Flavour::Docker, &host).is_err(), "not in Docker's place");
 }

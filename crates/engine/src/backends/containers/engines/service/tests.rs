@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use super::super::discover::{Real, Surroundings};
+use super::super::discover::{DiscoveryHost, Real};
 use super::*;
-use crate::failure::Step;
+use crate::failure::FailedStep;
 
 /// A directory in which Podman serves. What that has started ends with it: without root it serves from a second process, and
 /// a third one keeps the user namespace for as long as nobody ends it.
@@ -79,7 +79,7 @@ fn podman(work: &Path) -> Option<PathBuf> {
 }
 
 /// Ends what a service of this process has started.
-fn end(service: &Service) -> Option<u32> {
+fn end(service: &PodmanService) -> Option<u32> {
     service.child.lock().unwrap().as_mut().map(|child| {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -91,11 +91,11 @@ fn end(service: &Service) -> Option<u32> {
 fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ended() {
     let work = Work::new();
     let Some(program) = podman(work.path()) else { return };
-    let service = Arc::new(Service::below(work.path(), &program).unwrap());
+    let service = Arc::new(PodmanService::below(work.path(), &program).unwrap());
     service.ensure().unwrap_or_else(|error| panic!("{error}"));
     let mode = fs::metadata(&service.directory).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "nobody else's");
-    let client = super::super::client::Client::new(&service.socket(), Some(service.clone())).unwrap();
+    let client = super::super::client::EngineClient::new(&service.socket(), Some(service.clone())).unwrap();
     assert!(client.ping().unwrap().podman);
     // It ends by itself after a while; here it is ended.
     let first = end(&service);
@@ -108,7 +108,7 @@ fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ende
 fn who_would_start_the_same_service_shares_it() {
     let work = Work::new();
     let Some(program) = podman(work.path()) else { return };
-    let services: Vec<Service> = (0..4).map(|_| Service::below(work.path(), &program).unwrap()).collect();
+    let services: Vec<PodmanService> = (0..4).map(|_| PodmanService::below(work.path(), &program).unwrap()).collect();
     std::thread::scope(|scope| {
         for service in &services {
             scope.spawn(|| service.ensure().unwrap_or_else(|error| panic!("{error}")));
@@ -116,7 +116,7 @@ fn who_would_start_the_same_service_shares_it() {
     });
     let started: Vec<u32> = services.iter().filter_map(end).collect();
     assert_eq!(started.len(), 1, "one of them started it: {started:?}");
-    let other = Service::below(work.path(), Path::new("/another/podman")).unwrap();
+    let other = PodmanService::below(work.path(), Path::new("/another/podman")).unwrap();
     assert_ne!(other.directory, services[0].directory, "of another program it is another");
 }
 
@@ -160,15 +160,15 @@ fn what_dead_services_left_is_removed_and_nothing_else() {
 fn a_directory_that_others_may_use_is_not_used() {
     let work = tempfile::tempdir().unwrap();
     let program = Path::new("/usr/bin/podman");
-    let first = Service::below(work.path(), program).unwrap().directory;
-    assert_eq!(Service::below(work.path(), program).unwrap().directory, first, "the twin");
+    let first = PodmanService::below(work.path(), program).unwrap().directory;
+    assert_eq!(PodmanService::below(work.path(), program).unwrap().directory, first, "the twin");
     fs::set_permissions(&first, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_ne!(Service::below(work.path(), program).unwrap().directory, first);
+    assert_ne!(PodmanService::below(work.path(), program).unwrap().directory, first);
     fs::remove_dir(&first).unwrap();
     let victim = work.path().join("victim");
     own(&victim).unwrap();
     symlink(&victim, &first).unwrap();
-    assert_ne!(Service::below(work.path(), program).unwrap().directory, first);
+    assert_ne!(PodmanService::below(work.path(), program).unwrap().directory, first);
 }
 
 #[test]
@@ -177,18 +177,18 @@ fn a_program_that_cannot_serve_says_why() {
     let program = work.path().join("podman");
     let write = "printf '#!/bin/sh\\necho no such command >&2\\nexit 125\\n' > \"$0\" && chmod 755 \"$0\"";
     assert!(Command::new("sh").args(["-c", write]).arg(&program).status().unwrap().success());
-    let service = Service::below(work.path(), &program).unwrap();
+    let service = PodmanService::below(work.path(), &program).unwrap();
     let error = service.ensure().unwrap_err().to_string();
     assert!(error.contains("no such command"), "{error}");
     assert!(!service.directory.exists(), "nothing is left");
-    let failure = Service::of_this_process(&program).unwrap_err();
-    assert!(failure.step == Step::Engine && failure.hint.is_some(), "{failure:?}");
+    let failure = PodmanService::of_this_process(&program).unwrap_err();
+    assert!(failure.step == FailedStep::Engine && failure.hint.is_some(), "{failure:?}");
 }
 
 #[test]
 fn the_target_of_a_link_in_a_foreign_directory_is_no_service() {
     let work = tempfile::tempdir().unwrap();
-    let service = Service::below(work.path(), Path::new("/no/podman")).unwrap();
+    let service = PodmanService::below(work.path(), Path::new("/no/podman")).unwrap();
     let other = work.path().join("other.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&other).unwrap();
     symlink(&other, service.socket()).unwrap();

@@ -93,7 +93,7 @@ fn every_weaker_container_is_found_out() {
     let root = Rootfs::Tarball(tarball(&work));
     for Pair { kind, engine, .. } in pairs() {
         let about = engine.about().expect("about");
-        let Known { client, what, .. } = engine.known().expect("known");
+        let ConnectedEngine { client, what, .. } = engine.known().expect("known");
         let asked = bounded(spec(root.clone(), &work.path().join(format!("{kind:?}")), "true"), &about);
         let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("a root");
         let body = create::body(&asked, &ready, what).expect("it can be said");

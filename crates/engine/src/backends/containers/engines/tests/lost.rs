@@ -8,7 +8,7 @@ fn signal(pid: u32, signal: &str) {
 }
 
 /// An engine of its own, and a container that sleeps in it.
-fn sleeping(kind: Kind, work: &TempDir) -> Option<(Daemon, Engine, Box<dyn StartedContainer>, String)> {
+fn sleeping(kind: Kind, work: &TempDir) -> Option<(Daemon, ContainerEngine, Box<dyn StartedContainer>, String)> {
     let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|value| value == "1");
     if uid() != 0 {
         return None; // the fixture's daemons of other users are tried as root
@@ -21,7 +21,7 @@ fn sleeping(kind: Kind, work: &TempDir) -> Option<(Daemon, Engine, Box<dyn Start
     let daemon = Daemon::own(kind).expect("an engine");
     let flavour = if kind == Kind::Docker { Flavour::Docker } else { Flavour::Podman };
     let (name, value) = daemon.environment();
-    let engine = Engine::found(flavour, &Around(HashMap::from([(name, value)]))).expect("it is found");
+    let engine = ContainerEngine::found(flavour, &Around(HashMap::from([(name, value)]))).expect("it is found");
     let asked = spec(Rootfs::Tarball(tarball(work)), &work.path().join("out"), "sleep 600");
     let ready = engine.prepare(&asked.root, &asked.mounts, &quiet).expect("a root");
     let made = start(&engine, &asked, &ready).expect("started");

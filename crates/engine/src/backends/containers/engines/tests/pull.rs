@@ -3,7 +3,7 @@
 use cofferdam_test_containers::Registry;
 
 use super::*;
-use crate::failure::Step;
+use crate::failure::FailedStep;
 
 #[test]
 fn an_image_is_pulled_with_progress_and_then_is_there() {
@@ -45,7 +45,7 @@ fn an_image_is_pulled_with_progress_and_then_is_there() {
         assert_eq!(found.reference, ready.reference, "{kind:?}");
         let missing = registry.tagged("2");
         let failure = engine.prepare(&Rootfs::Image(missing), &[], &quiet).expect_err("there is no such tag");
-        assert!(failure.step == Step::Image && failure.message.contains("manifest"), "{kind:?} {failure:?}");
+        assert!(failure.step == FailedStep::Image && failure.message.contains("manifest"), "{kind:?} {failure:?}");
         images::untag(&engine.known().expect("known").client, &reference);
     }
 }

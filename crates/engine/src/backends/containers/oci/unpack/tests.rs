@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use super::super::cache::Bounds;
+use super::super::cache::CacheBounds;
 use super::*;
 use crate::backends::containers::ImageCommand;
 use crate::failure::Failure;
@@ -54,7 +54,7 @@ impl Archive {
     }
 
     /// Unpacks it; what was refused, as text.
-    fn unpack(self, limits: Limits) -> Result<(tempfile::TempDir, u64), String> {
+    fn unpack(self, limits: UnpackLimits) -> Result<(tempfile::TempDir, u64), String> {
         let dir = tempfile::tempdir().unwrap();
         let bytes = self.whole();
         let done = unpack(Box::new(bytes.as_slice()), dir.path(), limits, "it.tar");
@@ -66,7 +66,7 @@ fn archive() -> Archive {
     Archive::default()
 }
 
-const SMALL: Limits = Limits { bytes: 1 << 20, entries: 100, headers: 1 << 16 };
+const SMALL: UnpackLimits = UnpackLimits { bytes: 1 << 20, entries: 100, headers: 1 << 16 };
 
 #[test]
 fn an_ordinary_root_is_what_it_was() {
@@ -211,10 +211,13 @@ fn devices_and_powers_do_not_come_along() {
 #[test]
 fn more_than_the_bounds_is_refused_and_not_written() {
     let large = "x".repeat(4000);
-    let refused =
-        archive().file("usr/a", &large).file("usr/b", &large).unpack(Limits { bytes: 7000, ..SMALL }).unwrap_err();
+    let refused = archive()
+        .file("usr/a", &large)
+        .file("usr/b", &large)
+        .unpack(UnpackLimits { bytes: 7000, ..SMALL })
+        .unwrap_err();
     assert!(refused.contains("usr/b") && refused.contains("7000"), "{refused}");
-    assert!(archive().file("usr/a", &large).unpack(Limits { bytes: 7000, ..SMALL }).is_ok());
+    assert!(archive().file("usr/a", &large).unpack(UnpackLimits { bytes: 7000, ..SMALL }).is_ok());
     let many = (0..101).fold(archive(), |tar, n| tar.file(&format!("usr/{n}"), ""));
     let refused = many.unpack(SMALL).unwrap_err();
     assert!(refused.contains("more than 100 entries"), "{refused}");
@@ -237,7 +240,7 @@ fn names_that_would_fill_the_memory_are_refused() {
         |name: &str| archive().entry(EntryType::GNULongName, "././@LongLink", "", 0o644, name.as_bytes()).file("x", "");
     let (dir, _) = long(&format!("usr/{}", "n".repeat(200))).unpack(SMALL).unwrap();
     assert!(dir.path().join("usr").join("n".repeat(200)).exists());
-    let refused = long(&name).unpack(Limits { headers: 2048, ..SMALL }).unwrap_err();
+    let refused = long(&name).unpack(UnpackLimits { headers: 2048, ..SMALL }).unwrap_err();
     assert!(refused.contains("header is too long"), "{refused}");
     let refused = long(&"n/".repeat(3000)).unpack(SMALL).unwrap_err();
     assert!(refused.contains("too long"), "{refused}");
@@ -276,7 +279,7 @@ fn written(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 #[test]
 fn a_tarball_is_unpacked_once_for_what_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::new(&dir.path().join("state"), Bounds::default());
+    let cache = RootfsCache::new(&dir.path().join("state"), CacheBounds::default());
     let bytes = archive().file("etc/name", "one").whole();
     let path = written(dir.path(), "root.tar", &bytes);
     let told = Cell::new(0);
@@ -298,7 +301,7 @@ fn a_tarball_is_unpacked_once_for_what_is_in_it() {
 #[test]
 fn compressed_tarballs_are_read_or_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::new(&dir.path().join("state"), Bounds::default());
+    let cache = RootfsCache::new(&dir.path().join("state"), CacheBounds::default());
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&archive().file("etc/name", "packed").whole()).unwrap();
     let path = written(dir.path(), "root.tar.gz", &packed.finish().unwrap());
@@ -329,7 +332,7 @@ fn an_image_of_an_engine_is_unpacked_once() {
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::new(dir.path(), Bounds::default());
+    let cache = RootfsCache::new(dir.path(), CacheBounds::default());
     let store = Store(archive().file("etc/name", "image").whole());
     let id = store.id("", &|_| {}).unwrap();
     let held = image(&cache, &store, &id, "alpine:3", &|_| {}).unwrap();
@@ -343,7 +346,7 @@ fn an_image_of_an_engine_is_unpacked_once() {
 #[test]
 fn many_runs_at_once_remember_and_forget_without_getting_into_each_others_way() {
     let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::new(dir.path(), Bounds::default());
+    let cache = RootfsCache::new(dir.path(), CacheBounds::default());
     private(cache.place()).unwrap();
     let seen = |name: String| cache.place().join(SEEN).join(name);
     std::thread::scope(|threads| {
@@ -366,7 +369,7 @@ fn a_fifo_is_refused_without_waiting_for_a_writer() {
     let fifo = dir.path().join("root.tar");
     rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let (said, heard) = std::sync::mpsc::channel();
-    let cache = Cache::new(dir.path(), Bounds::default());
+    let cache = RootfsCache::new(dir.path(), CacheBounds::default());
     std::thread::spawn(move || said.send(tarball(&cache, &fifo, &|_| {}).map(drop)));
     let failure = heard.recv_timeout(std::time::Duration::from_secs(20)).expect("it hangs").unwrap_err();
     assert!(failure.message.contains("it is not a file"), "{failure:?}");
