@@ -58,15 +58,15 @@ impl Call {
 
 /// What the executors share.
 #[derive(Debug, Clone)]
-struct Shared {
+struct ExecutorShared {
     engine: Arc<Engine>,
     backend: BackendName,
     default_timeout: u64,
 }
 
-impl Shared {
-    fn new(tools: Tools, backend: BackendName, default_timeout: u64) -> Shared {
-        Shared { engine: Arc::new(Engine::probe().with_tools(tools)), backend, default_timeout }
+impl ExecutorShared {
+    fn new(tools: Tools, backend: BackendName, default_timeout: u64) -> ExecutorShared {
+        ExecutorShared { engine: Arc::new(Engine::probe().with_tools(tools)), backend, default_timeout }
     }
 
     fn run(&self, call: Call) -> RunResult {
@@ -182,22 +182,22 @@ macro_rules! executor {
 
 /// Runs configurations by nsjail where it is installed and holds what they require, and else by the jail, which does.
 #[derive(Debug, Clone)]
-pub struct NsJailExecutor(Shared);
+pub struct NsJailExecutor(ExecutorShared);
 
 /// Runs configurations by macOS's Seatbelt.
 #[derive(Debug, Clone)]
-pub struct SeatbeltExecutor(Shared);
+pub struct SeatbeltExecutor(ExecutorShared);
 
 /// Runs configurations by Cofferdam's own jail.
 #[derive(Debug, Clone)]
-pub struct JailExecutor(Shared);
+pub struct JailExecutor(ExecutorShared);
 
 impl NsJailExecutor {
     /// nsjail at this path, or on `PATH`; seconds that an execution may take when its configuration does not say.
     pub fn new(nsjail_path: Option<PathBuf>, default_timeout: u64) -> NsJailExecutor {
         let mut tools = Tools::from_environment();
         tools.nsjail = nsjail_path.or(tools.nsjail);
-        NsJailExecutor(Shared::new(tools, BackendName::Nsjail, default_timeout))
+        NsJailExecutor(ExecutorShared::new(tools, BackendName::Nsjail, default_timeout))
     }
 
     /// Reads an older `nsjail.json`; unknown keys are passed over.
@@ -220,14 +220,14 @@ impl Default for NsJailExecutor {
 impl SeatbeltExecutor {
     /// Seconds that an execution may take when its configuration does not say.
     pub fn new(default_timeout: u64) -> SeatbeltExecutor {
-        SeatbeltExecutor(Shared::new(Tools::from_environment(), BackendName::Seatbelt, default_timeout))
+        SeatbeltExecutor(ExecutorShared::new(Tools::from_environment(), BackendName::Seatbelt, default_timeout))
     }
 }
 
 impl JailExecutor {
     /// Seconds that an execution may take when its configuration does not say.
     pub fn new(default_timeout: u64) -> JailExecutor {
-        JailExecutor(Shared::new(Tools::from_environment(), BackendName::Auto, default_timeout))
+        JailExecutor(ExecutorShared::new(Tools::from_environment(), BackendName::Auto, default_timeout))
     }
 }
 
