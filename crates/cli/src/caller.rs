@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 use cofferdam_config::environments::{InterpreterSurroundings, Surroundings};
 use cofferdam_policy::paths::is_within;
 
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The caller's side of a call.
 #[derive(Debug, Clone, Default)]
@@ -38,9 +38,9 @@ impl Caller {
     ///
     /// # Errors
     /// The working directory or a variable cannot be used.
-    pub fn observe() -> Result<Caller, Refusal> {
+    pub fn observe() -> Result<Caller, CliRefusal> {
         let seen =
-            Surroundings::observe().map_err(|error| Refusal::new("arguments", error.to_string()).split_hint())?;
+            Surroundings::observe().map_err(|error| CliRefusal::new("arguments", error.to_string()).split_hint())?;
         let system = rustix::system::sysinfo();
         let memory_mb = (u64::from(system.mem_unit) * system.totalram) >> 20;
         let Surroundings { cwd, homes, variables, .. } = seen;
@@ -111,9 +111,9 @@ impl Caller {
 ///
 /// # Errors
 /// It is not UTF-8.
-pub(crate) fn utf8(text: OsString, what: &str) -> Result<String, Refusal> {
+pub(crate) fn utf8(text: OsString, what: &str) -> Result<String, CliRefusal> {
     text.into_string().map_err(|raw| {
-        Refusal::new("arguments", format!("{what} is not valid UTF-8: {raw:?}"))
+        CliRefusal::new("arguments", format!("{what} is not valid UTF-8: {raw:?}"))
             .hint("a policy is UTF-8 text; rename the file, or reach it through a directory or link with such a name")
     })
 }

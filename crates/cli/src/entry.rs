@@ -15,7 +15,7 @@ use crate::outcome::refusal_report::{exit_code_after, report, report_unless_clos
 use crate::output::stderr::{self, print_error};
 use crate::output::stdout::print;
 use crate::output::text::paragraph;
-use crate::refusal::{REFUSED, Refusal};
+use crate::refusal::{CliRefusal, REFUSED};
 
 /// Performs the call that the arguments describe, the program's own name first, and returns the exit code.
 pub fn entry(arguments: Vec<OsString>) -> i32 {
@@ -78,7 +78,7 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             stderr::write(&text);
-            let refusal = Refusal::new("arguments", "no command was given").hint("cofferdam --help");
+            let refusal = CliRefusal::new("arguments", "no command was given").hint("cofferdam --help");
             exit_code_after(REFUSED, json, &refusal)
         }
         _ => {
@@ -111,7 +111,7 @@ const PATHS: &[&str] = &[
 ];
 
 /// Refuses a path that is empty.
-fn empty_path(matches: &ArgMatches) -> Option<Refusal> {
+fn empty_path(matches: &ArgMatches) -> Option<CliRefusal> {
     let is_empty = |id: &&&str| {
         let values = matches.try_get_raw(id).ok().flatten();
         values.is_some_and(|mut values| values.any(std::ffi::OsStr::is_empty))
@@ -122,7 +122,7 @@ fn empty_path(matches: &ArgMatches) -> Option<Refusal> {
         id => (format!("--{id}"), format!("--{id} PATH, or leave it out for the default")),
     };
     Some(
-        Refusal::new("arguments", format!("the value of {named} is empty"))
+        CliRefusal::new("arguments", format!("the value of {named} is empty"))
             .hint(format!("{example}; a variable of the shell that is not set is empty")),
     )
 }

@@ -22,5 +22,5 @@ mod refusal;
 
 pub use crate::commands::cli_command;
 pub use crate::entry::entry;
-pub use crate::refusal::Refusal;
+pub use crate::refusal::CliRefusal;
 pub use cofferdam_config::environments::discover;

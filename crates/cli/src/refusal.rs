@@ -11,7 +11,7 @@ pub(crate) const CLOSED: i32 = 141;
 
 /// A refusal: what went wrong, what to do about it, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CliRefusal {
     /// 125, or 126 and 127 as a shell means them.
     pub code: i32,
     /// The step that failed, as an outcome names it.
@@ -22,20 +22,20 @@ pub struct Refusal {
     pub hint: Option<String>,
 }
 
-impl Refusal {
+impl CliRefusal {
     /// A refusal with exit code 125.
-    pub fn new(step: &'static str, message: impl Into<String>) -> Refusal {
-        Refusal { code: REFUSED, step, message: message.into(), hint: None }
+    pub fn new(step: &'static str, message: impl Into<String>) -> CliRefusal {
+        CliRefusal { code: REFUSED, step, message: message.into(), hint: None }
     }
 
     /// The same with something the user can do.
-    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+    pub fn hint(mut self, hint: impl Into<String>) -> CliRefusal {
         self.hint = Some(hint.into());
         self
     }
 
     /// The same with the hint taken out of a message that ends in a line `hint: …`.
-    pub(crate) fn split_hint(mut self) -> Refusal {
+    pub(crate) fn split_hint(mut self) -> CliRefusal {
         if let Some((message, hint)) = self.message.split_once("\nhint: ") {
             (self.message, self.hint) = (message.to_owned(), Some(hint.to_owned()));
         }
@@ -43,7 +43,7 @@ impl Refusal {
     }
 
     /// The same with another exit code.
-    pub fn code(mut self, code: i32) -> Refusal {
+    pub fn code(mut self, code: i32) -> CliRefusal {
         self.code = code;
         self
     }

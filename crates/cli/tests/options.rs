@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cofferdam::args::option::Takes;
 use cofferdam::args::table::POLICY_OPTIONS;
-use cofferdam::call::{self, Call};
+use cofferdam::call::{self, RunnableCall};
 use cofferdam::caller::Caller;
 use cofferdam::commands::{Extent, build};
 use cofferdam::discover::HostTree;
-use cofferdam::{Refusal, cli_command};
+use cofferdam::{CliRefusal, cli_command};
 use cofferdam_policy::*;
 use serde_json::{Value, json};
 
@@ -22,14 +22,14 @@ fn caller() -> Caller {
     }
 }
 
-fn call_as(caller: &Caller, arguments: &[&str]) -> Result<Call, Refusal> {
+fn call_as(caller: &Caller, arguments: &[&str]) -> Result<RunnableCall, CliRefusal> {
     let all = ["cofferdam"].iter().chain(arguments);
     let matches = build(Extent::All).try_get_matches_from(all).expect("the arguments parse");
     let (name, matches) = matches.subcommand().unwrap();
     call::from_arguments(matches, name == "eval", caller, &HostTree)
 }
 
-fn run(arguments: &[&str]) -> Result<Policy, Refusal> {
+fn run(arguments: &[&str]) -> Result<Policy, CliRefusal> {
     let all: Vec<&str> = ["run"].iter().chain(arguments).chain(&["--", "prog", "-x"]).copied().collect();
     call_as(&caller(), &all).map(|call| call.policy)
 }

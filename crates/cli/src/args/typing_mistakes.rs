@@ -6,7 +6,7 @@
 use clap::error::{ContextKind, ErrorKind};
 
 use crate::output::text::quoted;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Options of docker, podman and bubblewrap, and the equivalent of each.
 const OTHER_TOOLS: &[(&str, &str)] = &[
@@ -64,12 +64,12 @@ const ENVIRONMENTS: &[(&str, &str)] = &[
 
 /// A parser error as a refusal. `words` are the arguments behind the command's own name; `subcommands` are the names of the
 /// subcommands.
-pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str]) -> Refusal {
+pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str]) -> CliRefusal {
     let text = error.render().to_string();
     let mut paragraphs = text.trim_start_matches("error: ").split("\n\n");
     let message = paragraphs.next().unwrap_or_default().trim_end();
     let tips = || text.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
-    let refusal = Refusal::new("arguments", message);
+    let refusal = CliRefusal::new("arguments", message);
     let known = match error.kind() {
         ErrorKind::UnknownArgument => of(error, ContextKind::InvalidArg).and_then(|name| option(&name)),
         ErrorKind::InvalidSubcommand => {

@@ -119,7 +119,7 @@ fn thousandths(text: &str) -> Option<u64> {
 
 /// The value of `--volume`, `SRC:DST[:OPTION[,OPTION…]]`, with paths as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Volume {
+pub struct VolumeArgument {
     /// Path on the host.
     pub source: String,
     /// Path inside.
@@ -136,7 +136,7 @@ pub struct Volume {
 const VOLUME_OPTIONS: [&str; 6] = ["ro", "rw", "cow", "exec", "noexec", "optional"];
 
 /// Parses the value of `--volume`.
-pub fn volume(text: &str) -> Result<Volume, String> {
+pub fn volume(text: &str) -> Result<VolumeArgument, String> {
     let accepted = "write it like ./src:/src, ./src:/src:rw or ./src:/src:cow,exec";
     let mut parts = text.split(':');
     let (source, target, options) = (parts.next(), parts.next(), parts.next());
@@ -183,7 +183,7 @@ pub fn volume(text: &str) -> Result<Volume, String> {
         }
     }
     let access = access.unwrap_or(Access::ReadOnly);
-    Ok(Volume { source: source.into(), target: target.into(), access, exec, optional })
+    Ok(VolumeArgument { source: source.into(), target: target.into(), access, exec, optional })
 }
 
 /// Sets a value that may not be set twice to different values. `of` names the alternatives.

@@ -3,20 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The default directory of the audit trail.
 ///
 /// # Errors
 /// There is no home directory, and no variable names a directory.
-pub fn directory(caller: &Caller) -> Result<PathBuf, Refusal> {
+pub fn directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
     if let Some(named) = caller.variable("COFFERDAM_AUDIT").filter(|named| !named.is_empty()) {
         return Ok(caller.absolute(named).into());
     }
     let state = caller.variable("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
     let home = || caller.homes.first().map(|home| Path::new(home).join(".local/state"));
     state.or_else(home).map(|state| state.join("cofferdam/audit")).ok_or_else(|| {
-        Refusal::new("audit", "there is no home directory for the audit trail").hint("--dir DIR names another place")
+        CliRefusal::new("audit", "there is no home directory for the audit trail").hint("--dir DIR names another place")
     })
 }
 

@@ -12,7 +12,7 @@ use cofferdam_policy::paths::is_within;
 
 use crate::caller::Caller;
 use crate::output::text::quoted;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Longest code on standard input, bytes.
 const MAX_CODE_BYTES: u64 = 64 << 20;
@@ -27,7 +27,7 @@ pub fn from_arguments(
     code: Option<&str>,
     caller: &Caller,
     stdin_open: bool,
-) -> Result<CodeSource, Refusal> {
+) -> Result<CodeSource, CliRefusal> {
     if let Some(file) = matches.get_one::<String>("file") {
         let name = matches.get_one::<String>("environment").map_or("python", String::as_str);
         return code_file(file, name, caller);
@@ -36,30 +36,30 @@ pub fn from_arguments(
         Some("-") => {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().take(MAX_CODE_BYTES + 1).read_to_end(&mut bytes);
-            read.map_err(|e| Refusal::new("arguments", format!("cannot read the code from standard input: {e}")))?;
+            read.map_err(|e| CliRefusal::new("arguments", format!("cannot read the code from standard input: {e}")))?;
             if bytes.len() as u64 > MAX_CODE_BYTES {
-                return Err(Refusal::new("arguments", "the code on standard input is longer than 64 MiB")
+                return Err(CliRefusal::new("arguments", "the code on standard input is longer than 64 MiB")
                     .hint("put it into a file and use --file FILE"));
             }
             String::from_utf8(bytes).map(CodeSource::Text).map_err(|e| {
                 let at = e.utf8_error().valid_up_to();
-                Refusal::new("arguments", format!("the code on standard input is not valid UTF-8 at byte {at}"))
+                CliRefusal::new("arguments", format!("the code on standard input is not valid UTF-8 at byte {at}"))
                     .hint("put it into a file and use --file FILE")
             })
         }
         Some(code) => Ok(CodeSource::Text(code.to_owned())),
         None if stdin_open => Ok(CodeSource::Interactive),
-        None => Err(Refusal::new("arguments", "no code to run")
+        None => Err(CliRefusal::new("arguments", "no code to run")
             .hint("give it as an argument, as - for standard input, as --file FILE, or start a session with -it")),
     }
 }
 
 /// A code file. The path may be a symbolic link that a repository chose, so it may not lead to a credential, nor to a dot
 /// name of a home. A dot name that the caller writes itself is accepted.
-fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<CodeSource, Refusal> {
+fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<CodeSource, CliRefusal> {
     let path = caller.absolute(file);
     std::fs::metadata(file).map_err(|e| {
-        Refusal::new("arguments", format!("cannot read the code file {file}: {e}")).hint(match file {
+        CliRefusal::new("arguments", format!("cannot read the code file {file}: {e}")).hint(match file {
             "-" => "code on standard input: cofferdam eval ENVIRONMENT -",
             _ => "--file takes the path of a file on this host; code itself is written without --file",
         })
@@ -67,7 +67,7 @@ fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<CodeSourc
     // A pipe of the shell (`/dev/fd/63`) has no other path.
     let source = real(file).unwrap_or_else(|| path.clone());
     if let Some(leads) = leads_to_hidden(&path, &source, caller) {
-        return Err(Refusal::new("arguments", format!("the code file {file} {leads}")).hint(format!(
+        return Err(CliRefusal::new("arguments", format!("the code file {file} {leads}")).hint(format!(
             "if it is code: cofferdam eval {} - < {}",
             quoted(environment),
             quoted(&source)
@@ -112,13 +112,13 @@ pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<Stri
 ///
 /// # Errors
 /// The code file cannot be read.
-pub fn text_of(code: CodeSource) -> Result<Option<String>, Refusal> {
+pub fn text_of(code: CodeSource) -> Result<Option<String>, CliRefusal> {
     let path = match code {
         CodeSource::Text(text) => return Ok(Some(text)),
         CodeSource::Interactive => return Ok(None),
         CodeSource::File { source, .. } => source,
     };
-    let unreadable = |why: String| Refusal::new("arguments", format!("cannot read the code file {path}: {why}"));
+    let unreadable = |why: String| CliRefusal::new("arguments", format!("cannot read the code file {path}: {why}"));
     let metadata = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() || metadata.len() > MAX_CODE_BYTES {
         return Err(unreadable("it is no regular file, or longer than 64 MiB".into()));

@@ -19,17 +19,17 @@ use cofferdam_config::environments::{
 use cofferdam_engine::Engine;
 use cofferdam_policy::text;
 
-use super::policy_file::Base;
+use super::policy_file::BasePolicy;
 use super::profile;
 use crate::args::typing_mistakes;
 use crate::caller::Caller;
 use crate::output::stderr::print_note;
 use crate::output::text::quoted;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// A defined environment that is built, and whose profile is compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedEnvironment {
     /// Its name, or the path that the call gives.
     pub name: String,
     /// What it sets.
@@ -37,7 +37,7 @@ pub struct Resolved {
     /// The directory that it shows.
     pub project: Option<Project>,
     /// The policy of its profile.
-    pub base: Option<Base>,
+    pub base: Option<BasePolicy>,
 }
 
 /// The caller's side of what definitions depend on.
@@ -56,7 +56,7 @@ pub fn resolve(
     engine: &Engine,
     building: Building,
     quiet: bool,
-) -> Result<Option<Resolved>, Refusal> {
+) -> Result<Option<ResolvedEnvironment>, CliRefusal> {
     let name = matches.get_one::<String>("environment").map_or("", String::as_str);
     let configuration = matches.get_one::<String>("config").map(String::as_str);
     let around = surroundings(caller);
@@ -79,7 +79,7 @@ pub(crate) fn resolve_found(
     quiet: bool,
     mut environment: Environment,
     project: Option<Project>,
-) -> Result<Option<Resolved>, Refusal> {
+) -> Result<Option<ResolvedEnvironment>, CliRefusal> {
     let name = matches.get_one::<String>("environment").map_or("", String::as_str);
     // An artifact that needs nested sandboxes gets them only from its definition or from the caller.
     environment.overrides.nesting |= matches.get_flag("nested-sandboxes");
@@ -88,7 +88,7 @@ pub(crate) fn resolve_found(
     }
     if let Some(option) = ["policy", "profile"].into_iter().find(|option| matches.contains_id(option)) {
         let message = format!("--{option} and the environment `{name}` would both be what the call starts from");
-        return Err(Refusal::new("arguments", message)
+        return Err(CliRefusal::new("arguments", message)
             .hint("leave one out: options change what an environment allows, and run takes any interpreter"));
     }
     let (environment, built) = built(environment, caller, building, quiet)?;
@@ -100,7 +100,7 @@ pub(crate) fn resolve_found(
         EnvironmentKind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
         _ => None,
     };
-    Ok(Some(Resolved { name: name.to_owned(), recipe, project, base }))
+    Ok(Some(ResolvedEnvironment { name: name.to_owned(), recipe, project, base }))
 }
 
 /// The environment of a name or at a path, and the project that it shows.
@@ -111,7 +111,7 @@ pub fn find(
     name: &str,
     configuration: Option<&str>,
     around: &Surroundings,
-) -> Result<(Environment, Option<Project>), Refusal> {
+) -> Result<(Environment, Option<Project>), CliRefusal> {
     let all = Environments::load(around, configuration);
     if name.contains('/') {
         // A mistake elsewhere does not concern an environment that is named by its path, but the project may be wrong then.
@@ -121,7 +121,7 @@ pub fn find(
     if !all.problems.is_empty() {
         let lines: Vec<String> = all.problems.iter().map(|problem| format!("\n  {problem}")).collect();
         let message = format!("what defines environments has mistakes, and `{name}` may not mean what it should:");
-        return Err(Refusal::new("environment", message + &lines.concat())
+        return Err(CliRefusal::new("environment", message + &lines.concat())
             .hint(format!("correct it, and look at it with: {}", command_line("check", configuration))));
     }
     match all.find(name) {
@@ -136,9 +136,9 @@ pub(crate) fn command_line(action: &str, configuration: Option<&str>) -> String 
     format!("cofferdam environment {action}{option}")
 }
 
-fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> Refusal {
+fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> CliRefusal {
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
-    let refusal = Refusal::new("environment", format!("no environment is called {}", text::name(name)));
+    let refusal = CliRefusal::new("environment", format!("no environment is called {}", text::name(name)));
     match typing_mistakes::environment(name) {
         Some(hint) => refusal.hint(hint),
         None => refusal.hint(format!(
@@ -158,7 +158,7 @@ pub fn built(
     caller: &Caller,
     building: Building,
     quiet: bool,
-) -> Result<(Environment, Option<PathBuf>), Refusal> {
+) -> Result<(Environment, Option<PathBuf>), CliRefusal> {
     let name = environment.name.clone();
     let begins = |reference: &str| {
         if !quiet {
@@ -178,7 +178,7 @@ pub(crate) fn with_shell(
     caller: &Caller,
     building: Building,
     quiet: bool,
-) -> Result<Option<Project>, Refusal> {
+) -> Result<Option<Project>, CliRefusal> {
     let begins = |path: &str| {
         if !quiet {
             print_note(&format!("building the development shell of {path}, once"), None);
@@ -194,30 +194,30 @@ pub fn builder(caller: &Caller) -> NixBuilder {
     NixBuilder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
 }
 
-fn unbuilt(error: BuildError) -> Refusal {
+fn unbuilt(error: BuildError) -> CliRefusal {
     match error {
         BuildError::Nix(error) => nix_refusal(&error),
-        other => Refusal::new("environment", other.to_string()).split_hint(),
+        other => CliRefusal::new("environment", other.to_string()).split_hint(),
     }
 }
 
-fn nix_refusal(error: &NixError) -> Refusal {
+fn nix_refusal(error: &NixError) -> CliRefusal {
     let mut message = error.to_string();
     if let Some(source) = std::error::Error::source(error) {
         // The cause goes before a hint, which ends the message.
         let at = message.find("\nhint: ").unwrap_or(message.len());
         message.insert_str(at, &format!(": {source}"));
     }
-    Refusal::new("environment", message).split_hint()
+    CliRefusal::new("environment", message).split_hint()
 }
 
 /// The refusal of an environment that cannot be used, for this reason. `configuration` is the one that the call names.
-pub fn unusable(name: &str, environment: &Environment, reason: &str, configuration: Option<&str>) -> Refusal {
+pub fn unusable(name: &str, environment: &Environment, reason: &str, configuration: Option<&str>) -> CliRefusal {
     let lines = reason.replace('\n', "\n  ");
     let place = &environment.place;
     let broken = matches!(environment.kind, EnvironmentKind::Broken(_));
     let what = if broken { "is not whole" } else { "is not available" };
-    let refusal = Refusal::new("environment", format!("the environment `{name}` ({place}) {what}: {lines}"));
+    let refusal = CliRefusal::new("environment", format!("the environment `{name}` ({place}) {what}: {lines}"));
     let check = match environment.rank {
         Rank::CommandLine => format!("cofferdam environment check {}", quoted(name)),
         _ => command_line("check", configuration),

@@ -23,18 +23,18 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Limits, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
 use self::defaults::{UNLIMITED_OUTPUT, require_open_files, run_defaults, without_time_limits};
-use self::environment::Resolved;
-use self::policy_file::{Base, refused};
+use self::environment::ResolvedEnvironment;
+use self::policy_file::{BasePolicy, refused};
 use self::preset::CodeSource;
 use crate::args::draft::Draft;
 use crate::args::option::{PolicyOption, Takes};
 use crate::args::table::POLICY_OPTIONS;
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// A call that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct RunnableCall {
     /// What the sandbox may do: validated.
     pub policy: Policy,
     /// Whether the program gets a terminal.
@@ -69,7 +69,7 @@ pub fn from_arguments(
     eval: bool,
     caller: &Caller,
     tree: &dyn DiscoveryFiles,
-) -> Result<Call, Refusal> {
+) -> Result<RunnableCall, CliRefusal> {
     from_base(matches, eval, caller, tree, None, None)
 }
 
@@ -82,9 +82,9 @@ pub(crate) fn from_base(
     eval: bool,
     caller: &Caller,
     tree: &dyn DiscoveryFiles,
-    profile: Option<Base>,
-    environment: Option<&Resolved>,
-) -> Result<Call, Refusal> {
+    profile: Option<BasePolicy>,
+    environment: Option<&ResolvedEnvironment>,
+) -> Result<RunnableCall, CliRefusal> {
     let flag = |name: &str| matches.get_flag(name);
     let text = |name: &str| text(matches, name);
     let code = if eval { text("code") } else { None };
@@ -136,7 +136,9 @@ pub(crate) fn from_base(
     } else if let Some(words) = matches.get_many::<String>("program") {
         policy.command.argv = words.cloned().collect();
     } else if policy.command.argv.is_empty() {
-        return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
+        return Err(
+            CliRefusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]...")
+        );
     }
     let default_output = policy.limits.output_bytes == Policy::base().limits.output_bytes;
     if file.is_none() && !flag("json") && default_output && !is_given(matches, "output-limit") {
@@ -176,7 +178,7 @@ pub(crate) fn from_base(
         && policy.command.cwd.as_ref() == Some(&caller.cwd)
         && caller.require_project().is_ok();
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
-    Ok(Call {
+    Ok(RunnableCall {
         policy,
         tty: flag("tty"),
         keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
@@ -188,7 +190,7 @@ pub(crate) fn from_base(
 }
 
 /// Refuses two options that read standard input, or two that name the root view.
-fn require_consistent(matches: &ArgMatches, code: Option<&str>) -> Result<(), Refusal> {
+fn require_consistent(matches: &ArgMatches, code: Option<&str>) -> Result<(), CliRefusal> {
     let flag = |name: &str| matches.get_flag(name);
     let stdin_users: Vec<&str> = [
         (text(matches, "policy") == Some("-")).then_some("--policy -"),
@@ -199,19 +201,22 @@ fn require_consistent(matches: &ArgMatches, code: Option<&str>) -> Result<(), Re
     .flatten()
     .collect();
     if stdin_users.len() > 1 {
-        return Err(Refusal::new("arguments", format!("{} would both read standard input", stdin_users.join(" and ")))
-            .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
+        return Err(CliRefusal::new(
+            "arguments",
+            format!("{} would both read standard input", stdin_users.join(" and ")),
+        )
+        .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
     }
     if is_given(matches, "image") && is_given(matches, "root") {
         return Err(
-            Refusal::new("arguments", "--image and --root both say what / is inside").hint("leave one of them out")
+            CliRefusal::new("arguments", "--image and --root both say what / is inside").hint("leave one of them out")
         );
     }
     Ok(())
 }
 
 /// The policy to which the options are applied: of the profile, of `--policy`, or the defaults.
-fn base(matches: &ArgMatches, eval: bool, caller: &Caller, profile: Option<Base>) -> Result<Policy, Refusal> {
+fn base(matches: &ArgMatches, eval: bool, caller: &Caller, profile: Option<BasePolicy>) -> Result<Policy, CliRefusal> {
     Ok(match (profile, text(matches, "policy")) {
         (Some(profile), _) => profile.policy,
         (None, Some(path)) => policy_file::read(path)?,
@@ -257,9 +262,9 @@ fn apply_code(
     matches: &ArgMatches,
     caller: &Caller,
     tree: &dyn DiscoveryFiles,
-    environment: Option<&Resolved>,
+    environment: Option<&ResolvedEnvironment>,
     code: CodeSource,
-) -> Result<(), Refusal> {
+) -> Result<(), CliRefusal> {
     let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
     let image_given = is_given(matches, "image");
     match environment.map(|environment| (&environment.recipe, &environment.recipe.code_input)) {
@@ -273,7 +278,7 @@ fn apply_code(
         }
         Some((recipe, _)) => {
             let passed = recipe.pass(policy, code::text_of(code)?, &arguments);
-            passed.map_err(|message| Refusal::new("arguments", message).split_hint())
+            passed.map_err(|message| CliRefusal::new("arguments", message).split_hint())
         }
         None => {
             let name = text(matches, "environment").unwrap_or_default();
@@ -286,7 +291,7 @@ fn apply_code(
 }
 
 /// Applies the options of the command line in their order, the late ones at the end. Returns those that were given.
-fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'static PolicyOption>, Refusal> {
+fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'static PolicyOption>, CliRefusal> {
     let mut given: Vec<(usize, &'static PolicyOption, &str)> = Vec::new();
     for option in POLICY_OPTIONS {
         if matches.value_source(option.long) != Some(ValueSource::CommandLine) {
@@ -303,7 +308,7 @@ fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'st
     given.sort_by_key(|(index, option, _)| (option.late, *index));
     for (_, option, value) in &given {
         (option.apply)(draft, value)
-            .map_err(|message| Refusal::new("arguments", format!("--{}: {message}", option.long)).split_hint())?;
+            .map_err(|message| CliRefusal::new("arguments", format!("--{}: {message}", option.long)).split_hint())?;
         // A field that an option names becomes required. `--best-effort` is applied later and may undo that.
         option.requires.iter().for_each(|field| draft.policy.require(*field));
     }

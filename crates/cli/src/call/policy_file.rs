@@ -13,11 +13,11 @@ use crate::args::option::PolicyOption;
 use crate::args::table::option_of_path;
 use crate::failure::is_denied_workdir;
 use crate::output::text::quoted;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The policy that a call starts from instead of the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Base {
+pub struct BasePolicy {
     /// The policy, as decoded.
     pub policy: Policy,
     /// The file that it comes from, for errors.
@@ -49,13 +49,13 @@ pub(crate) fn read_text(path: &str) -> std::io::Result<Result<Vec<u8>, PolicyErr
 ///
 /// # Errors
 /// It cannot be read, or is not a valid policy.
-pub(crate) fn read(path: &str) -> Result<Policy, Refusal> {
+pub(crate) fn read(path: &str) -> Result<Policy, CliRefusal> {
     if path.ends_with(".ncl") {
-        return Err(Refusal::new("policy", format!("{path} is a profile by its name, and a policy is JSON"))
+        return Err(CliRefusal::new("policy", format!("{path} is a profile by its name, and a policy is JSON"))
             .hint(format!("--profile {path}")));
     }
     let text = read_text(path)
-        .map_err(|e| Refusal::new("policy", format!("cannot read the policy {path}: {e}")))?
+        .map_err(|e| CliRefusal::new("policy", format!("cannot read the policy {path}: {e}")))?
         .map_err(|errors| refused(&errors, &[], Some(path)))?;
     Policy::decode(&text).map_err(|errors| {
         let errors = error_of_other_document(&text, path).unwrap_or(errors);
@@ -101,7 +101,7 @@ fn run_from_store(path: &str) -> String {
 }
 
 /// The errors of a policy as one refusal: a line for each, with the option of `named` that set the value.
-pub(crate) fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> Refusal {
+pub(crate) fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> CliRefusal {
     let mut message = match (errors.0.len(), file) {
         (1, None) => "the policy is refused:".to_owned(),
         (n, None) => format!("the policy is refused, {n} errors:"),
@@ -114,7 +114,7 @@ pub(crate) fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Opti
         let by = by.map(|o| format!("--{}: ", o.long)).unwrap_or_default();
         message.push_str(&format!("\n  {by}{error}"));
     }
-    let mut refusal = Refusal::new("policy", message);
+    let mut refusal = CliRefusal::new("policy", message);
     if errors.0.iter().any(is_denied_workdir) {
         refusal = refusal.hint("change to another directory, or name one inside with --workdir DIR");
     } else if let Some(file) = file {

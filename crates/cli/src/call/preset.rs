@@ -7,7 +7,7 @@ use cofferdam_config::environments::{PresetError, image_preset, preset};
 use cofferdam_policy::Policy;
 
 use crate::caller::Caller;
-use crate::refusal::{REFUSED, Refusal};
+use crate::refusal::{CliRefusal, REFUSED};
 
 pub use cofferdam_config::environments::{CodeSource, LONGEST_ARGUMENT, PRESETS as NAMES};
 
@@ -22,7 +22,7 @@ pub fn apply(
     name: &str,
     code: CodeSource,
     arguments: &[String],
-) -> Result<(), Refusal> {
+) -> Result<(), CliRefusal> {
     preset(policy, caller.around(), tree, name, code, arguments).map_err(refused)
 }
 
@@ -35,14 +35,14 @@ pub(crate) fn apply_in_image(
     name: &str,
     code: CodeSource,
     arguments: &[String],
-) -> Result<(), Refusal> {
+) -> Result<(), CliRefusal> {
     image_preset(policy, name, code, arguments).map_err(refused)
 }
 
-fn refused(error: PresetError) -> Refusal {
+fn refused(error: PresetError) -> CliRefusal {
     let (step, code) = match error {
         PresetError::NoInterpreter { .. } => ("interpreter", 127),
         _ => ("arguments", REFUSED),
     };
-    Refusal::new(step, error.to_string()).split_hint().code(code)
+    CliRefusal::new(step, error.to_string()).split_hint().code(code)
 }

@@ -19,10 +19,10 @@ use cofferdam_profiles::overrides;
 use cofferdam_profiles::protocol::{Encoding, OutputFormat, Override, RequestedOutput};
 use cofferdam_profiles::{CompileError, CompileRequest, Compiler, Id, ProfileStore, StoreError, Stored};
 
-use super::policy_file::{Base, refused};
+use super::policy_file::{BasePolicy, refused};
 use crate::caller::Caller;
 use crate::output::stderr::print_note;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The variable that names the profile store.
 pub(crate) const STORE_VARIABLE: &str = "COFFERDAM_PROFILES";
@@ -41,16 +41,16 @@ impl Named {
     ///
     /// # Errors
     /// It is neither.
-    pub fn parse(text: &str) -> Result<Named, Refusal> {
+    pub fn parse(text: &str) -> Result<Named, CliRefusal> {
         if text.ends_with(".json") {
-            return Err(Refusal::new("profile", format!("{text} is a policy by its name, and no Nickel profile"))
+            return Err(CliRefusal::new("profile", format!("{text} is a policy by its name, and no Nickel profile"))
                 .hint(format!("--policy {text}")));
         }
         if text.contains('/') || text.ends_with(".ncl") {
             return Ok(Named::File(text.into()));
         }
         Id::new(text).map(Named::Stored).map_err(|error| {
-            Refusal::new("profile", error.to_string())
+            CliRefusal::new("profile", error.to_string())
                 .hint("a file is written with a slash or ends in .ncl: ./profile.ncl")
         })
     }
@@ -58,26 +58,26 @@ impl Named {
 
 /// The options of a call that concern profiles.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ProfileOptions {
     overrides: Vec<Override>,
     imports: Vec<PathBuf>,
     trusted: bool,
     store: Option<String>,
 }
 
-impl Options {
+impl ProfileOptions {
     /// The options of these arguments.
     ///
     /// # Errors
     /// The value of `--set` is wrong.
-    pub fn of(matches: &ArgMatches) -> Result<Options, Refusal> {
+    pub fn of(matches: &ArgMatches) -> Result<ProfileOptions, CliRefusal> {
         let texts = |name: &str| matches.get_many::<String>(name).into_iter().flatten();
         let overrides = texts("set")
             .map(|text| {
-                overrides::parse(text).map_err(|problem| Refusal::new("arguments", format!("--set: {problem}")))
+                overrides::parse(text).map_err(|problem| CliRefusal::new("arguments", format!("--set: {problem}")))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Options {
+        Ok(ProfileOptions {
             overrides,
             imports: texts("allow-import").map(PathBuf::from).collect(),
             trusted: matches.get_flag("trust-profile"),
@@ -95,11 +95,11 @@ impl Options {
     ///
     /// # Errors
     /// There is such an option.
-    pub(crate) fn require_none_for_stored(&self, id: &Id) -> Result<(), Refusal> {
+    pub(crate) fn require_none_for_stored(&self, id: &Id) -> Result<(), CliRefusal> {
         if self.overrides.is_empty() {
             return Ok(());
         }
-        Err(Refusal::new(
+        Err(CliRefusal::new(
             "arguments",
             format!("--set needs the source of the profile, and `{id}` is stored without it"),
         )
@@ -119,13 +119,13 @@ impl Options {
     ///
     /// # Errors
     /// Neither a directory nor a home is known.
-    pub fn store(&self, caller: &Caller) -> Result<ProfileStore, Refusal> {
+    pub fn store(&self, caller: &Caller) -> Result<ProfileStore, CliRefusal> {
         let named = self.store.as_deref().or_else(|| caller.variable(STORE_VARIABLE).filter(|dir| !dir.is_empty()));
         if let Some(directory) = named {
             return Ok(ProfileStore::at(caller.absolute(directory)));
         }
         let home = home(caller).ok_or_else(|| {
-            Refusal::new("profile", "cannot tell where the profile store is: there is no home directory")
+            CliRefusal::new("profile", "cannot tell where the profile store is: there is no home directory")
                 .hint(format!("name it: --profiles DIR, or {STORE_VARIABLE}=DIR"))
         })?;
         Ok(ProfileStore::at(ProfileStore::default_directory(home)))
@@ -140,11 +140,16 @@ fn home(caller: &Caller) -> Option<&Path> {
 ///
 /// # Errors
 /// The profile cannot be read or compiled, or there are options about profiles and no profile.
-pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool) -> Result<Option<Base>, Refusal> {
-    let options = Options::of(matches)?;
+pub fn base(
+    matches: &ArgMatches,
+    caller: &Caller,
+    engine: &Engine,
+    quiet: bool,
+) -> Result<Option<BasePolicy>, CliRefusal> {
+    let options = ProfileOptions::of(matches)?;
     let Some(text) = matches.get_one::<String>("profile") else {
         return match ["set", "allow-import", "trust-profile", "profiles"].iter().find(|name| is_given(matches, name)) {
-            Some(name) => Err(Refusal::new("arguments", format!("--{name} is about a profile, and none is given"))
+            Some(name) => Err(CliRefusal::new("arguments", format!("--{name} is about a profile, and none is given"))
                 .hint("add --profile FILE.ncl|ID")),
             None => Ok(None),
         };
@@ -162,13 +167,13 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
                         warn([(text.as_str(), &older.notes[..])]);
                     }
                     let origin = store.path(&id, Stored::Nsjail).display().to_string();
-                    return Ok(Some(Base { policy: older.policy, origin }));
+                    return Ok(Some(BasePolicy { policy: older.policy, origin }));
                 }
             }
         }
     };
     let policy = Policy::decode(&json).map_err(|errors| refused(&errors, &[], Some(&origin)))?;
-    Ok(Some(Base { policy, origin }))
+    Ok(Some(BasePolicy { policy, origin }))
 }
 
 /// The policy of a profile that was stored without one: its `nsjail.json`, of any version, converted. `missing` is the error
@@ -176,7 +181,7 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
 ///
 /// # Errors
 /// `missing`, where there is no `nsjail.json` either; otherwise the error of the `nsjail.json`.
-pub(crate) fn stored_nsjail(store: &ProfileStore, id: &Id, missing: StoreError) -> Result<Loaded, Refusal> {
+pub(crate) fn stored_nsjail(store: &ProfileStore, id: &Id, missing: StoreError) -> Result<Loaded, CliRefusal> {
     if !matches!(missing, StoreError::Missing { .. }) {
         return Err(store_refusal(&missing));
     }
@@ -185,7 +190,7 @@ pub(crate) fn stored_nsjail(store: &ProfileStore, id: &Id, missing: StoreError) 
         read => read.map_err(|error| store_refusal(&error))?,
     };
     compat::config::decode(&bytes, &store.path(id, Stored::Nsjail))
-        .map_err(|why| Refusal::new("profile", why.replacen("; hint: ", "\nhint: ", 1)).split_hint())
+        .map_err(|why| CliRefusal::new("profile", why.replacen("; hint: ", "\nhint: ", 1)).split_hint())
 }
 
 /// The policy of an environment's profile, with the options about profiles of this call.
@@ -198,27 +203,27 @@ pub fn of_file(
     engine: &Engine,
     quiet: bool,
     file: &Path,
-) -> Result<Base, Refusal> {
-    compiled(&Options::of(matches)?, caller, engine, quiet, file, &file.display().to_string())
+) -> Result<BasePolicy, CliRefusal> {
+    compiled(&ProfileOptions::of(matches)?, caller, engine, quiet, file, &file.display().to_string())
 }
 
 fn compiled(
-    options: &Options,
+    options: &ProfileOptions,
     caller: &Caller,
     engine: &Engine,
     quiet: bool,
     file: &Path,
     text: &str,
-) -> Result<Base, Refusal> {
+) -> Result<BasePolicy, CliRefusal> {
     let wanted = RequestedOutput { format: OutputFormat::Policy, encoding: Encoding::Json };
     let compiled = options.compiler(engine, caller).compile(&options.ask(file, vec![wanted]));
     let mut compiled = compiled.map_err(|error| compile_refusal(error, text))?;
     if !quiet {
         warn([(text, &compiled.warnings[..])]);
     }
-    let json = compiled.outputs.remove(0).map_err(|why| Refusal::new("profile", why))?.into_bytes();
+    let json = compiled.outputs.remove(0).map_err(|why| CliRefusal::new("profile", why))?.into_bytes();
     let policy = Policy::decode(&json).map_err(|errors| refused(&errors, &[], Some(text)))?;
-    Ok(Base { policy, origin: text.to_owned() })
+    Ok(BasePolicy { policy, origin: text.to_owned() })
 }
 
 fn is_given(matches: &ArgMatches, name: &str) -> bool {
@@ -249,8 +254,8 @@ pub fn warn<'p>(profiles: impl IntoIterator<Item = (&'p str, &'p [String])>) {
 }
 
 /// An error of the compiler as a refusal.
-pub(crate) fn compile_refusal(error: CompileError, file: &str) -> Refusal {
-    let refusal = Refusal::new("profile", error.message);
+pub(crate) fn compile_refusal(error: CompileError, file: &str) -> CliRefusal {
+    let refusal = CliRefusal::new("profile", error.message);
     match error.hint {
         Some(hint) => refusal.hint(hint),
         None if error.refused => refusal.hint(format!("correct it, and look at it with: cofferdam check {file}")),
@@ -259,8 +264,8 @@ pub(crate) fn compile_refusal(error: CompileError, file: &str) -> Refusal {
 }
 
 /// An error of the profile store as a refusal.
-pub(crate) fn store_refusal(error: &StoreError) -> Refusal {
-    let refusal = Refusal::new("profile", error.to_string());
+pub(crate) fn store_refusal(error: &StoreError) -> CliRefusal {
+    let refusal = CliRefusal::new("profile", error.to_string());
     match error.hint() {
         Some(hint) => refusal.hint(hint),
         None => refusal,

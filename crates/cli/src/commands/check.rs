@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use crate::args;
 use crate::call::policy_file::{error_of_other_document, read_text};
-use crate::call::profile::{self, Options};
+use crate::call::profile::{self, ProfileOptions};
 use crate::caller::Caller;
 use crate::output::stderr::{self, print_error, print_note};
 use crate::output::stdout::{print, print_json};
 use crate::output::text::paragraph;
-use crate::refusal::{REFUSED, Refusal};
+use crate::refusal::{CliRefusal, REFUSED};
 
 /// The arguments of `check`.
 pub(super) fn command(command: Command) -> Command {
@@ -48,7 +48,7 @@ enum Checked {
 
 /// What `--json` prints per file.
 #[derive(Serialize)]
-struct Row<'a> {
+struct CheckRow<'a> {
     file: &'a str,
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,25 +63,34 @@ struct Row<'a> {
     refused: Option<&'a str>,
 }
 
-impl<'a> Row<'a> {
-    fn of(file: &'a str, checked: &'a Checked) -> Row<'a> {
-        let row =
-            Row { file, valid: false, base_only: None, policy: None, errors: None, unreadable: None, refused: None };
+impl<'a> CheckRow<'a> {
+    fn of(file: &'a str, checked: &'a Checked) -> CheckRow<'a> {
+        let row = CheckRow {
+            file,
+            valid: false,
+            base_only: None,
+            policy: None,
+            errors: None,
+            unreadable: None,
+            refused: None,
+        };
         match checked {
-            Checked::Valid(policy, base) => Row { valid: true, base_only: Some(*base), policy: Some(policy), ..row },
-            Checked::Invalid(errors) => Row { errors: Some(errors), ..row },
-            Checked::Unreadable(error) => Row { unreadable: Some(error.to_string()), ..row },
-            Checked::NoPolicy(error) => Row { refused: Some(&error.message), ..row },
+            Checked::Valid(policy, base) => {
+                CheckRow { valid: true, base_only: Some(*base), policy: Some(policy), ..row }
+            }
+            Checked::Invalid(errors) => CheckRow { errors: Some(errors), ..row },
+            Checked::Unreadable(error) => CheckRow { unreadable: Some(error.to_string()), ..row },
+            Checked::NoPolicy(error) => CheckRow { refused: Some(&error.message), ..row },
         }
     }
 }
 
 /// Checks the files and returns the exit code.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
     if let Some(file) = files.iter().find(|file| file.ends_with(".toml")) {
         let message = format!("{file} is a configuration by its name, and neither a policy nor a profile");
-        return Err(Refusal::new("arguments", message).hint(format!("cofferdam environment check {file}")));
+        return Err(CliRefusal::new("arguments", message).hint(format!("cofferdam environment check {file}")));
     }
     let as_json = matches.get_flag("json");
     let mut profiles = profiles(&files, matches)?.into_iter().peekable();
@@ -101,7 +110,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     });
     let code = code.max().unwrap_or(0);
     if as_json {
-        print_json(&checked.iter().map(|(file, checked)| Row::of(file, checked)).collect::<Vec<_>>())?;
+        print_json(&checked.iter().map(|(file, checked)| CheckRow::of(file, checked)).collect::<Vec<_>>())?;
         return Ok(code);
     }
     for (file, checked) in checked {
@@ -138,9 +147,9 @@ fn is_profile(file: &str) -> bool {
 }
 
 /// The policies of those files that are profiles, all compiled by one evaluator.
-fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String, CompileError>>, Refusal> {
+fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String, CompileError>>, CliRefusal> {
     let profiles: Vec<&Path> = files.iter().filter(|file| is_profile(file)).map(Path::new).collect();
-    let options = Options::of(matches)?;
+    let options = ProfileOptions::of(matches)?;
     if profiles.is_empty() {
         return Ok(Vec::new());
     }

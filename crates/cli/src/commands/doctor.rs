@@ -17,7 +17,7 @@ use crate::commands::doctor::details::{by_reason, in_full, shortened};
 use crate::failure::is_root;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 mod details;
 
@@ -38,7 +38,7 @@ pub(super) fn command(command: Command) -> Command {
 
 /// The output of `--json`.
 #[derive(Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     /// Whether any backend can run here.
     usable: bool,
     mechanisms: &'a [Mechanism],
@@ -49,7 +49,7 @@ struct Report<'a> {
 }
 
 /// Prints the report and returns the exit code.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let caller = Caller::observe()?;
     let engine = Engine::probe();
     let mechanisms = engine.mechanisms();
@@ -62,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let usable = support.iter().any(|(_, backends)| backends.iter().any(|b| b.unavailable.is_none()));
     if matches.get_flag("json") {
         let support: BTreeMap<&str, &Vec<Support>> = support.iter().map(|(name, s)| (*name, s)).collect();
-        print_json(&Report { usable, mechanisms: &mechanisms, containers: &found(), support })?;
+        print_json(&DoctorReport { usable, mechanisms: &mechanisms, containers: &found(), support })?;
     } else {
         let text = match matches.get_flag("verbose") {
             true => details::text(&mechanisms, &found(), &support),

@@ -18,7 +18,7 @@ use crate::execute::execute;
 use crate::outcome::presentation::Presentation;
 use crate::outcome::refusal_report;
 use crate::output::progress;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Accepts any name, because the parser does not know which environments are defined. Completions suggest the presets.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ pub(super) fn command(command: Command, full: bool) -> Command {
 }
 
 /// Runs the code and returns the exit code.
-pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, CliRefusal> {
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
         .unwrap_or_else(|| Engine::for_own_process(ExpectedUse::Anything))

@@ -13,11 +13,11 @@ use cofferdam_profiles::protocol::{Encoding, OutputFormat, RequestedOutput};
 use cofferdam_profiles::{Compiled, Id, ProfileStore, Stored};
 
 use crate::args;
-use crate::call::profile::{self, Named, Options, compile_refusal, store_refusal, warn};
+use crate::call::profile::{self, Named, ProfileOptions, compile_refusal, store_refusal, warn};
 use crate::caller::Caller;
 use crate::output::stderr::print_note;
 use crate::output::stdout::print;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The files of a stored profile, and the format of each.
 const STORED: [(Stored, OutputFormat); 3] = [
@@ -93,16 +93,16 @@ pub(super) fn command(command: Command) -> Command {
 }
 
 /// Exports the profiles and returns the exit code.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let caller = &Caller::observe()?;
     let engine = &Engine::for_own_process(ExpectedUse::Anything);
-    let options = Options::of(matches)?;
+    let options = ProfileOptions::of(matches)?;
     let names: Vec<&String> = matches.get_many("profile").into_iter().flatten().collect();
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let several = names.len() > 1;
     for option in ["output", "id"] {
         if several && text(option).is_some() {
-            return Err(Refusal::new(
+            return Err(CliRefusal::new(
                 "arguments",
                 format!("--{option} is for one profile, and {} are given", names.len()),
             )
@@ -126,11 +126,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     };
     if wanted.format.is_text() && encoding.is_some() {
         let message = format!("--encoding is for data, and {} is text in a language of its own", wanted.format.name());
-        return Err(Refusal::new("arguments", message).hint("leave it out"));
+        return Err(CliRefusal::new("arguments", message).hint("leave it out"));
     }
     if several && wanted.encoding == Encoding::Toml {
         let message = format!("TOML holds one document, and {} profiles are given", names.len());
-        return Err(Refusal::new("arguments", message)
+        return Err(CliRefusal::new("arguments", message)
             .hint("call it for each, or take --encoding yaml, which has documents, or json"));
     }
     let outputs = outputs(&names, wanted, &options, caller, engine)?;
@@ -146,10 +146,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
 fn outputs(
     names: &[&String],
     wanted: RequestedOutput,
-    options: &Options,
+    options: &ProfileOptions,
     caller: &Caller,
     engine: &Engine,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, CliRefusal> {
     let mut outputs = vec![String::new(); names.len()];
     let mut files = Vec::new();
     for (at, name) in names.iter().enumerate() {
@@ -159,12 +159,15 @@ fn outputs(
                 options.require_none_for_stored(&id)?;
                 let stored = STORED.iter().find(|(_, format)| *format == wanted.format);
                 let (stored, _) = stored.filter(|_| wanted.encoding == Encoding::Json).ok_or_else(|| {
-                    Refusal::new("arguments", format!("`{id}` is stored as policy, nsjail and seatbelt, data as JSON"))
-                        .hint("other formats are made out of the profile: cofferdam export FILE.ncl")
+                    CliRefusal::new(
+                        "arguments",
+                        format!("`{id}` is stored as policy, nsjail and seatbelt, data as JSON"),
+                    )
+                    .hint("other formats are made out of the profile: cofferdam export FILE.ncl")
                 })?;
                 let bytes = read_stored(&options.store(caller)?, &id, *stored)?;
                 outputs[at] = String::from_utf8(bytes).map_err(|_| {
-                    Refusal::new("profile", format!("the stored {} of `{id}` is no text", stored.file_name()))
+                    CliRefusal::new("profile", format!("the stored {} of `{id}` is no text", stored.file_name()))
                 })?;
             }
         }
@@ -178,7 +181,7 @@ fn outputs(
 }
 
 /// A file of a stored profile. The policy of one that has only an older `nsjail.json` is converted from that.
-fn read_stored(store: &ProfileStore, id: &Id, stored: Stored) -> Result<Vec<u8>, Refusal> {
+fn read_stored(store: &ProfileStore, id: &Id, stored: Stored) -> Result<Vec<u8>, CliRefusal> {
     let read = store.read(id, stored);
     match (stored, read) {
         (Stored::Policy, Err(error)) => {
@@ -189,7 +192,7 @@ fn read_stored(store: &ProfileStore, id: &Id, stored: Stored) -> Result<Vec<u8>,
         // nsjail would understand its values otherwise: `clone_newnet: false` is the host's network there.
         (Stored::Nsjail, Ok(bytes)) if compat::config::foreign(&bytes) == Some(Form::Legacy) => {
             let message = format!("`{id}` is stored as an older nsjail.json, which nsjail itself does not read");
-            Err(Refusal::new("profile", message).hint(format!(
+            Err(CliRefusal::new("profile", message).hint(format!(
                 "cofferdam export {id} prints the policy that it stands for, cofferdam run --profile {id} runs it"
             )))
         }
@@ -200,12 +203,12 @@ fn read_stored(store: &ProfileStore, id: &Id, stored: Stored) -> Result<Vec<u8>,
 /// Compiles all profiles, or reports all errors.
 fn compile_all(
     asks: &[cofferdam_profiles::CompileRequest],
-    options: &Options,
+    options: &ProfileOptions,
     caller: &Caller,
     engine: &Engine,
-) -> Result<Vec<Compiled>, Refusal> {
+) -> Result<Vec<Compiled>, CliRefusal> {
     let mut compiled = Vec::new();
-    let mut refusals: Vec<Refusal> = Vec::new();
+    let mut refusals: Vec<CliRefusal> = Vec::new();
     for (ask, answer) in asks.iter().zip(options.compiler(engine, caller).compile_all(asks)) {
         match answer {
             Ok(answer) => compiled.push(answer),
@@ -230,24 +233,24 @@ fn compile_all(
     Err(first)
 }
 
-fn not_for_target(why: String) -> Refusal {
-    Refusal::new("profile", why).hint("change the profile there, or list the field in `best_effort`")
+fn not_for_target(why: String) -> CliRefusal {
+    CliRefusal::new("profile", why).hint("change the profile there, or list the field in `best_effort`")
 }
 
 fn save(
     names: &[&String],
     id: Option<Id>,
-    options: &Options,
+    options: &ProfileOptions,
     caller: &Caller,
     engine: &Engine,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     let mut files = Vec::new();
     for name in names {
         match Named::parse(name)? {
             Named::File(file) => files.push(file),
             Named::Stored(id) => {
                 return Err(
-                    Refusal::new("arguments", format!("`{id}` is stored already")).hint("name a file: ./FILE.ncl")
+                    CliRefusal::new("arguments", format!("`{id}` is stored already")).hint("name a file: ./FILE.ncl")
                 );
             }
         }
@@ -273,7 +276,7 @@ fn save(
             None => own_id(&set, file)?,
         };
         if sets.iter().any(|(other, _)| *other == id) {
-            return Err(Refusal::new("arguments", format!("two of the profiles have the id `{id}`"))
+            return Err(CliRefusal::new("arguments", format!("two of the profiles have the id `{id}`"))
                 .hint("store one of them under another one: --id ID"));
         }
         sets.push((id, set));
@@ -293,7 +296,7 @@ fn save(
 }
 
 /// The id of the profile's policy, or else the file's name.
-fn own_id(set: &[(Stored, String)], file: &Path) -> Result<Id, Refusal> {
+fn own_id(set: &[(Stored, String)], file: &Path) -> Result<Id, CliRefusal> {
     let policy = set.iter().find(|(stored, _)| *stored == Stored::Policy).map(|(_, text)| text.as_bytes());
     let policy = policy.and_then(|text| cofferdam_policy::Policy::decode(text).ok());
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -301,9 +304,9 @@ fn own_id(set: &[(Stored, String)], file: &Path) -> Result<Id, Refusal> {
 }
 
 /// Writes a file atomically; writes directly into a device or a pipe.
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CliRefusal> {
     let refusal = |error: std::io::Error| {
-        Refusal::new("output", format!("cannot write {}: {error}", path.display()))
+        CliRefusal::new("output", format!("cannot write {}: {error}", path.display()))
             .hint("name another file with -o FILE")
     };
     if std::fs::metadata(path).is_ok_and(|data| !data.is_file()) {

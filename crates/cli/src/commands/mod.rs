@@ -17,7 +17,7 @@ use clap::{ArgMatches, Command};
 use cofferdam_engine::Engine;
 
 use crate::args::help::EXAMPLES;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 const ABOUT: &str = "Runs unvetted code in a sandbox, and reports exactly what happened.";
 
@@ -28,7 +28,7 @@ pub struct Subcommand {
     /// Adds its arguments to an empty command. With `false`, only what parsing needs: no long help.
     build: fn(Command, bool) -> Command,
     /// Performs a parsed call and returns the exit code. The engine is there where `engine_first` says so.
-    pub run: fn(&ArgMatches, Option<Engine>) -> Result<i32, Refusal>,
+    pub run: fn(&ArgMatches, Option<Engine>) -> Result<i32, CliRefusal>,
     /// Whether the engine starts before the arguments are parsed, because both take time.
     pub engine_first: bool,
     /// Whether a parsed call changes nothing, so that it may end without a message when the reader of its output went away.

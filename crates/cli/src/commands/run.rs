@@ -14,7 +14,7 @@ use crate::execute::execute;
 use crate::outcome::presentation::Presentation;
 use crate::outcome::refusal_report;
 use crate::output::progress;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The arguments of `run`.
 pub(super) fn command(command: Command, full: bool) -> Command {
@@ -34,7 +34,7 @@ pub(super) fn command(command: Command, full: bool) -> Command {
 }
 
 /// Runs the program and returns the exit code.
-pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, CliRefusal> {
     let presentation = Presentation::of_sandbox(matches);
     let engine = engine
         .unwrap_or_else(|| Engine::for_own_process(ExpectedUse::Anything))

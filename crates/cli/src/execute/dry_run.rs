@@ -5,7 +5,7 @@ use cofferdam_engine::{AppliedEnforcement, Prepared};
 use cofferdam_policy::Policy;
 use serde::Serialize;
 
-use crate::call::Call;
+use crate::call::RunnableCall;
 
 /// The output of `--dry-run`.
 #[derive(Serialize)]
@@ -22,7 +22,7 @@ pub(super) struct DryRun<'a> {
 
 impl<'a> DryRun<'a> {
     /// The output for a prepared call.
-    pub(super) fn of(call: &'a Call, prepared: &'a Prepared, about: &'a RunDetails) -> DryRun<'a> {
+    pub(super) fn of(call: &'a RunnableCall, prepared: &'a Prepared, about: &'a RunDetails) -> DryRun<'a> {
         DryRun {
             policy: &call.policy,
             backend: prepared.backend(),

@@ -12,7 +12,7 @@ use cofferdam_engine::{FailedStep, Failure, Outcome, destination_fault};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, Mode, OFlags, accessat, flock, fstat, open};
 use rustix::io::Errno;
 
-use crate::refusal::{REFUSED, Refusal};
+use crate::refusal::{CliRefusal, REFUSED};
 
 /// A directory for the changes of one run. Dropped, it is removed if it is empty.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl ChangesDirectory {
     ///
     /// # Errors
     /// It cannot be created or written, is not an empty directory, or belongs to another run.
-    pub(crate) fn create(directory: &str) -> Result<ChangesDirectory, Refusal> {
+    pub(crate) fn create(directory: &str) -> Result<ChangesDirectory, CliRefusal> {
         let path = Path::new(directory);
         let missing: Vec<PathBuf> =
             path.ancestors().take_while(|p| p.symlink_metadata().is_err()).map(Path::to_owned).collect();
@@ -71,8 +71,8 @@ impl ChangesDirectory {
             return false;
         }
         match self.location(named) {
-            Location::Same => false,
-            Location::Moved(to) => {
+            DirectoryAfterRun::Same => false,
+            DirectoryAfterRun::Moved(to) => {
                 let to = to.to_string_lossy().into_owned();
                 let message = format!("the program moved {named}: the changes are kept in {to}");
                 let failure = Failure { code: 0, step: FailedStep::KeepChanges, message, hint: None };
@@ -80,7 +80,7 @@ impl ChangesDirectory {
                 *named = to;
                 false
             }
-            Location::Removed => {
+            DirectoryAfterRun::Removed => {
                 outcome.success = false;
                 outcome.error = Some(Failure {
                     code: REFUSED,
@@ -97,24 +97,24 @@ impl ChangesDirectory {
         }
     }
 
-    fn location(&self, named: &str) -> Location {
+    fn location(&self, named: &str) -> DirectoryAfterRun {
         // A directory that cannot be looked at is taken for a removed one.
-        let Ok(locked) = fstat(&self.locked) else { return Location::Removed };
+        let Ok(locked) = fstat(&self.locked) else { return DirectoryAfterRun::Removed };
         if locked.st_nlink == 0 {
-            return Location::Removed;
+            return DirectoryAfterRun::Removed;
         }
         let there = std::fs::symlink_metadata(named);
         if there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.st_dev, locked.st_ino)) {
-            return Location::Same;
+            return DirectoryAfterRun::Same;
         }
         let descriptor = format!("/proc/self/fd/{}", self.locked.as_raw_fd());
-        std::fs::read_link(descriptor).map_or(Location::Removed, Location::Moved)
+        std::fs::read_link(descriptor).map_or(DirectoryAfterRun::Removed, DirectoryAfterRun::Moved)
     }
 }
 
 /// Where the directory is after the run, if the program could write above it.
 #[derive(Debug, PartialEq, Eq)]
-enum Location {
+enum DirectoryAfterRun {
     /// Under its name.
     Same,
     /// Elsewhere.
@@ -156,15 +156,15 @@ fn remove_empty(directories: &[PathBuf]) {
 ///
 /// # Errors
 /// It is, contains or lies in one.
-pub(crate) fn require_foreign(directory: &str, own: &[PathBuf], option: &str) -> Result<(), Refusal> {
+pub(crate) fn require_foreign(directory: &str, own: &[PathBuf], option: &str) -> Result<(), CliRefusal> {
     match destination_fault(Path::new(directory), own) {
         None => Ok(()),
-        Some(fault) => Err(Refusal::new("keep_changes", format!("cannot keep changes in {directory}: {fault}"))
+        Some(fault) => Err(CliRefusal::new("keep_changes", format!("cannot keep changes in {directory}: {fault}"))
             .hint(format!("name a directory elsewhere: {option}"))),
     }
 }
 
-fn unusable(directory: &str, why: &str) -> Refusal {
-    Refusal::new("keep_changes", format!("cannot keep changes in {directory}: {why}"))
+fn unusable(directory: &str, why: &str) -> CliRefusal {
+    CliRefusal::new("keep_changes", format!("cannot keep changes in {directory}: {why}"))
         .hint("name a directory that does not exist yet, where you may write: --keep-changes ./kept")
 }

@@ -23,7 +23,7 @@ use cofferdam_policy::Stdin;
 use self::dry_run::DryRun;
 use self::keep_changes::ChangesDirectory;
 use self::signals::Signals;
-use crate::call::Call;
+use crate::call::RunnableCall;
 use crate::caller::Caller;
 use crate::failure;
 use crate::outcome::presentation::{Presentation, exit_code};
@@ -33,7 +33,7 @@ use crate::output::complaints::Complaint;
 use crate::output::stderr::print_error;
 use crate::output::stdout::print_json;
 use crate::output::{stream, terminal};
-use crate::refusal::{REFUSED, Refusal};
+use crate::refusal::{CliRefusal, REFUSED};
 
 /// What copying the program's output has found.
 #[derive(Default, Clone)]
@@ -52,10 +52,10 @@ struct Copied {
 /// The run cannot be started as the call asks for, or its result cannot be written.
 pub(crate) fn execute(
     engine: &Engine,
-    call: Call,
+    call: RunnableCall,
     caller: &Caller,
     presentation: Presentation,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     execute_about(engine, call, caller, presentation, RunDetails::default())
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn execute(
 /// As [`execute`].
 pub(crate) fn execute_about(
     engine: &Engine,
-    mut call: Call,
+    mut call: RunnableCall,
     caller: &Caller,
     presentation: Presentation,
     about: RunDetails,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     let is_skill = about.skill.is_some();
-    let explain = |failure: &mut Failure, call: &Call| {
+    let explain = |failure: &mut Failure, call: &RunnableCall| {
         explain::explain(failure, &call.policy, caller);
         if is_skill {
             skill_hints::replace_hint(failure);
@@ -110,7 +110,7 @@ pub(crate) fn execute_about(
             return report_failure(failure, presentation);
         }
     };
-    let raw = match call.tty.then(terminal::Raw::enter).transpose() {
+    let raw = match call.tty.then(terminal::RawTerminal::enter).transpose() {
         Ok(raw) => raw,
         Err(refusal) => {
             drop(ManuallyDrop::into_inner(prepared));
@@ -154,25 +154,25 @@ pub(crate) fn execute_about(
 }
 
 /// Refuses a terminal where the call cannot have one.
-fn require_terminal(call: &Call, presentation: Presentation) -> Result<(), Refusal> {
+fn require_terminal(call: &RunnableCall, presentation: Presentation) -> Result<(), CliRefusal> {
     if call.tty && presentation.json {
-        return Err(Refusal::new("arguments", "-t and --json exclude each other").hint("leave one of them out"));
+        return Err(CliRefusal::new("arguments", "-t and --json exclude each other").hint("leave one of them out"));
     }
     if call.tty && !presentation.dry_run { terminal::require() } else { Ok(()) }
 }
 
 /// The streams, the terminal and the signals of the run.
 fn io(
-    call: &Call,
+    call: &RunnableCall,
     presentation: Presentation,
     signals: &Signals,
     copied: &Copied,
     changes: Option<&ChangesDirectory>,
-) -> Result<Io, Refusal> {
+) -> Result<Io, CliRefusal> {
     Ok(Io {
         input: match call.policy.command.stdin {
             Stdin::Caller => Input::Fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| {
-                Refusal::new("arguments", format!("cannot pass standard input on: {e}")).hint("leave out -i")
+                CliRefusal::new("arguments", format!("cannot pass standard input on: {e}")).hint("leave out -i")
             })?),
             Stdin::Closed | Stdin::Text(_) => Input::Closed,
         },

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cofferdam_engine::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The signals that are caught during a run.
 pub(super) struct Signals {
@@ -23,10 +23,10 @@ impl Signals {
     ///
     /// # Errors
     /// A handler cannot be installed.
-    pub(super) fn catch(tty: bool) -> Result<Signals, Refusal> {
+    pub(super) fn catch(tty: bool) -> Result<Signals, CliRefusal> {
         let cancel = Cancel::default();
         let number = Arc::new(AtomicUsize::new(0));
-        let failed = |e: std::io::Error| Refusal::new("signals", format!("cannot catch signals: {e}"));
+        let failed = |e: std::io::Error| CliRefusal::new("signals", format!("cannot catch signals: {e}"));
         // An ignored signal stays ignored: nohup, and a shell that starts a background process, want the run to continue.
         let ignored = ignored();
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {

@@ -7,7 +7,7 @@ use cofferdam_policy::{Access, AllowEntry, AuditLevel, Field, Mount, NetworkMode
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
 use crate::args::option::Takes;
 use crate::args::table::POLICY_OPTIONS;
-use crate::call::Call;
+use crate::call::RunnableCall;
 use crate::failure;
 use crate::output::complaints::Complaint;
 
@@ -18,7 +18,7 @@ const MOST_HOSTS: usize = 20;
 
 /// One line about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct RunNote {
     /// What happened.
     pub text: String,
     /// The option that changes it.
@@ -26,9 +26,9 @@ pub(super) struct Note {
 }
 
 /// The notes for an outcome, the most important first; none for a run without incidents.
-pub(super) fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
+pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
     let mut notes = Vec::new();
-    let mut note = |text: String, hint: Option<String>| notes.push(Note { text, hint });
+    let mut note = |text: String, hint: Option<String>| notes.push(RunNote { text, hint });
     if let Some(failure) = &outcome.error {
         note(failure.message.clone(), failure.hint.clone());
     }
@@ -91,7 +91,7 @@ pub(super) fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
             note(format!("{more} more connections failed"), Some("--json lists them all".into()));
         }
     }
-    for Note { text, hint } in truncated_streams(outcome, call) {
+    for RunNote { text, hint } in truncated_streams(outcome, call) {
         note(text, hint);
     }
     if !outcome.changes.is_empty() {
@@ -119,12 +119,12 @@ pub(super) fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
 }
 
 /// The notes about truncated output. `-q` does not hide them, because the output looks complete.
-pub(super) fn truncated_streams(outcome: &Outcome, call: &Call) -> Vec<Note> {
+pub(super) fn truncated_streams(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
     let limit = call.policy.limits.output_bytes;
     [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")]
         .into_iter()
         .filter(|(truncated, _)| *truncated)
-        .map(|(_, stream)| Note {
+        .map(|(_, stream)| RunNote {
             text: format!("standard {stream} was cut after {limit} bytes"),
             hint: Some("--output-limit SIZE".into()),
         })
@@ -132,27 +132,27 @@ pub(super) fn truncated_streams(outcome: &Outcome, call: &Call) -> Vec<Note> {
 }
 
 /// The note for an `eval` that failed on code which is the name of a file. Looks the name up on the file system.
-pub(super) fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
+pub(super) fn file_for_code(outcome: &Outcome, call: &RunnableCall) -> Option<RunNote> {
     let code = call.perhaps_file.as_deref().filter(|_| outcome.outcome == Ending::Exited && !outcome.success)?;
-    std::fs::metadata(code).is_ok_and(|m| m.is_file()).then(|| Note {
+    std::fs::metadata(code).is_ok_and(|m| m.is_file()).then(|| RunNote {
         text: format!("{code} is a file here, and was run as code"),
         hint: Some(format!("--file {code}")),
     })
 }
 
 /// The note for a program that failed, and said that it lacks something which an option gives.
-pub(super) fn of_complaint(complaint: Complaint, outcome: &Outcome, call: &Call) -> Option<Note> {
+pub(super) fn of_complaint(complaint: Complaint, outcome: &Outcome, call: &RunnableCall) -> Option<RunNote> {
     let failed = outcome.outcome == Ending::Exited && !outcome.success && outcome.limit.is_none();
     match complaint {
         Complaint::ReadOnly => {
             let directory = call.policy.command.cwd.as_deref().filter(|_| failed && call.here_would_write)?;
-            Some(Note { text: format!("{directory} is read-only to the program"), hint: Some("--here".into()) })
+            Some(RunNote { text: format!("{directory} is read-only to the program"), hint: Some("--here".into()) })
         }
         Complaint::NoNetwork => {
             let none = failed && call.policy.network.mode == NetworkMode::None;
             let host = call.policy.command.argv.iter().find_map(|argument| host_of_url(argument));
             let hint = format!("--allow {}", host.unwrap_or_else(|| "HOST".into()));
-            none.then(|| Note { text: "the program has no network".into(), hint: Some(hint) })
+            none.then(|| RunNote { text: "the program has no network".into(), hint: Some(hint) })
         }
     }
 }

@@ -9,16 +9,16 @@ use super::presentation::Presentation;
 use super::run_report::report_failure;
 use crate::output::stderr::print_error;
 use crate::output::stdout::print;
-use crate::refusal::{CLOSED, REFUSED, Refusal};
+use crate::refusal::{CLOSED, CliRefusal, REFUSED};
 
 /// Prints the refusal on standard error and returns its exit code.
-pub(crate) fn report(refusal: &Refusal) -> i32 {
+pub(crate) fn report(refusal: &CliRefusal) -> i32 {
     print_error(&refusal.message, refusal.hint.as_deref());
     if refusal.code == CLOSED { REFUSED } else { refusal.code }
 }
 
 /// The same, but silent where the call only read and the reader of its output went away.
-pub(crate) fn report_unless_closed(refusal: &Refusal, only_reads: bool) -> i32 {
+pub(crate) fn report_unless_closed(refusal: &CliRefusal, only_reads: bool) -> i32 {
     if only_reads && refusal.code == CLOSED { CLOSED } else { report(refusal) }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn report_unless_closed(refusal: &Refusal, only_reads: bool) -> i32 {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub(crate) fn print_as_outcome(refusal: &Refusal, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn print_as_outcome(refusal: &CliRefusal, presentation: Presentation) -> Result<i32, CliRefusal> {
     let failure = Failure {
         code: refusal.code,
         step: FailedStep::caller(refusal.step),
@@ -37,7 +37,7 @@ pub(crate) fn print_as_outcome(refusal: &Refusal, presentation: Presentation) ->
 }
 
 /// `code`, after the refusal was printed as an outcome where `json` asks for that.
-pub(crate) fn exit_code_after(code: i32, json: bool, refusal: &Refusal) -> i32 {
+pub(crate) fn exit_code_after(code: i32, json: bool, refusal: &CliRefusal) -> i32 {
     if json {
         let presentation = Presentation { json, ..Presentation::default() };
         if let Err(unwritten) = print_as_outcome(refusal, presentation) {
@@ -51,7 +51,7 @@ pub(crate) fn exit_code_after(code: i32, json: bool, refusal: &Refusal) -> i32 {
 ///
 /// # Errors
 /// The refusal itself, where `--json` is not given or standard output cannot be written.
-pub(crate) fn refused_run(refusal: Refusal, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn refused_run(refusal: CliRefusal, presentation: Presentation) -> Result<i32, CliRefusal> {
     if !presentation.json || refusal.is_unwritten() {
         return Err(refusal);
     }
@@ -66,7 +66,7 @@ pub(crate) fn refused_run(refusal: Refusal, presentation: Presentation) -> Resul
 ///
 /// # Errors
 /// The refusal itself, where `--json` is not given or standard output cannot be written.
-pub(crate) fn refused_with_faults(refusal: Refusal, matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(crate) fn refused_with_faults(refusal: CliRefusal, matches: &ArgMatches) -> Result<i32, CliRefusal> {
     if !matches.get_flag("json") || refusal.is_unwritten() {
         return Err(refusal);
     }

@@ -3,21 +3,21 @@
 
 use cofferdam_engine::{Ending, Failure, Outcome};
 
-use super::notes::{self, Note};
+use super::notes::{self, RunNote};
 use super::presentation::Presentation;
 use super::runner_result::RunnerResult;
-use crate::call::Call;
+use crate::call::RunnableCall;
 use crate::failure;
 use crate::output::complaints::Complaint;
 use crate::output::stderr::{print_error, print_note};
 use crate::output::stdout::print_json;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Reports a failure before the program started, and returns its exit code.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Result<i32, Refusal> {
+pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Result<i32, CliRefusal> {
     let code = failure.code;
     if presentation.json {
         print_json(&Outcome::unstarted(Some(failure)))?;
@@ -37,12 +37,12 @@ pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Re
 pub(crate) fn report_outcome(
     outcome: &Outcome,
     code: i32,
-    call: &Call,
+    call: &RunnableCall,
     presentation: Presentation,
     is_skill: bool,
     complaint: Option<Complaint>,
     warning: Option<String>,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     if presentation.json {
         print_json(outcome)?;
         return Ok(code);
@@ -53,7 +53,7 @@ pub(crate) fn report_outcome(
         return Ok(result.exit_code);
     }
     // The hints of notes name options of `run`, which `skill run` does not have.
-    let print = |note: Note| print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
+    let print = |note: RunNote| print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
     match &outcome.error {
         Some(failure) if outcome.outcome == Ending::SetupFailed => {
             print_error(&failure.message, failure.hint.as_deref())

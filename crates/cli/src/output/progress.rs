@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What is shown now.
 #[derive(Default)]
-struct Shown {
+struct ShownProgress {
     what: String,
     bar: Option<ProgressBar>,
 }
 
 /// A callback that shows progress, unless `quiet`.
 pub(crate) fn reporter(quiet: bool) -> ProgressCallback {
-    let shown = Mutex::new(Shown::default());
+    let shown = Mutex::new(ShownProgress::default());
     Arc::new(move |progress: Progress| {
         if !quiet {
             show(&mut shown.lock().unwrap_or_else(PoisonError::into_inner), &progress);
@@ -23,7 +23,7 @@ pub(crate) fn reporter(quiet: bool) -> ProgressCallback {
     })
 }
 
-fn show(shown: &mut Shown, progress: &Progress) {
+fn show(shown: &mut ShownProgress, progress: &Progress) {
     let terminal = rustix::termios::isatty(std::io::stderr());
     if shown.what != progress.what {
         if let Some(bar) = shown.bar.take() {

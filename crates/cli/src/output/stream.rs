@@ -29,17 +29,17 @@ const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const GRACE: Duration = Duration::from_millis(500);
 
 /// One of the command's own output streams.
-struct Sink {
+struct OutputStream {
     fd: BorrowedFd<'static>,
     terminal: bool,
     /// Whether a write may block. A regular file is always writable.
     blocks: bool,
 }
 
-impl Sink {
-    fn new(fd: BorrowedFd<'static>) -> Sink {
+impl OutputStream {
+    fn new(fd: BorrowedFd<'static>) -> OutputStream {
         let regular = fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        Sink { fd, terminal: isatty(fd), blocks: !regular }
+        OutputStream { fd, terminal: isatty(fd), blocks: !regular }
     }
 
     /// Writes what the reader accepts and returns its length.
@@ -86,7 +86,7 @@ pub(crate) fn copy(
     asked: Arc<AtomicBool>,
     complaint: Arc<Mutex<Option<Complaint>>>,
 ) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
-    let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
+    let (out, err) = (OutputStream::new(rustix::stdio::stdout()), OutputStream::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall.saturating_add(GRACE)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
     let (mut queries, mut complaints) = (Queries::default(), Complaints::default());

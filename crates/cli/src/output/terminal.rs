@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::stderr::print_error;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The query that follows the program's own: it ends a string that the program left open, and asks for the primary device
 /// attributes, which every terminal that answers queries has. Answers come in the order of the queries.
@@ -26,20 +26,20 @@ const ALL_ANSWERS: Duration = Duration::from_secs(1);
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// A terminal in raw mode, until it is dropped.
-pub(crate) struct Raw(());
+pub(crate) struct RawTerminal(());
 
-impl Raw {
+impl RawTerminal {
     /// Makes the terminal on standard input raw: every key goes to the program, control characters included.
     ///
     /// # Errors
     /// The modes of the terminal cannot be read or set.
-    pub(crate) fn enter() -> Result<Raw, Refusal> {
-        let failed = |e: rustix::io::Errno| Refusal::new("terminal", format!("cannot set the terminal up: {e}"));
+    pub(crate) fn enter() -> Result<RawTerminal, CliRefusal> {
+        let failed = |e: rustix::io::Errno| CliRefusal::new("terminal", format!("cannot set the terminal up: {e}"));
         let before = tcgetattr(rustix::stdio::stdin()).map_err(failed)?;
         let mut raw = before.clone();
         raw.make_raw();
         *BEFORE.lock().unwrap_or_else(|e| e.into_inner()) = Some(before);
-        let guard = Raw(());
+        let guard = RawTerminal(());
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             restore();
@@ -50,7 +50,7 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
         restore();
     }
@@ -75,7 +75,7 @@ pub(crate) fn discard_answers() {
     if !foreground || !isatty(output) {
         return;
     }
-    let raw = if BEFORE.lock().unwrap_or_else(|e| e.into_inner()).is_some() { None } else { Raw::enter().ok() };
+    let raw = if BEFORE.lock().unwrap_or_else(|e| e.into_inner()).is_some() { None } else { RawTerminal::enter().ok() };
     if rustix::io::write(output, LAST_QUERY).is_ok() {
         let begun = Instant::now();
         let mut timeout = FIRST_ANSWER;
@@ -108,10 +108,10 @@ pub(crate) fn size() -> Terminal {
 ///
 /// # Errors
 /// Standard input is not a terminal.
-pub(crate) fn require() -> Result<(), Refusal> {
+pub(crate) fn require() -> Result<(), CliRefusal> {
     if isatty(rustix::stdio::stdin()) {
         return Ok(());
     }
-    Err(Refusal::new("terminal", "-t needs a terminal on standard input, which is none")
+    Err(CliRefusal::new("terminal", "-t needs a terminal on standard input, which is none")
         .hint("leave out -t; -i alone passes standard input on"))
 }

@@ -16,7 +16,7 @@ const ANSWERED_COMMANDS: &[u32] = &[60, 61, 1337, 5522];
 
 /// The state of the recogniser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum QueryState {
     #[default]
     Text,
     Escape,
@@ -34,7 +34,7 @@ enum State {
 /// A recogniser that remembers whether there was a query.
 #[derive(Debug, Default)]
 pub(super) struct Queries {
-    state: State,
+    state: QueryState,
     asked: bool,
 }
 
@@ -43,34 +43,39 @@ impl Queries {
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.state = match (self.state, byte) {
-                (_, 0x1b) => State::Escape,
-                (State::Escape, b'[') | (_, 0x9b) => State::Control { private: false },
-                (State::Escape, b']') | (_, 0x9d) => State::Command { number: 0 },
+                (_, 0x1b) => QueryState::Escape,
+                (QueryState::Escape, b'[') | (_, 0x9b) => QueryState::Control { private: false },
+                (QueryState::Escape, b']') | (_, 0x9d) => QueryState::Command { number: 0 },
                 // Device control, application and private strings; DECID; ENQ.
-                (State::Escape, b'P' | b'_' | b'^' | b'X' | b'Z') | (_, 0x05 | 0x90) => {
+                (QueryState::Escape, b'P' | b'_' | b'^' | b'X' | b'Z') | (_, 0x05 | 0x90) => {
                     self.asked = true;
-                    State::Text
+                    QueryState::Text
                 }
                 // A terminal obeys a control character inside a sequence, and goes on with the sequence. Two end it.
-                (state @ (State::Escape | State::Control { .. }), 0x00..=0x17 | 0x19 | 0x1c..=0x1f | 0x7f) => state,
-                (State::Control { private }, 0x20..=0x3f) => State::Control { private: private || byte == b'?' },
-                (State::Control { private }, last) => {
+                (
+                    state @ (QueryState::Escape | QueryState::Control { .. }),
+                    0x00..=0x17 | 0x19 | 0x1c..=0x1f | 0x7f,
+                ) => state,
+                (QueryState::Control { private }, 0x20..=0x3f) => {
+                    QueryState::Control { private: private || byte == b'?' }
+                }
+                (QueryState::Control { private }, last) => {
                     self.asked |= ANSWERED.contains(&last) || (private && ANSWERED_IF_PRIVATE.contains(&last));
-                    State::Text
+                    QueryState::Text
                 }
                 // An operating system command is a query when a question mark stands for a value.
-                (State::Command { .. } | State::Argument, b'?') => {
+                (QueryState::Command { .. } | QueryState::Argument, b'?') => {
                     self.asked = true;
-                    State::Argument
+                    QueryState::Argument
                 }
                 // Before its end: `terminal` ends what the program leaves open.
-                (State::Command { number }, digit @ b'0'..=b'9') => {
+                (QueryState::Command { number }, digit @ b'0'..=b'9') => {
                     let number = number.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
                     self.asked |= ANSWERED_COMMANDS.contains(&number);
-                    State::Command { number }
+                    QueryState::Command { number }
                 }
-                (State::Command { .. } | State::Argument, 0x20..) => State::Argument,
-                _ => State::Text,
+                (QueryState::Command { .. } | QueryState::Argument, 0x20..) => QueryState::Argument,
+                _ => QueryState::Text,
             };
         }
     }

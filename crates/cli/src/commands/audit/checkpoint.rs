@@ -6,27 +6,27 @@ use cofferdam_engine::audit::{self, Anchor, CheckpointKey, Trail, TrailOptions};
 
 use super::errors::{refused, unreadable};
 use crate::output::stdout::{print, print_json};
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Writes a new key into a file and prints its public part.
-pub(super) fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
+pub(super) fn keygen(file: &Path, json: bool) -> Result<i32, CliRefusal> {
     let key = CheckpointKey::make(file).map_err(|e| refused(&e))?.public().text();
     if json { print_json(&serde_json::json!({ "key": key })) } else { print(&format!("{key}\n")) }.map(|()| 0)
 }
 
 /// Signs the trail with a key, and reports the checkpoint to the anchor.
-pub(super) fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, Refusal> {
+pub(super) fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, CliRefusal> {
     let file = key.ok_or_else(|| {
-        Refusal::new("arguments", "a checkpoint needs a key").hint("cofferdam audit checkpoint --key audit.key")
+        CliRefusal::new("arguments", "a checkpoint needs a key").hint("cofferdam audit checkpoint --key audit.key")
     })?;
     let key = CheckpointKey::read(Path::new(&file)).map_err(|e| refused(&e))?;
-    let anchor = anchor.map(Anchor::parse).transpose().map_err(|e| Refusal::new("arguments", e))?;
+    let anchor = anchor.map(Anchor::parse).transpose().map_err(|e| CliRefusal::new("arguments", e))?;
     // Opening the trail would create it.
     std::fs::metadata(dir).map_err(|e| unreadable(dir, &e))?;
     let options = TrailOptions { key: Some(key), anchor, of_others: true, ..TrailOptions::default() };
     let trail = Trail::open(dir, options).map_err(|e| refused(&e))?;
     let Some(link) = trail.checkpoint().map_err(|e| refused(&e))? else {
-        return Err(Refusal::new("audit", format!("there is no record in {}", dir.display())));
+        return Err(CliRefusal::new("audit", format!("there is no record in {}", dir.display())));
     };
     if json {
         print_json(&serde_json::json!({ "record": link.seq, "hash": audit::hex(&link.hash) }))

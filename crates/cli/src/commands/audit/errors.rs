@@ -4,16 +4,16 @@ use std::path::Path;
 
 use cofferdam_engine::audit::AuditError;
 
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// An error of the trail or of a key.
-pub(super) fn refused(error: &AuditError) -> Refusal {
-    Refusal::new("audit", error.to_string()).split_hint()
+pub(super) fn refused(error: &AuditError) -> CliRefusal {
+    CliRefusal::new("audit", error.to_string()).split_hint()
 }
 
 /// A trail that cannot be read.
-pub(super) fn unreadable(dir: &Path, error: &std::io::Error) -> Refusal {
-    let refusal = Refusal::new("audit", format!("cannot read the trail in {}: {error}", dir.display()));
+pub(super) fn unreadable(dir: &Path, error: &std::io::Error) -> CliRefusal {
+    let refusal = CliRefusal::new("audit", format!("cannot read the trail in {}: {error}", dir.display()));
     match error.kind() {
         std::io::ErrorKind::NotFound => {
             refusal.hint("--dir DIR names the trail; `cofferdam run --audit-trail DIR` writes one")
@@ -23,8 +23,8 @@ pub(super) fn unreadable(dir: &Path, error: &std::io::Error) -> Refusal {
 }
 
 /// A file of anchored checkpoints that cannot be read.
-pub(super) fn unreadable_anchor(file: &str, error: &std::io::Error) -> Refusal {
-    Refusal::new("audit", format!("cannot read the anchor's file {file}: {error}")).hint(
+pub(super) fn unreadable_anchor(file: &str, error: &std::io::Error) -> CliRefusal {
+    CliRefusal::new("audit", format!("cannot read the anchor's file {file}: {error}")).hint(
         "`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one, and `verify --anchor PATH` reads it",
     )
 }

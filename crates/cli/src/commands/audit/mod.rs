@@ -19,7 +19,7 @@ use self::errors::unreadable;
 use crate::call::audit_trail;
 use crate::caller::Caller;
 use crate::outcome::refusal_report;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 const ACTIONS: &[&str] = &["verify", "show", "tail", "checkpoint", "keygen"];
 
@@ -87,12 +87,12 @@ pub(super) fn only_reads(matches: &ArgMatches) -> bool {
 }
 
 /// Performs the action and returns the exit code.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let result = Caller::observe().and_then(|caller| perform(matches, &caller));
     result.or_else(|refusal| refusal_report::refused_with_faults(refusal, matches))
 }
 
-fn perform(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+fn perform(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefusal> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let dir: PathBuf =
         text("dir").map_or_else(|| audit_trail::directory(caller), |named| Ok(caller.absolute(named).into()))?;
@@ -100,12 +100,10 @@ fn perform(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     let action = text("action").unwrap_or_default();
     match (action, text("what")) {
         ("keygen", Some(file)) => checkpoint::keygen(Path::new(&caller.absolute(file)), json),
-        ("keygen", None) => {
-            Err(Refusal::new("arguments", "keygen takes the file that it writes")
-                .hint("cofferdam audit keygen audit.key"))
-        }
+        ("keygen", None) => Err(CliRefusal::new("arguments", "keygen takes the file that it writes")
+            .hint("cofferdam audit keygen audit.key")),
         (_, Some(_)) => {
-            Err(Refusal::new("arguments", format!("{action} takes no file")).hint("--dir DIR names the trail"))
+            Err(CliRefusal::new("arguments", format!("{action} takes no file")).hint("--dir DIR names the trail"))
         }
         ("verify", _) => {
             let anchor = text("anchor").map(|given| anchor_file(caller, given)).transpose()?;
@@ -119,7 +117,7 @@ fn perform(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
             let follow = matches.get_flag("follow");
             // `tail -f` may wait for a trail that does not exist yet.
             if !follow && !audit::is_trail(&dir).map_err(|e| unreadable(&dir, &e))? {
-                return Err(Refusal::new("audit", format!("there is no trail in {}", dir.display()))
+                return Err(CliRefusal::new("audit", format!("there is no trail in {}", dir.display()))
                     .hint("--dir DIR names the trail; `cofferdam run --audit-trail DIR` writes one"));
             }
             filter.run = filter.run.map(|given| select::whole_run(&dir, given)).transpose()?;
@@ -133,11 +131,11 @@ fn perform(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
 }
 
 /// The file in which `verify` searches for anchored checkpoints: a path, or `file:PATH` as `checkpoint` takes it.
-fn anchor_file(caller: &Caller, given: &str) -> Result<String, Refusal> {
+fn anchor_file(caller: &Caller, given: &str) -> Result<String, CliRefusal> {
     match given.split_once(':') {
         Some(("file", path)) if !path.is_empty() => Ok(caller.absolute(path)),
         _ if given == "syslog" || given.starts_with("command:") => {
-            Err(Refusal::new("arguments", format!("--anchor {given}: verify reads a file, and that is none"))
+            Err(CliRefusal::new("arguments", format!("--anchor {given}: verify reads a file, and that is none"))
                 .hint("--anchor PATH, a file with the lines that were written there, such as /var/log/auth.log"))
         }
         _ => Ok(caller.absolute(given)),

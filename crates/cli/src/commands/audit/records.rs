@@ -12,7 +12,7 @@ use super::unended::{MOST_UNENDED, description};
 use crate::output::stderr::print_note;
 use crate::output::stdout::{print, unwritten};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// How often `tail -f` looks for new records.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LAST: usize = 10;
 
 /// Prints the records of the filter, and notes the runs without an end.
-pub(super) fn show(dir: &Path, filter: &RecordFilter, json: bool) -> Result<i32, Refusal> {
+pub(super) fn show(dir: &Path, filter: &RecordFilter, json: bool) -> Result<i32, CliRefusal> {
     let unended = each_line(dir, filter, |found| print_line(&found, json))?;
     for run in unended.iter().take(MOST_UNENDED) {
         print_note(&description(run), None);
@@ -35,7 +35,7 @@ pub(super) fn show(dir: &Path, filter: &RecordFilter, json: bool) -> Result<i32,
 }
 
 /// Prints the last records of the filter, and with `follow` new ones as they are written.
-pub(super) fn tail(dir: &Path, filter: &RecordFilter, follow: bool, json: bool) -> Result<i32, Refusal> {
+pub(super) fn tail(dir: &Path, filter: &RecordFilter, follow: bool, json: bool) -> Result<i32, CliRefusal> {
     let mut last = VecDeque::new();
     let mut all = Follow::new(dir);
     let mut next = || all.next_line().map_err(|e| unreadable(dir, &e));
@@ -62,7 +62,7 @@ pub(super) fn tail(dir: &Path, filter: &RecordFilter, follow: bool, json: bool) 
 }
 
 /// Waits for [`POLL_INTERVAL`], or until the reader of standard output goes away.
-fn wait() -> Result<(), Refusal> {
+fn wait() -> Result<(), CliRefusal> {
     let (stdout, timeout) =
         (rustix::stdio::stdout(), Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() });
     // Without requested events, poll(2) reports only errors and hang-ups.
@@ -78,8 +78,8 @@ fn wait() -> Result<(), Refusal> {
 fn each_line(
     dir: &Path,
     filter: &RecordFilter,
-    mut each: impl FnMut(TrailLine) -> Result<(), Refusal>,
-) -> Result<Vec<Unended>, Refusal> {
+    mut each: impl FnMut(TrailLine) -> Result<(), CliRefusal>,
+) -> Result<Vec<Unended>, CliRefusal> {
     let mut refusal = None;
     let done = audit::show(dir, filter, |found| {
         each(found).map_err(|e| {
@@ -94,7 +94,7 @@ fn each_line(
     }
 }
 
-fn print_line(found: &TrailLine, json: bool) -> Result<(), Refusal> {
+fn print_line(found: &TrailLine, json: bool) -> Result<(), CliRefusal> {
     match found {
         TrailLine::Record(record) => print(&line(record, json)?),
         TrailLine::Broken(file, number) => {
@@ -105,10 +105,10 @@ fn print_line(found: &TrailLine, json: bool) -> Result<(), Refusal> {
 }
 
 /// A record as one line of text, or as it is in the trail.
-fn line(record: &AuditRecord, json: bool) -> Result<String, Refusal> {
+fn line(record: &AuditRecord, json: bool) -> Result<String, CliRefusal> {
     if json {
         let text = serde_json::to_string(record)
-            .map_err(|e| Refusal::new("output", format!("cannot write a record as JSON: {e}")))?;
+            .map_err(|e| CliRefusal::new("output", format!("cannot write a record as JSON: {e}")))?;
         return Ok(text + "\n");
     }
     let mut text = format!("{:>6}  {}  {}", record.seq, record.time, record.kind);

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ArgMatches;
 use cofferdam_engine::audit::{self, Follow, RecordFilter, TrailLine};
 
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Fewest characters of a run's id that name the run.
 const SHORTEST_PREFIX: usize = 8;
@@ -15,7 +15,7 @@ const SHORTEST_PREFIX: usize = 8;
 ///
 /// # Errors
 /// A time has the wrong form.
-pub(super) fn filter(matches: &ArgMatches) -> Result<RecordFilter, Refusal> {
+pub(super) fn filter(matches: &ArgMatches) -> Result<RecordFilter, CliRefusal> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let time = |name: &'static str| text(name).map(|given| instant(name, &given)).transpose();
     Ok(RecordFilter {
@@ -31,7 +31,7 @@ pub(super) fn filter(matches: &ArgMatches) -> Result<RecordFilter, Refusal> {
 ///
 /// # Errors
 /// Several runs begin with it.
-pub(super) fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
+pub(super) fn whole_run(dir: &Path, given: String) -> Result<String, CliRefusal> {
     let mut found = BTreeSet::new();
     let mut all = Follow::new(dir);
     // A trail that cannot be read has no runs; the error is reported when the trail is shown.
@@ -50,7 +50,7 @@ pub(super) fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
     match found.len() {
         0 => Ok(given),
         1 => Ok(found.pop_first().unwrap_or(given)),
-        n => Err(Refusal::new("arguments", format!("--run {given}: the ids of {n} runs begin so"))
+        n => Err(CliRefusal::new("arguments", format!("--run {given}: the ids of {n} runs begin so"))
             .hint(format!("give more of it: {}", found.into_iter().take(3).collect::<Vec<_>>().join(", ")))),
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
 ///
 /// # Errors
 /// There is no such kind.
-pub(super) fn require_known_kinds(dir: &Path, kinds: &[String]) -> Result<(), Refusal> {
+pub(super) fn require_known_kinds(dir: &Path, kinds: &[String]) -> Result<(), CliRefusal> {
     let mut unknown: Vec<&String> = kinds.iter().filter(|kind| !audit::KINDS.contains(&kind.as_str())).collect();
     let mut all = Follow::new(dir);
     // A trail that cannot be read contains none of them.
@@ -72,13 +72,13 @@ pub(super) fn require_known_kinds(dir: &Path, kinds: &[String]) -> Result<(), Re
     }
     match unknown.first() {
         None => Ok(()),
-        Some(kind) => Err(Refusal::new("arguments", format!("--kind {kind}: there are no records of that kind"))
+        Some(kind) => Err(CliRefusal::new("arguments", format!("--kind {kind}: there are no records of that kind"))
             .hint(format!("there are {}", audit::KINDS.join(", ")))),
     }
 }
 
 /// A point in time in the form of the records, so that comparing the texts compares the times.
-fn instant(option: &str, given: &str) -> Result<String, Refusal> {
+fn instant(option: &str, given: &str) -> Result<String, CliRefusal> {
     let bytes = given.as_bytes();
     let digits = |from: usize, to: usize| bytes.get(from..to).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
     let date = digits(0, 4) && digits(5, 7) && digits(8, 10) && bytes[4] == b'-' && bytes[7] == b'-';
@@ -96,7 +96,7 @@ fn instant(option: &str, given: &str) -> Result<String, Refusal> {
             Ok(if option == "until" { format!("{}.999999Z", &given[..19]) } else { given[..19].to_owned() })
         }
         Some(rest) if date && clock && rest.starts_with('.') && rest.ends_with('Z') => Ok(given.to_owned()),
-        _ => Err(Refusal::new("arguments", format!("--{option} {given:?} is no time in UTC"))
+        _ => Err(CliRefusal::new("arguments", format!("--{option} {given:?} is no time in UTC"))
             .hint("2026-05-01, or 2026-05-01T12:00:00Z")),
     }
 }

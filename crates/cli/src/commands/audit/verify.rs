@@ -13,11 +13,11 @@ use super::unended::{MOST_UNENDED, description, to_json};
 use crate::output::stderr::print_note;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The output of `verify --json`.
 #[derive(Serialize)]
-struct Report<'a> {
+struct VerifyReport<'a> {
     ok: bool,
     trail: Option<&'a str>,
     records: Option<u64>,
@@ -41,8 +41,8 @@ struct Report<'a> {
     warnings: &'a [String],
 }
 
-fn consistent<'a>(v: &'a Verified, warnings: &'a [String]) -> Report<'a> {
-    Report {
+fn consistent<'a>(v: &'a Verified, warnings: &'a [String]) -> VerifyReport<'a> {
+    VerifyReport {
         ok: true,
         trail: v.trail.as_deref(),
         records: Some(v.last.seq + 1 - v.first),
@@ -66,14 +66,14 @@ fn consistent<'a>(v: &'a Verified, warnings: &'a [String]) -> Report<'a> {
     }
 }
 
-fn inconsistent<'a>(p: &TrailFault, warnings: &'a [String]) -> Report<'a> {
+fn inconsistent<'a>(p: &TrailFault, warnings: &'a [String]) -> VerifyReport<'a> {
     let missing = match &p.wrong {
         Wrong::Gone { anchored, hash, trail } => {
             Some(serde_json::json!({ "record": anchored, "hash": audit::hex(hash), "trail": trail }))
         }
         _ => None,
     };
-    Report {
+    VerifyReport {
         ok: false,
         trail: None,
         records: None,
@@ -104,7 +104,7 @@ pub(super) fn verify(
     anchor: Option<String>,
     trail: Option<&str>,
     json: bool,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     let signer = key.map(PublicKey::parse).transpose().map_err(|e| refused(&e))?;
     let anchors = match &anchor {
         Some(file) => audit::anchored(Path::new(file)).map_err(|e| unreadable_anchor(file, &e))?,
@@ -112,14 +112,14 @@ pub(super) fn verify(
     };
     let anchors = trail.into_iter().fold(anchors, |anchors, trail| anchors.of(trail));
     if let Some(file) = anchor.filter(|_| anchors.is_empty()) {
-        return Err(Refusal::new("audit", format!("{file} holds no anchored checkpoint of this trail"))
+        return Err(CliRefusal::new("audit", format!("{file} holds no anchored checkpoint of this trail"))
             .hint("`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one"));
     }
     let (code, problem, verified) = match audit::verify(dir, signer, &anchors, &mut |_| {}) {
         Ok(v) => (0, None, Some(v)),
         Err(VerificationFailure::Io(e)) => return Err(unreadable(dir, &e)),
         Err(VerificationFailure::Wrong(p)) if p.wrong == Wrong::Empty => {
-            return Err(Refusal::new("audit", format!("there is no record in {}", dir.display()))
+            return Err(CliRefusal::new("audit", format!("there is no record in {}", dir.display()))
                 .hint("`cofferdam run --audit-trail DIR` writes a trail"));
         }
         Err(VerificationFailure::Wrong(p)) => (1, Some(p), None),

@@ -12,7 +12,7 @@ use crate::failure::is_root;
 pub(super) fn text(mechanisms: &[Mechanism], found: &[FoundRuntime], support: &[(&str, Vec<Support>)]) -> String {
     let mut text = table(mechanisms);
     text.push_str(&runtimes(found));
-    let mut seen = Seen::new();
+    let mut seen = PrintedReasons::new();
     for (command, backends) in support {
         write!(text, "\nThe default policy of `{command}`:\n").expect("a String takes every write");
         backends.iter().for_each(|backend| text.push_str(&summary(backend, command, mechanisms, &mut seen)));
@@ -23,7 +23,7 @@ pub(super) fn text(mechanisms: &[Mechanism], found: &[FoundRuntime], support: &[
 fn table(mechanisms: &[Mechanism]) -> String {
     let width = mechanisms.iter().map(|m| m.name.len()).max().unwrap_or(0).max("MECHANISM".len());
     let mut text = format!("{:<width$}  AVAILABLE  EVIDENCE\n", "MECHANISM");
-    let mut seen = Seen::new();
+    let mut seen = PrintedReasons::new();
     for mechanism in mechanisms {
         let available = if mechanism.available { "yes" } else { "no" };
         let blank = " ".repeat(width + 13);
@@ -61,10 +61,10 @@ fn runtimes(found: &[FoundRuntime]) -> String {
 }
 
 /// The reasons that are printed already, each with the command and backend that it was printed for.
-type Seen = BTreeMap<String, String>;
+type PrintedReasons = BTreeMap<String, String>;
 
 /// A reason, or a reference to the place where it is printed already.
-fn once(seen: &mut Seen, reason: &str, of: &str) -> String {
+fn once(seen: &mut PrintedReasons, reason: &str, of: &str) -> String {
     match seen.get(reason) {
         Some(before) => format!("as for {before}"),
         None => {
@@ -93,7 +93,7 @@ pub(super) fn in_full(support: &Support) -> usize {
     support.fields.values().filter(|applied| applied.strength == Strength::Full).count()
 }
 
-fn summary(support: &Support, command: &str, mechanisms: &[Mechanism], seen: &mut Seen) -> String {
+fn summary(support: &Support, command: &str, mechanisms: &[Mechanism], seen: &mut PrintedReasons) -> String {
     let mut text = format!("  {}: ", support.backend);
     let of = format!("`{command}`, {}", support.backend);
     if let Some(failure) = &support.unavailable {
@@ -134,7 +134,7 @@ mod tests {
             ]
             .into(),
         };
-        let mut seen = Seen::new();
+        let mut seen = PrintedReasons::new();
         let first = summary(&support("jail"), "run", &[], &mut seen);
         let names = format!("{}, {}", Field::Memory, Field::Processes);
         assert!(first.contains(&format!("    partial {names}: no cgroup\n")), "{first}");

@@ -3,20 +3,20 @@
 use cofferdam_config::environments::{EnvironmentKind, spec};
 use cofferdam_engine::{Engine, ExpectedUse};
 
-use super::row::{Host, Row};
+use super::row::{CallHost, EnvironmentRow};
 use crate::call::environment::{self, Building, surroundings};
 use crate::caller::Caller;
 use crate::output::stdout::print_json;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Builds the flake reference of an environment, also if it was built before.
-pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, CliRefusal> {
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
     if !matches!(found.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }) {
         if let Some(reason) = found.unavailable() {
             return Err(environment::unusable(name, &found, &reason, configuration));
         }
-        return Err(Refusal::new(
+        return Err(CliRefusal::new(
             "arguments",
             format!("the environment `{name}` is no flake reference: there is nothing to build"),
         ));
@@ -25,8 +25,8 @@ pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, js
     spec(&one, built.as_deref()).map_err(|reason| environment::unusable(name, &one, &reason, configuration))?;
     if json {
         let engine = Engine::for_own_process(ExpectedUse::Anything);
-        let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };
-        print_json(&Row::of(&one, None, &host))?;
+        let host = CallHost { caller, engine: &engine, project: project.as_ref(), evaluates: false };
+        print_json(&EnvironmentRow::of(&one, None, &host))?;
     }
     Ok(0)
 }

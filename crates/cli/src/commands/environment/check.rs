@@ -9,15 +9,15 @@ use cofferdam_engine::{Engine, ExpectedUse};
 use serde::Serialize;
 
 use super::problems::{mistakes, print_problems, print_warnings};
-use super::row::{self, Host};
+use super::row::{self, CallHost};
 use crate::call::environment::{builder, surroundings};
 use crate::caller::Caller;
 use crate::output::stderr::print_note;
 use crate::output::stdout::{print, print_json};
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Checks all definitions that are in force, and whether each could be used here.
-pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> Result<i32, CliRefusal> {
     let mut problems = mistakes(all);
     let (builder, around) = (builder(caller), surroundings(caller));
     for one in all.all().iter().filter(|one| matches!(one.kind, EnvironmentKind::Reference(_))) {
@@ -29,10 +29,12 @@ pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> 
     let code = report(&problems, json)?;
     if code == 0 && !json {
         let engine = Engine::for_own_process(ExpectedUse::Anything);
-        let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
+        let host = CallHost { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
         let mut unusable = 0;
         for one in all.in_force() {
-            let row::Row { reason: Some(reason), .. } = row::Row::of(one, None, &host) else { continue };
+            let row::EnvironmentRow { reason: Some(reason), .. } = row::EnvironmentRow::of(one, None, &host) else {
+                continue;
+            };
             let (message, hint) = reason.split_once("\nhint: ").map_or((&*reason, None), |(m, h)| (m, Some(h)));
             print_note(&format!("warning: `{}` ({}) cannot be used here: {message}", one.name, one.place), hint);
             unusable += 1;
@@ -44,7 +46,7 @@ pub(super) fn check_defined(all: &Environments, caller: &Caller, json: bool) -> 
 }
 
 /// Checks files and directories by themselves, without the other definitions.
-pub(super) fn check_places(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refusal> {
+pub(super) fn check_places(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, CliRefusal> {
     let (mut problems, mut count) = (Vec::new(), 0);
     for place in places {
         let path = Path::new(&around.cwd).join(place);
@@ -67,7 +69,7 @@ pub(super) fn check_places(places: &[&str], around: &Surroundings, json: bool) -
 
 /// A mistake as `check --json` prints it.
 #[derive(Serialize)]
-struct Row {
+struct ProblemRow {
     place: String,
     key: String,
     problem: String,
@@ -75,11 +77,11 @@ struct Row {
 }
 
 /// Prints the mistakes and returns the exit code.
-fn report(problems: &[DefinitionProblem], json: bool) -> Result<i32, Refusal> {
+fn report(problems: &[DefinitionProblem], json: bool) -> Result<i32, CliRefusal> {
     if json {
         let row = |one: &DefinitionProblem| {
             let one = one.clone();
-            Row { place: one.place, key: one.key, problem: one.problem, accepted: one.accepted }
+            ProblemRow { place: one.place, key: one.key, problem: one.problem, accepted: one.accepted }
         };
         print_json(&problems.iter().map(row).collect::<Vec<_>>())?;
     } else {

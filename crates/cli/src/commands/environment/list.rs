@@ -5,11 +5,11 @@ use cofferdam_engine::{Engine, ExpectedUse};
 use cofferdam_policy::text;
 
 use super::problems::{print_problems, print_warnings};
-use super::row::{Host, Row};
+use super::row::{CallHost, EnvironmentRow};
 use crate::caller::Caller;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Most characters of a description in the table.
 const LONGEST: usize = 200;
@@ -21,12 +21,12 @@ pub(super) fn list(
     caller: &Caller,
     json: bool,
     hidden: bool,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     let engine = Engine::for_own_process(ExpectedUse::Anything);
-    let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let host = CallHost { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
+    let mut rows: Vec<EnvironmentRow<'_>> = Vec::new();
     for one in all.all().iter().filter(|one| hidden || all.hidden_by(one).is_none()) {
-        rows.push(Row::of(one, Some(all), &host));
+        rows.push(EnvironmentRow::of(one, Some(all), &host));
     }
     if !all.problems.is_empty() {
         rows.iter_mut().for_each(|row| row.refuse(configuration));
@@ -41,8 +41,9 @@ pub(super) fn list(
     Ok(if all.problems.is_empty() { 0 } else { 1 })
 }
 
-fn table(rows: &[Row<'_>]) -> String {
-    let width = |of: fn(&Row<'_>) -> usize, least: &str| rows.iter().map(of).max().unwrap_or(0).max(least.len());
+fn table(rows: &[EnvironmentRow<'_>]) -> String {
+    let width =
+        |of: fn(&EnvironmentRow<'_>) -> usize, least: &str| rows.iter().map(of).max().unwrap_or(0).max(least.len());
     let (name, source) = (width(|row| row.name.len(), "NAME"), width(|row| row.source.len(), "SOURCE"));
     let line = |a: &str, b: &str, c: &str, d: &str, e: &str| {
         let (a, c) = (text::one_line(a), text::one_line(c));

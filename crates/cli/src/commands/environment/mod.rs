@@ -18,7 +18,7 @@ use crate::args;
 use crate::args::config::config_option;
 use crate::call::environment::surroundings;
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 const ACTIONS: &[&str] = &["list", "show", "check", "build", "reload"];
 
@@ -56,7 +56,7 @@ pub(super) fn only_reads(matches: &ArgMatches) -> bool {
 }
 
 /// Performs the action and returns the exit code.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let caller = &Caller::observe()?;
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     let what: Vec<&str> = matches.get_many::<String>("what").into_iter().flatten().map(String::as_str).collect();
@@ -73,9 +73,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
         ("show", [name]) => show::show(name, configuration, matches, caller, json),
         ("build", [name]) => build::build(name, configuration, caller, json),
         ("reload", []) => reload::run(caller, json),
-        ("reload", _) => Err(Refusal::new("arguments", "reload takes no name").hint("cofferdam environment reload")),
-        ("list", _) => Err(Refusal::new("arguments", "list takes no name").hint("cofferdam environment show NAME")),
-        _ => Err(Refusal::new("arguments", format!("{action} takes the name of one environment"))
+        ("reload", _) => Err(CliRefusal::new("arguments", "reload takes no name").hint("cofferdam environment reload")),
+        ("list", _) => Err(CliRefusal::new("arguments", "list takes no name").hint("cofferdam environment show NAME")),
+        _ => Err(CliRefusal::new("arguments", format!("{action} takes the name of one environment"))
             .hint("cofferdam environment list")),
     }
 }

@@ -9,27 +9,27 @@ use crate::call::environment::surroundings;
 use crate::caller::Caller;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 #[derive(Serialize)]
-struct Row {
+struct ReloadRow {
     pid: u32,
     reloaded: bool,
     answer: String,
 }
 
 /// Asks all servers, and prints the answer of each.
-pub(super) fn run(caller: &Caller, json: bool) -> Result<i32, Refusal> {
+pub(super) fn run(caller: &Caller, json: bool) -> Result<i32, CliRefusal> {
     let around = surroundings(caller);
     let asked = ask(&around, RELOAD).map_err(|error| {
-        Refusal::new("server", format!("cannot ask the servers in {}: {error}", directory(&around).display()))
+        CliRefusal::new("server", format!("cannot ask the servers in {}: {error}", directory(&around).display()))
             .hint("kill -HUP PID has a server read its definitions again as well")
     })?;
-    let rows: Vec<Row> = asked
+    let rows: Vec<ReloadRow> = asked
         .into_iter()
         .map(|one| {
             let reloaded = one.answer.as_ref().is_ok_and(|answer| !answer.starts_with("refused"));
-            Row { pid: one.pid, reloaded, answer: one.answer.unwrap_or_else(|error| error) }
+            ReloadRow { pid: one.pid, reloaded, answer: one.answer.unwrap_or_else(|error| error) }
         })
         .collect();
     let code = i32::from(!rows.iter().all(|row| row.reloaded));

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::usable::require_usable;
 use crate::call::environment::{builder, command_line, surroundings};
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// One definition, as `--json` prints it.
 #[derive(Serialize)]
-pub(super) struct Row<'e> {
+pub(super) struct EnvironmentRow<'e> {
     pub name: &'e str,
     pub kind: &'e str,
     pub source: &'e str,
@@ -35,7 +35,7 @@ pub(super) struct Row<'e> {
 }
 
 /// The host on which a call of the environment would run.
-pub(super) struct Host<'h> {
+pub(super) struct CallHost<'h> {
     pub caller: &'h Caller,
     pub engine: &'h Engine,
     pub project: Option<&'h Project>,
@@ -43,9 +43,9 @@ pub(super) struct Host<'h> {
     pub evaluates: bool,
 }
 
-impl<'e> Row<'e> {
+impl<'e> EnvironmentRow<'e> {
     /// The row of a definition. `all` are the definitions among which a stronger one may hide it.
-    pub(super) fn of(one: &'e Environment, all: Option<&'e Environments>, host: &Host<'_>) -> Row<'e> {
+    pub(super) fn of(one: &'e Environment, all: Option<&'e Environments>, host: &CallHost<'_>) -> EnvironmentRow<'e> {
         let caller = host.caller;
         let built = match &one.kind {
             EnvironmentKind::Reference(reference) | EnvironmentKind::Flake { reference, .. } => {
@@ -61,7 +61,7 @@ impl<'e> Row<'e> {
         // A list builds and evaluates nothing.
         let known = built != Some(false) && evaluated != Some(false);
         let reason = reason.or_else(|| if known { host.refusal(one) } else { None });
-        Row {
+        EnvironmentRow {
             name: &one.name,
             kind: one.kind.word(),
             source: one.rank.word(),
@@ -95,10 +95,10 @@ impl<'e> Row<'e> {
     }
 }
 
-impl Host<'_> {
+impl CallHost<'_> {
     /// Why a call of it would be refused here, with the hint on a line of its own.
     fn refusal(&self, one: &Environment) -> Option<String> {
-        let Refusal { message, hint, .. } = require_usable(one, self.project, self.caller, self.engine).err()?;
+        let CliRefusal { message, hint, .. } = require_usable(one, self.project, self.caller, self.engine).err()?;
         let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         Some(message + &hint)
     }

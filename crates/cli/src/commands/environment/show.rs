@@ -7,20 +7,20 @@ use cofferdam_engine::{Engine, ExpectedUse};
 use cofferdam_policy::{Policy, text};
 use serde::Serialize;
 
-use super::row::{Host, Row};
+use super::row::{CallHost, EnvironmentRow};
 use crate::call::environment::{self, Building, surroundings};
 use crate::call::profile;
 use crate::caller::Caller;
 use crate::output::stderr::print_note;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The output of `show --json`.
 #[derive(Serialize)]
-struct Shown<'e> {
+struct ShownEnvironment<'e> {
     #[serde(flatten)]
-    row: Row<'e>,
+    row: EnvironmentRow<'e>,
     /// How code reaches the interpreter.
     #[serde(skip_serializing_if = "Option::is_none")]
     passing: Option<String>,
@@ -36,7 +36,7 @@ pub(super) fn show(
     matches: &ArgMatches,
     caller: &Caller,
     json: bool,
-) -> Result<i32, Refusal> {
+) -> Result<i32, CliRefusal> {
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
     let (one, built) = match environment::built(found.clone(), caller, Building::Never, false) {
         Ok(built) => built,
@@ -50,8 +50,8 @@ pub(super) fn show(
     // A profile that is evaluated with options of this call says nothing about a call without them.
     let options = ["set", "allow-import", "trust-profile"];
     let evaluates = !options.iter().any(|option| matches.value_source(option) == Some(ValueSource::CommandLine));
-    let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates };
-    let mut shown = Shown { row: Row::of(&one, None, &host), passing: None, policy: None };
+    let host = CallHost { caller, engine: &engine, project: project.as_ref(), evaluates };
+    let mut shown = ShownEnvironment { row: EnvironmentRow::of(&one, None, &host), passing: None, policy: None };
     if let Ok(recipe) = spec(&one, built.as_deref()) {
         let mut policy = match &one.kind {
             EnvironmentKind::Profile { file, .. } => profile::of_file(matches, caller, &engine, false, file)?.policy,

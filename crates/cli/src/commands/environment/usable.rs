@@ -10,7 +10,7 @@ use crate::call;
 use crate::call::environment::{Building, resolve_found};
 use crate::caller::Caller;
 use crate::commands::eval;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Requires that a call of the environment could run on this host. The hint of the refusal is in terms of the definition.
 ///
@@ -21,12 +21,12 @@ pub(super) fn require_usable(
     project: Option<&Project>,
     caller: &Caller,
     engine: &Engine,
-) -> Result<(), Refusal> {
+) -> Result<(), CliRefusal> {
     let command = eval::command(Command::new("eval").args_override_self(true), false);
     let matches = command.try_get_matches_from(["eval", environment.name.as_str(), ""]);
-    let matches = &matches.map_err(|error| Refusal::new("arguments", error.to_string()))?;
+    let matches = &matches.map_err(|error| CliRefusal::new("arguments", error.to_string()))?;
     let project = project.cloned();
-    let refused = |mut refusal: Refusal| {
+    let refused = |mut refusal: CliRefusal| {
         refusal.hint = refusal.hint.map(|hint| in_definition(environment, refusal.step, &hint));
         refusal
     };
@@ -36,6 +36,6 @@ pub(super) fn require_usable(
     let call = call::from_base(matches, true, caller, &HostTree, base, resolved.as_ref()).map_err(refused)?;
     engine.prepare(&call.policy).map(drop).map_err(|failure| {
         let hint = failure.hint.map(|hint| in_definition(environment, failure.step.as_str(), &hint));
-        Refusal { hint, ..Refusal::new("environment", failure.message) }
+        CliRefusal { hint, ..CliRefusal::new("environment", failure.message) }
     })
 }

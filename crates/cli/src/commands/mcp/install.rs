@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::output::stderr;
 use crate::output::stdout::print;
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Longest configuration that is accepted, bytes.
 const LONGEST: u64 = 64 << 20;
@@ -57,15 +57,15 @@ pub(super) fn command() -> Command {
 }
 
 /// Installs or removes the server, and returns the exit code.
-pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefusal> {
     let word = matches.get_one::<String>("client").map_or("", String::as_str);
     let Some(client) = McpClient::from_name(word) else {
-        return Err(Refusal::new("arguments", format!("no client is called '{word}'")));
+        return Err(CliRefusal::new("arguments", format!("no client is called '{word}'")));
     };
     let name = matches.get_one::<String>("name").map_or("cofferdam", String::as_str);
     if !cofferdam_config::environments::is_name(name) {
         let message = format!("{name:?} is no name of a server");
-        return Err(Refusal::new("arguments", message).hint(cofferdam_config::environments::NAME_ACCEPTED));
+        return Err(CliRefusal::new("arguments", message).hint(cofferdam_config::environments::NAME_ACCEPTED));
     }
     let project = matches.get_flag("project");
     let named = file_of(client, word, project, caller)?;
@@ -82,7 +82,8 @@ pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal>
     };
     let place = file.display();
     let new = edited.map_err(|error| {
-        Refusal::new("client", format!("{place}: {error}")).hint("correct the file, or put the server into it by hand")
+        CliRefusal::new("client", format!("{place}: {error}"))
+            .hint("correct the file, or put the server into it by hand")
     })?;
     if new == old.text {
         stderr::write(&printable(&format!("{place}: nothing to change\n")));
@@ -110,41 +111,42 @@ pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal>
     Ok(0)
 }
 
-fn file_of(client: McpClient, word: &str, project: bool, caller: &Caller) -> Result<PathBuf, Refusal> {
+fn file_of(client: McpClient, word: &str, project: bool, caller: &Caller) -> Result<PathBuf, CliRefusal> {
     if project {
         let file = client.project_file().ok_or_else(|| {
-            Refusal::new("arguments", format!("{word} has no configuration of a project")).hint("leave out --project")
+            CliRefusal::new("arguments", format!("{word} has no configuration of a project"))
+                .hint("leave out --project")
         })?;
         return Ok(Path::new(&caller.cwd).join(file));
     }
     let home = caller.homes.first().map(String::as_str);
     client.user_file(Platform::here(), home, &caller.variables).ok_or_else(|| {
-        Refusal::new("client", format!("without a home directory {word} has no configuration")).hint("set HOME")
+        CliRefusal::new("client", format!("without a home directory {word} has no configuration")).hint("set HOME")
     })
 }
 
 /// How the client starts this program: by its path, because desktop clients do not have a shell's PATH; in a project by its
 /// name, because the configuration is shared with other machines.
-fn program(project: bool) -> Result<String, Refusal> {
+fn program(project: bool) -> Result<String, CliRefusal> {
     if project {
         return Ok("cofferdam".into());
     }
     let own = std::env::current_exe()
-        .map_err(|error| Refusal::new("client", format!("this program cannot tell its own path: {error}")))?;
-    own.to_str().map(str::to_owned).ok_or_else(|| Refusal::new("client", "this program's path is not UTF-8"))
+        .map_err(|error| CliRefusal::new("client", format!("this program cannot tell its own path: {error}")))?;
+    own.to_str().map(str::to_owned).ok_or_else(|| CliRefusal::new("client", "this program's path is not UTF-8"))
 }
 
-fn io_refusal(what: &str, file: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::new("client", format!("cannot {what} {}: {error}", file.display()))
+fn io_refusal(what: &str, file: &Path, error: &std::io::Error) -> CliRefusal {
+    CliRefusal::new("client", format!("cannot {what} {}: {error}", file.display()))
 }
 
 /// The file, or the target of a symbolic link that belongs to the user.
-fn resolve_link(file: &Path) -> Result<PathBuf, Refusal> {
+fn resolve_link(file: &Path) -> Result<PathBuf, CliRefusal> {
     match std::fs::symlink_metadata(file) {
         Ok(found) if found.is_symlink() => {
             if found.uid() != rustix::process::geteuid().as_raw() {
                 let message = format!("{} is a link that another user made", file.display());
-                return Err(Refusal::new("client", message).hint("look at where it leads, and make it your own"));
+                return Err(CliRefusal::new("client", message).hint("look at where it leads, and make it your own"));
             }
             std::fs::canonicalize(file).map_err(|error| io_refusal("follow", file, &error))
         }
@@ -153,27 +155,27 @@ fn resolve_link(file: &Path) -> Result<PathBuf, Refusal> {
 }
 
 /// The file before the edit; without a mode where it does not exist.
-struct Before {
+struct PreviousFile {
     text: String,
     mode: Option<u32>,
 }
 
-fn read(file: &Path) -> Result<Before, Refusal> {
+fn read(file: &Path) -> Result<PreviousFile, CliRefusal> {
     let opened = match OpenOptions::new().read(true).custom_flags(nonblocking()).open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Before { text: String::new(), mode: None });
+            return Ok(PreviousFile { text: String::new(), mode: None });
         }
         Err(error) => return Err(io_refusal("read", file, &error)),
     };
     let found = opened.metadata().map_err(|error| io_refusal("look at", file, &error))?;
     if !found.is_file() || found.len() > LONGEST {
         let message = format!("{} is no regular file of at most 64 MiB", file.display());
-        return Err(Refusal::new("client", message));
+        return Err(CliRefusal::new("client", message));
     }
     let mut text = String::new();
     opened.take(LONGEST).read_to_string(&mut text).map_err(|error| io_refusal("read", file, &error))?;
-    Ok(Before { text, mode: Some(found.permissions().mode() & 0o777) })
+    Ok(PreviousFile { text, mode: Some(found.permissions().mode() & 0o777) })
 }
 
 /// Opening a FIFO would wait for its other end.
@@ -181,27 +183,27 @@ fn nonblocking() -> i32 {
     rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
 }
 
-fn confirm() -> Result<bool, Refusal> {
+fn confirm() -> Result<bool, CliRefusal> {
     if !std::io::stdin().is_terminal() {
-        return Err(Refusal::new("arguments", "there is no terminal to ask on: nothing was written")
+        return Err(CliRefusal::new("arguments", "there is no terminal to ask on: nothing was written")
             .hint("--yes, or --dry-run"));
     }
     stderr::write("write this? [y/N] ");
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Refusal::new("client", format!("cannot read the answer: {error}")))?;
+    read.map_err(|error| CliRefusal::new("client", format!("cannot read the answer: {error}")))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Makes a backup beside the file, and replaces the file atomically.
-fn write(file: &Path, old: &Before, new: &str) -> Result<(), Refusal> {
+fn write(file: &Path, old: &PreviousFile, new: &str) -> Result<(), CliRefusal> {
     let directory = file.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(directory).map_err(|error| io_refusal("make", directory, &error))?;
     // Clients write this file too: what was shown must be what is replaced.
     let now = read(file)?;
     if now.text != old.text || now.mode != old.mode {
         let message = format!("{} was changed meanwhile: nothing was written", file.display());
-        return Err(Refusal::new("client", message).hint("call it again"));
+        return Err(CliRefusal::new("client", message).hint("call it again"));
     }
     let beside = |end: &str| PathBuf::from(format!("{}{end}", file.display()));
     let create = |path: &Path, mode: u32, text: &str| -> std::io::Result<()> {
@@ -220,7 +222,7 @@ fn write(file: &Path, old: &Before, new: &str) -> Result<(), Refusal> {
             done => Some(done.map_err(|error| io_refusal("write", &path, &error)).map(|()| path)),
         });
         let backup = backup.unwrap_or_else(|| {
-            let full = Refusal::new("client", "there are 999 files kept already");
+            let full = CliRefusal::new("client", "there are 999 files kept already");
             Err(full.hint("remove some that end in .backup-NUMBER"))
         })?;
         stderr::write(&printable(&format!("what was there is kept in {}\n", backup.display())));

@@ -14,7 +14,7 @@ use cofferdam_config::serve::{Serve, TOOLS};
 use crate::args::config::config_option;
 use crate::call::audit_trail;
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The arguments of `mcp`.
 pub(super) fn command(command: Command) -> Command {
@@ -126,14 +126,14 @@ fn settings(matches: &ArgMatches, caller: &Caller) -> Serve {
 }
 
 /// Becomes the server, or performs `mcp install`.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let caller = Caller::observe()?;
     if let Some(("install", matches)) = matches.subcommand() {
         return install::run(matches, &caller);
     }
     let program = server_program::path(&caller);
     let error = std::process::Command::new(&program).arg(settings(matches, &caller).to_argument()).exec();
-    Err(Refusal::new("server", format!("cannot start {}: {error}", program.display())).hint(server_program::hint()))
+    Err(CliRefusal::new("server", format!("cannot start {}: {error}", program.display())).hint(server_program::hint()))
 }
 
 #[cfg(test)]

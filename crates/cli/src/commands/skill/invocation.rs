@@ -8,7 +8,7 @@ use cofferdam_engine::audit::{Trail, TrailOptions};
 
 use crate::call::audit_trail;
 use crate::caller::Caller;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Exit code when a skill is refused.
 pub(super) const SKILL_REFUSED: i32 = 1;
@@ -25,7 +25,7 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// No registry is named, and there is no home directory.
-    pub(super) fn of<'m>(matches: &'m ArgMatches, caller: &'m Caller) -> Result<Invocation<'m>, Refusal> {
+    pub(super) fn of<'m>(matches: &'m ArgMatches, caller: &'m Caller) -> Result<Invocation<'m>, CliRefusal> {
         let named = matches.get_one::<String>("registry").map(|given| PathBuf::from(caller.absolute(given)));
         let registry = Registry::at(named.map_or_else(|| default_registry(caller), Ok)?);
         Ok(Invocation { matches, caller, registry })
@@ -50,10 +50,10 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It is missing.
-    pub(super) fn what(&self, form: &str) -> Result<&str, Refusal> {
+    pub(super) fn what(&self, form: &str) -> Result<&str, CliRefusal> {
         let action = self.text("action").unwrap_or_default();
         self.text("what").ok_or_else(|| {
-            Refusal::new("arguments", format!("{action} takes a {form}"))
+            CliRefusal::new("arguments", format!("{action} takes a {form}"))
                 .hint(format!("cofferdam skill {action} {form}"))
         })
     }
@@ -82,19 +82,19 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It is missing or has the wrong form.
-    pub(super) fn spec(&self) -> Result<SkillSpec, Refusal> {
+    pub(super) fn spec(&self) -> Result<SkillSpec, CliRefusal> {
         let named = if self.named_behind() { self.behind().next() } else { None };
         named
             .map_or_else(|| self.what("NAME"), Ok)?
             .parse()
-            .map_err(|error: String| Refusal::new("arguments", error).hint("cofferdam skill list"))
+            .map_err(|error: String| CliRefusal::new("arguments", error).hint("cofferdam skill list"))
     }
 
     /// The directory of the audit trail.
     ///
     /// # Errors
     /// None is named, and there is no home directory.
-    pub(super) fn trail_directory(&self) -> Result<PathBuf, Refusal> {
+    pub(super) fn trail_directory(&self) -> Result<PathBuf, CliRefusal> {
         self.path("audit-trail").map_or_else(|| audit_trail::directory(self.caller), Ok)
     }
 
@@ -102,28 +102,29 @@ impl Invocation<'_> {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(super) fn trail(&self) -> Result<Trail, Refusal> {
+    pub(super) fn trail(&self) -> Result<Trail, CliRefusal> {
         let directory = self.trail_directory()?;
         Trail::open(&directory, TrailOptions::default())
-            .map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
+            .map_err(|error| CliRefusal::new("audit", error.to_string()).split_hint())
     }
 }
 
 /// The default directory of the registry.
-fn default_registry(caller: &Caller) -> Result<PathBuf, Refusal> {
+fn default_registry(caller: &Caller) -> Result<PathBuf, CliRefusal> {
     if let Some(named) = caller.variable("COFFERDAM_SKILLS").filter(|named| !named.is_empty()) {
         return Ok(caller.absolute(named).into());
     }
     let data = caller.variable("XDG_DATA_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
     let home = || caller.homes.first().map(|home| Path::new(home).join(".local/share"));
     data.or_else(home).map(|data| data.join("cofferdam/skills")).ok_or_else(|| {
-        Refusal::new("skill", "there is no home directory for the registry").hint("--registry DIR names another place")
+        CliRefusal::new("skill", "there is no home directory for the registry")
+            .hint("--registry DIR names another place")
     })
 }
 
 /// The faults of a skill as a refusal. `code` is its exit code where the skill is refused.
-pub(super) fn refused(error: &SkillError, code: i32) -> Refusal {
-    let mut refusal = Refusal::new("skill", error.to_string());
+pub(super) fn refused(error: &SkillError, code: i32) -> CliRefusal {
+    let mut refusal = CliRefusal::new("skill", error.to_string());
     refusal.hint = error.hint();
     match error {
         SkillError::Refused(_) => refusal.code(code),

@@ -17,7 +17,7 @@ use crate::args::values::BACKENDS;
 use crate::caller::Caller;
 use crate::outcome::refusal_report;
 use crate::output::progress;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 const ACTIONS: &[&str] = &["keygen", "sign", "verify", "register", "list", "show", "run", "revoke"];
 
@@ -101,11 +101,11 @@ pub(super) fn only_reads(matches: &ArgMatches) -> bool {
 }
 
 /// Performs the action and returns the exit code.
-pub(super) fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
+pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     perform(matches).or_else(|refusal| refusal_report::refused_with_faults(refusal, matches))
 }
 
-fn perform(matches: &ArgMatches) -> Result<i32, Refusal> {
+fn perform(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     // First of all: what the engine has to find out takes as long as the rest.
     let engine = (action == "run").then(|| Engine::for_own_process(ExpectedUse::Run));
@@ -114,11 +114,11 @@ fn perform(matches: &ArgMatches) -> Result<i32, Refusal> {
     if action != "run"
         && (if invocation.named_behind() { !invocation.arguments().is_empty() } else { matches.contains_id("args") })
     {
-        return Err(Refusal::new("arguments", format!("{action} takes no arguments behind --")));
+        return Err(CliRefusal::new("arguments", format!("{action} takes no arguments behind --")));
     }
     let exchange = [("input", "--input"), ("output", "--output")].into_iter().find(|(id, _)| matches.contains_id(id));
     if let Some((_, option)) = exchange.filter(|_| action != "run") {
-        return Err(Refusal::new("arguments", format!("{action} takes no {option}: only run does")));
+        return Err(CliRefusal::new("arguments", format!("{action} takes no {option}: only run does")));
     }
     match action {
         "keygen" => registry::keygen(&invocation),

@@ -18,17 +18,17 @@ use super::invocation::{Invocation, SKILL_REFUSED, refused};
 use crate::output::stderr::print_note;
 use crate::output::stdout::{print, print_json};
 use crate::output::text::printable;
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// Longest error message in a record, characters.
 const LONGEST_MESSAGE: usize = 8000;
 
-fn key_refusal(error: KeyError) -> Refusal {
-    Refusal::new("skill", error.to_string()).split_hint()
+fn key_refusal(error: KeyError) -> CliRefusal {
+    CliRefusal::new("skill", error.to_string()).split_hint()
 }
 
 /// Makes a publisher's key.
-pub(super) fn keygen(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn keygen(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     let file = invocation.caller.absolute(invocation.what("FILE")?);
     let key = PublisherKey::make(Path::new(&file)).map_err(key_refusal)?;
     match invocation.flag("json") {
@@ -39,11 +39,11 @@ pub(super) fn keygen(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Signs the manifest of a directory.
-pub(super) fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn sign(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     let directory = invocation.caller.absolute(invocation.what("DIR")?);
     let directory = Path::new(&directory);
     let key = invocation.path("key").ok_or_else(|| {
-        Refusal::new("arguments", "sign takes the publisher's key").hint("cofferdam skill sign DIR --key FILE")
+        CliRefusal::new("arguments", "sign takes the publisher's key").hint("cofferdam skill sign DIR --key FILE")
     })?;
     let key = PublisherKey::read(&key).map_err(key_refusal)?;
     let refusal = |error: SkillError| refused(&error, SKILL_REFUSED);
@@ -54,12 +54,12 @@ pub(super) fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     }
     let mut manifest = Manifest::decode(&text, Stage::Draft).map_err(|errors| refusal(errors.into()))?;
     key.sign(&mut manifest).map_err(|error| {
-        Refusal::new("skill", format!("signature_verification_failed: {error}"))
+        CliRefusal::new("skill", format!("signature_verification_failed: {error}"))
             .hint(format!("write the key's address, {}, as publisher.address", key.address()))
             .code(SKILL_REFUSED)
     })?;
     cofferdam_config::skills::put_manifest(&root, &manifest)
-        .map_err(|error| Refusal::new("skill", format!("cannot write {MANIFEST_FILE}: {error}")))?;
+        .map_err(|error| CliRefusal::new("skill", format!("cannot write {MANIFEST_FILE}: {error}")))?;
     match invocation.flag("json") {
         true => print_json(&manifest)?,
         false => print(&format!("signed {} by {}\n", manifest.name, key.address()))?,
@@ -68,7 +68,7 @@ pub(super) fn sign(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Reports every reason for which a directory would not be registered.
-pub(super) fn verify(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn verify(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     let directory = invocation.caller.absolute(invocation.what("DIR")?);
     match invocation.registry.verify(Path::new(&directory)) {
         Ok(taken) if invocation.flag("json") => {
@@ -88,7 +88,7 @@ pub(super) fn verify(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// The faults of a skill as JSON where the call asks for it, or as a refusal.
-fn report_faults(invocation: &Invocation<'_>, error: &SkillError) -> Result<i32, Refusal> {
+fn report_faults(invocation: &Invocation<'_>, error: &SkillError) -> Result<i32, CliRefusal> {
     match error {
         SkillError::Refused(faults) if invocation.flag("json") => {
             print_json(&json!({ "ok": false, "errors": faults })).map(|()| SKILL_REFUSED)
@@ -98,7 +98,7 @@ fn report_faults(invocation: &Invocation<'_>, error: &SkillError) -> Result<i32,
 }
 
 /// Registers a directory.
-pub(super) fn register(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn register(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     let directory = invocation.caller.absolute(invocation.what("DIR")?);
     let directory = Path::new(&directory);
     let trail = invocation.trail()?;
@@ -126,7 +126,7 @@ pub(super) fn register(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Records why a skill was not registered.
-fn record_refused(trail: &Trail, directory: &Path, error: &SkillError) -> Result<(), Refusal> {
+fn record_refused(trail: &Trail, directory: &Path, error: &SkillError) -> Result<(), CliRefusal> {
     let codes: Vec<&str> = error.codes().into_iter().map(FaultCode::name).collect();
     let message: String = error.to_string().chars().take(LONGEST_MESSAGE).collect();
     let mut entry = AuditEntry::new("skill_registration_failed")
@@ -140,7 +140,7 @@ fn record_refused(trail: &Trail, directory: &Path, error: &SkillError) -> Result
     });
     entry.skill = name;
     let unrecorded = |e: cofferdam_engine::audit::AuditError| {
-        Refusal::new("audit", format!("{error}\nthis could not be recorded: {e}")).split_hint()
+        CliRefusal::new("audit", format!("{error}\nthis could not be recorded: {e}")).split_hint()
     };
     trail.append(entry, Durability::Durable).map(|_| ()).map_err(unrecorded)
 }
@@ -161,7 +161,7 @@ fn to_json(what: &Registered) -> Value {
 }
 
 /// Revokes a skill, or one version of it.
-pub(super) fn revoke(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn revoke(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     let spec = invocation.spec()?;
     let revoked = match invocation.registry.revoke(&spec) {
         Ok(revoked) => revoked,
@@ -170,7 +170,7 @@ pub(super) fn revoke(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
     let recorded = invocation.trail().and_then(|trail| {
         revoked.iter().try_for_each(|what| {
             let written = trail.append(entry("skill_revoked", what), Durability::Durable);
-            written.map(|_| ()).map_err(|error| Refusal::new("audit", error.to_string()).split_hint())
+            written.map(|_| ()).map_err(|error| CliRefusal::new("audit", error.to_string()).split_hint())
         })
     });
     match invocation.flag("json") {
@@ -192,11 +192,11 @@ fn state_name(state: VersionState) -> &'static str {
 }
 
 /// Lists the registered skills.
-pub(super) fn list(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn list(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     // The first registration creates the default registry; a missing one that the call names is a typing error.
     if invocation.text("registry").is_some() && !invocation.registry.directory().exists() {
         let place = invocation.registry.directory().display();
-        return Err(Refusal::new("skill", format!("there is no registry in {place}"))
+        return Err(CliRefusal::new("skill", format!("there is no registry in {place}"))
             .hint("--registry DIR names the registry; `cofferdam skill register` makes one"));
     }
     let skills = invocation.registry.list().map_err(|error| refused(&error, SKILL_REFUSED))?;
@@ -225,7 +225,7 @@ pub(super) fn list(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
 }
 
 /// Shows a registered skill.
-pub(super) fn show(invocation: &Invocation<'_>) -> Result<i32, Refusal> {
+pub(super) fn show(invocation: &Invocation<'_>) -> Result<i32, CliRefusal> {
     let spec = invocation.spec()?;
     let refusal = |error: SkillError| refused(&error, SKILL_REFUSED);
     let found = invocation.registry.find(&spec.name).and_then(|skill| Ok((skill, invocation.registry.version(&spec)?)));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::credential_deny;
 
-use crate::refusal::Refusal;
+use crate::refusal::CliRefusal;
 
 /// The places of home directories on most systems.
 const HOMES: &[&str] = &["/home", "/root"];
@@ -21,16 +21,16 @@ const SYSTEM: &[&str] = &["/proc", "/sys", "/dev", "/run"];
 ///
 /// # Errors
 /// It does.
-pub(super) fn require_no_secrets(image: &str, homes: &[String], kept: &[(&str, PathBuf)]) -> Result<(), Refusal> {
-    let directory = Directory::of(Path::new(image));
+pub(super) fn require_no_secrets(image: &str, homes: &[String], kept: &[(&str, PathBuf)]) -> Result<(), CliRefusal> {
+    let directory = WalkedDirectory::of(Path::new(image));
     let refused = |what: &str, path: &Path| {
         let path = path.display();
-        Err(Refusal::new("policy", format!("the image {image} would show {what} {path} to the skill")).hint(
+        Err(CliRefusal::new("policy", format!("the image {image} would show {what} {path} to the skill")).hint(
             "image = \"/path/to/rootfs\", a directory made for it, such as an unpacked image of a container; or leave \
              image out",
         ))
     };
-    if directory.real == Path::new("/") || Directory::of(Path::new("/")).is(&directory) {
+    if directory.real == Path::new("/") || WalkedDirectory::of(Path::new("/")).is(&directory) {
         return refused("all of the host,", Path::new("/"));
     }
     let homes = || homes.iter().map(String::as_str);
@@ -46,7 +46,7 @@ pub(super) fn require_no_secrets(image: &str, homes: &[String], kept: &[(&str, P
     let system = SYSTEM.iter().map(|path| ("what the host's system keeps in", PathBuf::from(path)));
     let kept = kept.iter().map(|(what, path)| (*what, path.clone()));
     for (what, path) in credentials.chain(system).chain(kept) {
-        if directory.contains(&path) || Directory::of(&path).contains(Path::new(image)) {
+        if directory.contains(&path) || WalkedDirectory::of(&path).contains(Path::new(image)) {
             return refused(what, &path);
         }
     }
@@ -54,26 +54,26 @@ pub(super) fn require_no_secrets(image: &str, homes: &[String], kept: &[(&str, P
 }
 
 /// A directory, by its path without links and by its inode.
-struct Directory {
+struct WalkedDirectory {
     real: PathBuf,
     about: Option<Metadata>,
 }
 
-impl Directory {
-    fn of(path: &Path) -> Directory {
+impl WalkedDirectory {
+    fn of(path: &Path) -> WalkedDirectory {
         let real = real(path);
         let about = std::fs::metadata(&real).ok();
-        Directory { real, about }
+        WalkedDirectory { real, about }
     }
 
-    fn is(&self, other: &Directory) -> bool {
-        let inode = |directory: &Directory| directory.about.as_ref().map(|about| (about.dev(), about.ino()));
+    fn is(&self, other: &WalkedDirectory) -> bool {
+        let inode = |directory: &WalkedDirectory| directory.about.as_ref().map(|about| (about.dev(), about.ino()));
         self.real == other.real || inode(self).is_some_and(|mine| inode(other) == Some(mine))
     }
 
     /// Whether it is this path or a directory above it.
     fn contains(&self, path: &Path) -> bool {
-        real(path).ancestors().any(|above| self.is(&Directory::of(above)))
+        real(path).ancestors().any(|above| self.is(&WalkedDirectory::of(above)))
     }
 }
 

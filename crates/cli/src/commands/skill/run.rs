@@ -21,17 +21,17 @@ use serde_json::{Map, Value};
 
 use super::invocation::{Invocation, refused};
 use super::rootfs;
-use crate::call::Call;
+use crate::call::RunnableCall;
 use crate::call::code::leads_to_hidden;
 use crate::call::policy_file::read_text;
 use crate::caller::Caller;
 use crate::execute::{execute_about, keep_changes};
 use crate::outcome::presentation::Presentation;
 use crate::outcome::refusal_report::print_as_outcome;
-use crate::refusal::{REFUSED, Refusal};
+use crate::refusal::{CliRefusal, REFUSED};
 
 /// Runs a skill and returns the exit code. A call that asks for one JSON value gets one, whatever is refused.
-pub(super) fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, Refusal> {
+pub(super) fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, CliRefusal> {
     let presentation = Presentation::of_skill(invocation.matches);
     match execute(invocation, engine, presentation) {
         Err(refusal) if (presentation.json || presentation.result) && !refusal.is_unwritten() => {
@@ -41,7 +41,7 @@ pub(super) fn run(invocation: &Invocation<'_>, engine: &Engine) -> Result<i32, R
     }
 }
 
-fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentation) -> Result<i32, Refusal> {
+fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentation) -> Result<i32, CliRefusal> {
     let spec = invocation.spec()?;
     let mut operator = match invocation.path("config") {
         None => OperatorConfig::default(),
@@ -51,7 +51,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         Ok(runnable) => runnable,
         Err(error) => return Err(record_refused(invocation, &spec.name, &error)),
     };
-    let files = kept.files.to_str().ok_or_else(|| Refusal::new("skill", "the registry's path is not UTF-8"))?;
+    let files = kept.files.to_str().ok_or_else(|| CliRefusal::new("skill", "the registry's path is not UTF-8"))?;
     let arguments = invocation.arguments();
     if let Some(image) = operator.image.clone().filter(|image| !image.starts_with('/'))
         && !names_program(&kept.manifest, &operator)
@@ -59,7 +59,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         operator.command = Some(image_command(invocation, engine, &image, &arguments)?);
     }
     let mut policy = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
-        Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
+        CliRefusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
             .hint("correct the fields of --config FILE: docs/skills.md explains each, and cofferdam skill show NAME what the skill asks for")
     })?;
     let exchange = exchange_of(invocation, presentation.dry_run)?;
@@ -69,12 +69,12 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
     }
     exchange.grant(&kept.manifest, &mut policy).map_err(|errors| {
         let message = format!("the skill is not given these files:\n  {}", indented(&errors));
-        Refusal::new("policy", message).hint("cofferdam skill show NAME says what its manifest asks for")
+        CliRefusal::new("policy", message).hint("cofferdam skill show NAME says what its manifest asks for")
     })?;
     // Whether it is a directory or a tarball is known only on the host.
     if let Root::Directory(path) = &policy.filesystem.root {
         let there = std::fs::metadata(path).map_err(|error| {
-            Refusal::new("policy", format!("the image {path} of the operator's configuration cannot be used: {error}"))
+            CliRefusal::new("policy", format!("the image {path} of the operator's configuration cannot be used: {error}"))
                 .hint("--config FILE: image = \"/path/to/rootfs\", a directory or a tarball that is there; or leave image out")
         })?;
         if there.is_file() {
@@ -104,7 +104,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
     facts.insert("skillVersion".into(), versioned.version.into());
     facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
     let about = RunDetails { skill: Some(spec.name), facts };
-    let call = Call {
+    let call = RunnableCall {
         policy,
         tty: false,
         keep_changes: exchange.output,
@@ -119,12 +119,15 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
 const IMAGE_HINT: &str =
     "--backend docker, podman or oci; or --config FILE with image = \"/path/to/rootfs\", a directory, or without image";
 
-fn needs_container(image: &str, why: &str) -> Refusal {
-    Refusal::new("policy", format!("the image {image} of the operator's configuration needs a container backend{why}"))
+fn needs_container(image: &str, why: &str) -> CliRefusal {
+    CliRefusal::new(
+        "policy",
+        format!("the image {image} of the operator's configuration needs a container backend{why}"),
+    )
 }
 
 /// The first backend that can run this image here: Docker or Podman for a reference, an OCI runtime for a tarball.
-fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<BackendName, Refusal> {
+fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<BackendName, CliRefusal> {
     let candidates = if image.starts_with('/') { FOR_TARBALLS } else { FOR_REFERENCES };
     let mut reasons = String::new();
     for backend in candidates {
@@ -145,7 +148,7 @@ fn image_command(
     engine: &Engine,
     image: &str,
     arguments: &[String],
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, CliRefusal> {
     let named = invocation.text("backend").and_then(BackendName::from_name).unwrap_or_default();
     let candidates = match named {
         BackendName::Auto => FOR_REFERENCES,
@@ -157,7 +160,7 @@ fn image_command(
         match engine.image_command(*backend, image) {
             Ok(ImageCommand { entry_point, arguments: own }) => {
                 return image_program(entry_point, own, arguments).ok_or_else(|| {
-                    Refusal::new(
+                    CliRefusal::new(
                         "policy",
                         format!("nothing says what to run: neither the skill, nor its image {image}"),
                     )
@@ -172,7 +175,7 @@ fn image_command(
 }
 
 /// The files that the call exchanges with the skill. Each input must be an existing file, because the sandbox mounts it.
-fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<SkillExchange, Refusal> {
+fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<SkillExchange, CliRefusal> {
     let given = invocation.matches.get_many::<String>("input").into_iter().flatten();
     let input: Vec<String> = given.map(|file| invocation.caller.absolute(file)).collect();
     for file in &input {
@@ -181,12 +184,12 @@ fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<SkillExchan
             Ok(_) => "it is not a regular file".to_owned(),
             Err(error) => error.to_string(),
         };
-        return Err(Refusal::new("arguments", format!("cannot show the skill {file}: {reason}"))
+        return Err(CliRefusal::new("arguments", format!("cannot show the skill {file}: {reason}"))
             .hint("--input FILE, once for each file"));
     }
     for file in &input {
         let source = std::fs::canonicalize(file).map_err(|error| {
-            Refusal::new("arguments", format!("cannot show the skill {file}: {error}"))
+            CliRefusal::new("arguments", format!("cannot show the skill {file}: {error}"))
                 .hint("--input FILE, once for each file")
         })?;
         require_shown(file, &source, invocation.caller)?;
@@ -203,7 +206,7 @@ fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<SkillExchan
         });
         let source = source.unwrap_or_else(|| directory.into());
         if let Some(leads) = leads_to_hidden(directory, &source.to_string_lossy(), invocation.caller) {
-            return Err(Refusal::new("arguments", format!("the output directory {directory} {leads}"))
+            return Err(CliRefusal::new("arguments", format!("the output directory {directory} {leads}"))
                 .hint("--output DIR, a directory elsewhere"));
         }
     }
@@ -211,10 +214,10 @@ fn exchange_of(invocation: &Invocation<'_>, dry_run: bool) -> Result<SkillExchan
 }
 
 /// Refuses to show a place of credentials, as `eval --file` does. Links that are followed are not the caller's word.
-fn require_shown(file: &str, source: &Path, caller: &Caller) -> Result<(), Refusal> {
+fn require_shown(file: &str, source: &Path, caller: &Caller) -> Result<(), CliRefusal> {
     match leads_to_hidden(file, &source.to_string_lossy(), caller) {
         None => Ok(()),
-        Some(leads) => Err(Refusal::new("arguments", format!("the input {file} {leads}"))
+        Some(leads) => Err(CliRefusal::new("arguments", format!("the input {file} {leads}"))
             .hint("copy to another place what the skill is to see, and name the copy: --input FILE")),
     }
 }
@@ -234,7 +237,7 @@ fn exchange_facts(
     exchange: &SkillExchange,
     policy: &mut Policy,
     caller: &Caller,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<Map<String, Value>, CliRefusal> {
     let mut facts = Map::new();
     if !exchange.input.is_empty() {
         let mut named = Vec::new();
@@ -251,7 +254,7 @@ fn exchange_facts(
     Ok(facts)
 }
 
-fn input_fact(path: &str, policy: &mut Policy, caller: &Caller) -> Result<Value, Refusal> {
+fn input_fact(path: &str, policy: &mut Policy, caller: &Caller) -> Result<Value, CliRefusal> {
     let mut fact = serde_json::json!({ "name": path.rsplit('/').next().unwrap_or_default() });
     // Non-blocking, because the file may have been replaced by a FIFO.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -275,7 +278,7 @@ fn input_fact(path: &str, policy: &mut Policy, caller: &Caller) -> Result<Value,
 }
 
 /// The refusal of a skill that may not run. Records it.
-fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -> Refusal {
+fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -> CliRefusal {
     let mut refusal = refused(error, REFUSED);
     let code = error.codes().first().map_or("registry_failed", |code: &FaultCode| code.name());
     let message: String = error.to_string().chars().take(8000).collect();
@@ -285,7 +288,7 @@ fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -
         .with("step", code)
         .with("exitCode", REFUSED);
     let recorded = invocation.trail().and_then(|trail| {
-        trail.append(entry, Durability::Durable).map_err(|error| Refusal::new("audit", error.to_string()))
+        trail.append(entry, Durability::Durable).map_err(|error| CliRefusal::new("audit", error.to_string()))
     });
     if let Err(unrecorded) = recorded {
         refusal.message = format!("{}\nthis could not be recorded: {}", refusal.message, unrecorded.message);
@@ -293,13 +296,15 @@ fn record_refused(invocation: &Invocation<'_>, name: &str, error: &SkillError) -
     refusal
 }
 
-fn operator(path: &Path) -> Result<OperatorConfig, Refusal> {
+fn operator(path: &Path) -> Result<OperatorConfig, CliRefusal> {
     let shown = path.display();
     let text = read_text(&path.to_string_lossy())
-        .map_err(|error| Refusal::new("policy", format!("cannot read the operator's configuration {shown}: {error}")))?
-        .map_err(|_| Refusal::new("policy", format!("the operator's configuration {shown} is too long")))?;
+        .map_err(|error| {
+            CliRefusal::new("policy", format!("cannot read the operator's configuration {shown}: {error}"))
+        })?
+        .map_err(|_| CliRefusal::new("policy", format!("the operator's configuration {shown} is too long")))?;
     OperatorConfig::decode(&text).map_err(|errors| {
-        Refusal::new("policy", format!("the operator's configuration {shown} is refused:\n  {}", indented(&errors)))
+        CliRefusal::new("policy", format!("the operator's configuration {shown} is refused:\n  {}", indented(&errors)))
     })
 }
 
@@ -308,12 +313,12 @@ fn indented(errors: &PolicyErrors) -> String {
 }
 
 /// Applies `--best-effort`, which takes only limits: files and network of a skill are always enforced in full.
-fn best_effort(policy: &mut Policy, given: &str) -> Result<(), Refusal> {
+fn best_effort(policy: &mut Policy, given: &str) -> Result<(), CliRefusal> {
     for name in given.split(',') {
         let limits = Field::ALL.iter().filter(|field| field.name().starts_with("limits."));
         let meant: Vec<Field> = limits.filter(|field| name == "limits" || field.name() == name).copied().collect();
         if meant.is_empty() {
-            return Err(Refusal::new("arguments", format!("--best-effort: `{name}` is no limit"))
+            return Err(CliRefusal::new("arguments", format!("--best-effort: `{name}` is no limit"))
                 .hint("--best-effort=limits.memory_mb, or --best-effort for all of them"));
         }
         meant.into_iter().for_each(|field| policy.allow_partial(field));
