@@ -15,7 +15,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::environments::{EnvironmentRegistry, Host, ServedEnvironment, watch};
+use crate::environments::{EnvironmentHost, EnvironmentRegistry, ServedEnvironment, watch};
 use crate::execution::run_limit::RunLimiter;
 use crate::execution::session::SessionRef;
 use crate::results::blobs::BlobStore;
@@ -32,7 +32,7 @@ pub(crate) struct ServerState {
     /// Whether the tools and resources of the conformance suite are offered.
     pub conformance: bool,
     /// What environments are prepared with.
-    pub host: Arc<Host>,
+    pub host: Arc<EnvironmentHost>,
     /// The environments.
     pub environments: Arc<EnvironmentRegistry>,
     /// Limits how many runs are under way.
@@ -49,7 +49,7 @@ pub(crate) struct ServerState {
 
 /// One client's connection. When it is dropped, with its last request, its sessions end.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct McpConnection {
     /// What all connections share.
     pub state: Arc<ServerState>,
     /// The owner of its sessions.
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     used_sessions: AtomicBool,
 }
 
-impl Drop for Connection {
+impl Drop for McpConnection {
     fn drop(&mut self) {
         if !*self.used_sessions.get_mut() {
             return;
@@ -81,12 +81,12 @@ impl Drop for Connection {
 /// The owner of all sessions of the stateless protocol over HTTP, which has no connections.
 const STATELESS_OWNER: &str = "stateless";
 
-impl Connection {
+impl McpConnection {
     /// A new connection. `is_multi_client` is true for HTTP.
-    pub(crate) fn new(state: &Arc<ServerState>, is_multi_client: bool) -> Connection {
+    pub(crate) fn new(state: &Arc<ServerState>, is_multi_client: bool) -> McpConnection {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let owner = format!("connection {}", COUNT.fetch_add(1, Ordering::Relaxed));
-        Connection { state: Arc::clone(state), owner, is_multi_client, used_sessions: AtomicBool::new(false) }
+        McpConnection { state: Arc::clone(state), owner, is_multi_client, used_sessions: AtomicBool::new(false) }
     }
 
     /// The session that a call refers to by `name`.

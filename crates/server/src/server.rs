@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::conformance;
 use crate::connection::ServerState;
 use crate::environments::fixed_places::FixedPlaces;
-use crate::environments::{EnvironmentRegistry, Host, watch};
+use crate::environments::{EnvironmentHost, EnvironmentRegistry, watch};
 use crate::error::ServeError;
 use crate::execution::run_limit::RunLimiter;
-use crate::service::{Service, notify_tool_changes};
+use crate::service::{ConnectionService, notify_tool_changes};
 use crate::transport::http::{self, HttpConfig};
 use crate::transport::stdio;
 
@@ -41,7 +41,13 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     }
     // A trail records each run before its start, so no interpreter may be started before its call.
     let prestart = serve.early != Some(0) && trail.is_none();
-    let host = Arc::new(Host { around, engine: Arc::clone(&engine), prestart, trail, places: FixedPlaces::default() });
+    let host = Arc::new(EnvironmentHost {
+        around,
+        engine: Arc::clone(&engine),
+        prestart,
+        trail,
+        places: FixedPlaces::default(),
+    });
     let environments = EnvironmentRegistry::load(Arc::clone(&host), serve.config.clone())
         .map_err(|problems| ServeError::Definitions(problems.iter().map(ToString::to_string).collect()))?;
     // The conformance suite sends no token: with its fixtures none is required, on a loopback address alone.
@@ -105,7 +111,7 @@ async fn serve_until_shutdown(state: Arc<ServerState>, http: Option<HttpConfig>)
     let runs = state.runs.clone();
     let result = match http {
         Some(config) => http::serve(state, config, shutdown.clone()).await,
-        None => stdio::serve(Service::new(&state, false), shutdown.clone()).await,
+        None => stdio::serve(ConnectionService::new(&state, false), shutdown.clone()).await,
     };
     shutdown.cancel();
     control.abort();

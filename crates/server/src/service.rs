@@ -18,7 +18,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
 use crate::conformance;
-use crate::connection::{Connection, ServerState, is_stateless_protocol};
+use crate::connection::{McpConnection, ServerState, is_stateless_protocol};
 use crate::results::blobs;
 use crate::results::call_result::resource_contents;
 use crate::tools::{files, run, schema, sessions};
@@ -34,14 +34,14 @@ const SESSIONS: &str = "sessions";
 
 /// The service of one connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Service {
-    connection: Arc<Connection>,
+pub(crate) struct ConnectionService {
+    connection: Arc<McpConnection>,
 }
 
-impl Service {
+impl ConnectionService {
     /// The service of a new connection. `is_multi_client` is true for HTTP.
-    pub(crate) fn new(state: &Arc<ServerState>, is_multi_client: bool) -> Service {
-        Service { connection: Arc::new(Connection::new(state, is_multi_client)) }
+    pub(crate) fn new(state: &Arc<ServerState>, is_multi_client: bool) -> ConnectionService {
+        ConnectionService { connection: Arc::new(McpConnection::new(state, is_multi_client)) }
     }
 
     fn state(&self) -> &Arc<ServerState> {
@@ -95,7 +95,7 @@ pub(crate) async fn notify_tool_changes(state: Arc<ServerState>) {
     }
 }
 
-impl ServerHandler for Service {
+impl ServerHandler for ConnectionService {
     fn get_info(&self) -> ServerConfig {
         let mut capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build();

@@ -39,7 +39,7 @@ const STAGED: usize = 1;
 
 /// What environments are prepared with: the host's side of each.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct EnvironmentHost {
     /// The process's variables, directories and user.
     pub around: Surroundings,
     /// The engine.
@@ -52,7 +52,7 @@ pub(crate) struct Host {
     pub places: FixedPlaces,
 }
 
-impl Host {
+impl EnvironmentHost {
     fn variable(&self, name: &str) -> Option<&str> {
         self.around.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -159,11 +159,11 @@ impl<T> Cached<T> {
     }
 }
 
-type Slot<T> = Mutex<Option<Cached<T>>>;
+type CacheSlot<T> = Mutex<Option<Cached<T>>>;
 
 /// The value in the slot, built by the first caller. `None` if this call was cancelled while another one built it.
 fn get_or_build<T>(
-    slot: &Slot<T>,
+    slot: &CacheSlot<T>,
     cancel: &Cancel,
     build: impl FnOnce() -> Result<Cached<T>, Failure>,
 ) -> Result<Option<Arc<T>>, Failure> {
@@ -190,7 +190,7 @@ fn agent(
     environment: &Environment,
     spec: &EnvironmentSpec,
     policy: &mut Policy,
-    host: &Host,
+    host: &EnvironmentHost,
 ) -> Result<Agent, Failure> {
     let stateless = |why: &str| {
         let message = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
@@ -239,9 +239,9 @@ pub(crate) struct ServedEnvironment {
     environment: Environment,
     project: Option<Project>,
     /// For code of usual length, and for code that is too long for an argument.
-    prepared: [Slot<PreparedEnvironment>; 2],
+    prepared: [CacheSlot<PreparedEnvironment>; 2],
     /// What its sessions start from.
-    session: Slot<SessionStart>,
+    session: CacheSlot<SessionStart>,
 }
 
 impl ServedEnvironment {
@@ -289,7 +289,7 @@ impl ServedEnvironment {
     }
 
     /// Why a call would be refused now, as far as that is known without building or evaluating anything.
-    pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
+    pub(crate) fn refusal(&self, host: &EnvironmentHost) -> Option<String> {
         if let Some(reason) = self.unavailable() {
             return Some(reason);
         }
@@ -328,7 +328,7 @@ impl ServedEnvironment {
     /// It cannot be used. The next call tries again.
     pub(crate) fn prepared(
         &self,
-        host: &Host,
+        host: &EnvironmentHost,
         bytes: usize,
         cancel: &Cancel,
         on_step: &dyn Fn(&str),
@@ -343,7 +343,7 @@ impl ServedEnvironment {
 
     fn slot(
         &self,
-        host: &Host,
+        host: &EnvironmentHost,
         long: bool,
         cancel: &Cancel,
         on_step: &dyn Fn(&str),
@@ -362,7 +362,7 @@ impl ServedEnvironment {
     /// The environment cannot be used, or has no sessions.
     pub(crate) fn session(
         &self,
-        host: &Host,
+        host: &EnvironmentHost,
         cancel: &Cancel,
         on_step: &dyn Fn(&str),
     ) -> Result<Option<Arc<SessionStart>>, Failure> {
@@ -386,7 +386,7 @@ impl ServedEnvironment {
     /// The environment as it was built, its settings, and the policy with them applied, without a command.
     fn configured_policy(
         &self,
-        host: &Host,
+        host: &EnvironmentHost,
         on_step: &dyn Fn(&str),
     ) -> Result<(Environment, EnvironmentSpec, Policy), Failure> {
         let name = self.name();
@@ -422,7 +422,12 @@ impl ServedEnvironment {
     }
 
     /// The policy of its runs, and how code is passed to them.
-    fn run_policy(&self, host: &Host, long: bool, on_step: &dyn Fn(&str)) -> Result<(Policy, CodeSlot), Failure> {
+    fn run_policy(
+        &self,
+        host: &EnvironmentHost,
+        long: bool,
+        on_step: &dyn Fn(&str),
+    ) -> Result<(Policy, CodeSlot), Failure> {
         let (_, spec, mut policy) = self.configured_policy(host, on_step)?;
         let entry = spec
             .open(&mut policy, host.around.around(), &HostTree, long)
@@ -434,7 +439,12 @@ impl ServedEnvironment {
         Ok((policy, entry))
     }
 
-    fn prepare(&self, host: &Host, long: bool, on_step: &dyn Fn(&str)) -> Result<PreparedEnvironment, Failure> {
+    fn prepare(
+        &self,
+        host: &EnvironmentHost,
+        long: bool,
+        on_step: &dyn Fn(&str),
+    ) -> Result<PreparedEnvironment, Failure> {
         let name = self.name();
         let (policy, entry) = self.run_policy(host, long, on_step)?;
         let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);

@@ -7,5 +7,5 @@ pub(crate) mod registry;
 pub(crate) mod warm_pool;
 pub(crate) mod watch;
 
-pub(crate) use environment::{Host, OUTPUT, PreparedEnvironment, ServedEnvironment, failure};
+pub(crate) use environment::{EnvironmentHost, OUTPUT, PreparedEnvironment, ServedEnvironment, failure};
 pub(crate) use registry::EnvironmentRegistry;

@@ -15,7 +15,7 @@ use cofferdam_config::environments::{
 use cofferdam_engine::session;
 use tokio::sync::watch;
 
-use super::environment::{Host, ServedEnvironment};
+use super::environment::{EnvironmentHost, ServedEnvironment};
 
 /// The environments defined at one moment.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct EnvironmentSet {
 
 impl EnvironmentSet {
     /// The set of these definitions. Unchanged environments are taken over from `previous`.
-    fn new(all: &Environments, previous: Option<&EnvironmentSet>, host: &Host) -> EnvironmentSet {
+    fn new(all: &Environments, previous: Option<&EnvironmentSet>, host: &EnvironmentHost) -> EnvironmentSet {
         let builder = host.builder();
         let environments = all
             .in_force()
@@ -93,7 +93,7 @@ pub(crate) enum ReloadResult {
 
 /// The definitions in force.
 #[derive(Debug)]
-struct Loaded {
+struct LoadedDefinitions {
     all: Environments,
     /// Why definitions read after those were refused.
     refused: Vec<String>,
@@ -122,11 +122,11 @@ impl Reloads {
 /// The set of environments in force, and how it is replaced.
 #[derive(Debug)]
 pub(crate) struct EnvironmentRegistry {
-    host: Arc<Host>,
+    host: Arc<EnvironmentHost>,
     configuration: Option<String>,
     current: RwLock<Arc<EnvironmentSet>>,
     /// What it was made of. Locked while definitions are read.
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<LoadedDefinitions>,
     versions: watch::Sender<u64>,
     /// The sessions whose limits follow the definitions.
     sessions: OnceLock<Weak<session::Sessions>>,
@@ -140,7 +140,7 @@ impl EnvironmentRegistry {
     /// # Errors
     /// All mistakes that are not about one environment alone.
     pub(crate) fn load(
-        host: Arc<Host>,
+        host: Arc<EnvironmentHost>,
         configuration: Option<String>,
     ) -> Result<EnvironmentRegistry, Vec<DefinitionProblem>> {
         let all = Environments::load(&host.around, configuration.as_deref());
@@ -154,7 +154,7 @@ impl EnvironmentRegistry {
             host,
             configuration,
             current,
-            loaded: Mutex::new(Loaded { all, refused: Vec::new() }),
+            loaded: Mutex::new(LoadedDefinitions { all, refused: Vec::new() }),
             versions: watch::Sender::new(0),
             sessions: OnceLock::new(),
             reloads: Reloads::default(),
@@ -222,7 +222,7 @@ impl EnvironmentRegistry {
             sessions.set_limits(new.session_limits());
         }
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
-        *loaded = Loaded { all, refused: Vec::new() };
+        *loaded = LoadedDefinitions { all, refused: Vec::new() };
         drop(loaded);
         self.notify_changed();
         ReloadResult::Changed

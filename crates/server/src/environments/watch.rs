@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::environment::Host;
+use super::environment::EnvironmentHost;
 use super::registry::{EnvironmentRegistry, ReloadResult};
 
 /// How long no further change must occur before a reload.
@@ -40,7 +40,7 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ONLYDIR);
 
 /// Reloads the definitions whenever they may have changed, for as long as the server runs.
-pub(crate) async fn watch(host: Arc<Host>, environments: Arc<EnvironmentRegistry>) {
+pub(crate) async fn watch(host: Arc<EnvironmentHost>, environments: Arc<EnvironmentRegistry>) {
     let mut hup = match signal(SignalKind::hangup()) {
         Ok(hup) => hup,
         Err(error) => return tracing::error!("cannot handle SIGHUP, and definitions are not reloaded: {error}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cofferdam_engine::{Cancel, Failure, Outcome};
 
-use super::progress::Progress;
+use super::progress::CallProgress;
 use crate::environments::ServedEnvironment;
 use crate::workspace::output::OutputFiles;
 
@@ -13,7 +13,7 @@ pub(crate) const LONGEST_CODE: usize = 16 << 20;
 
 /// A request to run code.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ExecutionCall {
     /// The environment to run it in.
     pub environment: Arc<ServedEnvironment>,
     /// The code.
@@ -21,7 +21,7 @@ pub(crate) struct Call {
     /// Cancels the call.
     pub cancel: Cancel,
     /// Receives output and steps, if the client asked for progress.
-    pub progress: Option<Arc<Progress>>,
+    pub progress: Option<Arc<CallProgress>>,
 }
 
 /// The outcome of a call.

@@ -9,7 +9,7 @@ const MAX_FRESH: usize = 8 << 10;
 
 /// What a call has to report while it runs.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<Unreported>);
+pub(crate) struct CallProgress(Mutex<Unreported>);
 
 #[derive(Debug, Default)]
 struct Unreported {
@@ -20,7 +20,7 @@ struct Unreported {
     step: Option<String>,
 }
 
-impl Progress {
+impl CallProgress {
     fn lock(&self) -> std::sync::MutexGuard<'_, Unreported> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +66,7 @@ pub(crate) struct StreamedOutput(Arc<Mutex<[Vec<u8>; 2]>>);
 
 impl StreamedOutput {
     /// The engine's output, which is collected here and reported to `progress`.
-    pub(crate) fn output(&self, progress: Arc<Progress>) -> Output {
+    pub(crate) fn output(&self, progress: Arc<CallProgress>) -> Output {
         let streams = Arc::clone(&self.0);
         Output::Stream(Box::new(move |stream, bytes| {
             let mut streams = streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn progress_is_reported_once_and_in_whole_characters() {
-        let progress = Progress::default();
+        let progress = CallProgress::default();
         assert_eq!(progress.take(), None);
         progress.output("a\u{e9}".as_bytes());
         assert_eq!(progress.take(), Some((3, "a\u{e9}".into())));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn excess_output_is_reported_as_a_number() {
-        let progress = Progress::default();
+        let progress = CallProgress::default();
         progress.output(&vec![b'x'; MAX_FRESH + 10]);
         let (bytes, text) = progress.take().unwrap();
         assert_eq!(bytes, (MAX_FRESH + 10) as u64);

@@ -8,13 +8,13 @@ use cofferdam_engine::{FailedStep, Failure, HandedBack, Input, Io, Outcome, Prep
 use cofferdam_policy::{Stdin, text};
 use serde_json::{Map, Value};
 
-use super::call::{Call, CallOutcome};
+use super::call::{CallOutcome, ExecutionCall};
 use super::progress::StreamedOutput;
-use crate::environments::{Host, OUTPUT, PreparedEnvironment, ServedEnvironment};
+use crate::environments::{EnvironmentHost, OUTPUT, PreparedEnvironment, ServedEnvironment};
 use crate::workspace::output;
 
 /// Runs the code. If the call `is_only_run`, so that no other is held up, an interpreter is started for the next call.
-pub(crate) fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> CallOutcome {
+pub(crate) fn run(host: &EnvironmentHost, call: ExecutionCall, is_only_run: impl Fn() -> bool) -> CallOutcome {
     let on_step = |text: &str| {
         if let Some(progress) = &call.progress {
             progress.step(text);
@@ -34,7 +34,7 @@ pub(crate) fn run(host: &Host, call: Call, is_only_run: impl Fn() -> bool) -> Ca
         cancel: call.cancel,
         ..Io::default()
     };
-    let target = Target { host, environment: &call.environment, prepared: &prepared };
+    let target = ExecutionTarget { host, environment: &call.environment, prepared: &prepared };
     let mut outcome = match call.progress {
         Some(progress) => {
             let streamed = StreamedOutput::default();
@@ -59,16 +59,16 @@ fn cancelled() -> Failure {
 }
 
 /// Where the code runs.
-struct Target<'a> {
-    host: &'a Host,
+struct ExecutionTarget<'a> {
+    host: &'a EnvironmentHost,
     environment: &'a ServedEnvironment,
     prepared: &'a PreparedEnvironment,
 }
 
-impl Target<'_> {
+impl ExecutionTarget<'_> {
     /// Passes the code to the interpreter in the environment's way, and runs it.
     fn run(&self, code: String, mut io: Io) -> Outcome {
-        let Target { host, prepared, .. } = self;
+        let ExecutionTarget { host, prepared, .. } = self;
         // With an audit trail there is no warm pool.
         if let Some(outcome) = prepared.warm_pool.as_ref().and_then(|warm_pool| warm_pool.run(&code, &mut io)) {
             return outcome;

@@ -14,9 +14,9 @@ use cofferdam_engine::session::{
 use cofferdam_engine::{Cancel, Ending, FailedStep, Failure, Outcome, Output};
 use cofferdam_policy::text;
 
-use super::call::{Call, CallOutcome, SessionStatus};
+use super::call::{CallOutcome, ExecutionCall, SessionStatus};
 use super::progress::StreamedOutput;
-use crate::environments::{Host, OUTPUT, ServedEnvironment, failure};
+use crate::environments::{EnvironmentHost, OUTPUT, ServedEnvironment, failure};
 use crate::workspace::output::{self, OutputFiles};
 
 /// The name by which a client asks for a session that the server names.
@@ -45,7 +45,12 @@ pub(crate) struct SessionWorkspace {
 }
 
 /// Runs the code in its session, which is begun if it does not exist.
-pub(crate) fn run(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) -> CallOutcome {
+pub(crate) fn run(
+    host: &EnvironmentHost,
+    sessions: &Sessions,
+    session: SessionRef,
+    call: ExecutionCall,
+) -> CallOutcome {
     let environment = Arc::clone(&call.environment);
     match attempt(host, sessions, session, call) {
         Ok(outcome) => outcome,
@@ -53,7 +58,12 @@ pub(crate) fn run(host: &Host, sessions: &Sessions, session: SessionRef, call: C
     }
 }
 
-fn attempt(host: &Host, sessions: &Sessions, session: SessionRef, call: Call) -> Result<CallOutcome, Failure> {
+fn attempt(
+    host: &EnvironmentHost,
+    sessions: &Sessions,
+    session: SessionRef,
+    call: ExecutionCall,
+) -> Result<CallOutcome, Failure> {
     let begun = output::now();
     let key = resolve(sessions, session)?;
     let on_step = |text: &str| {
@@ -127,7 +137,7 @@ fn resolve(sessions: &Sessions, session: SessionRef) -> Result<SessionKey, Failu
 /// # Errors
 /// The session cannot be begun, or has no workspace that is accessible from outside.
 pub(crate) fn open_or_begin(
-    host: &Host,
+    host: &EnvironmentHost,
     sessions: &Sessions,
     session: SessionRef,
     environment: &ServedEnvironment,

@@ -16,7 +16,7 @@ use super::arguments::{TextArguments, invalid};
 use super::reply;
 use super::run::CancelOnDrop;
 use super::schema::{DOWNLOAD, UPLOAD};
-use crate::connection::Connection;
+use crate::connection::McpConnection;
 use crate::environments::failure;
 use crate::execution::session::{self, NEW, SessionRef, SessionWorkspace};
 use crate::results::blobs;
@@ -96,7 +96,7 @@ fn cancelled() -> ErrorData {
 /// # Errors
 /// The arguments are invalid, the environment cannot be used, or the client cancelled the call.
 pub(crate) async fn upload(
-    connection: &Connection,
+    connection: &McpConnection,
     arguments: JsonObject,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
@@ -145,7 +145,7 @@ pub(crate) async fn upload(
 /// # Errors
 /// The arguments are invalid, or the client cancelled the call.
 pub(crate) async fn download(
-    connection: &Connection,
+    connection: &McpConnection,
     arguments: JsonObject,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
@@ -175,7 +175,7 @@ pub(crate) async fn download(
 }
 
 /// Whether the session exists already.
-fn exists(connection: &Connection, session: &SessionRef) -> bool {
+fn exists(connection: &McpConnection, session: &SessionRef) -> bool {
     let all = connection.state.sessions.list();
     all.iter().any(|one| one.key.owner == session.owner && one.key.name == session.name)
 }

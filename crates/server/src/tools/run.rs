@@ -12,9 +12,9 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
 
 use super::arguments::invalid;
-use crate::connection::{Connection, DOCUMENT_TIMEOUT};
-use crate::execution::call::{Call, CallOutcome, LONGEST_CODE};
-use crate::execution::progress::Progress;
+use crate::connection::{DOCUMENT_TIMEOUT, McpConnection};
+use crate::execution::call::{CallOutcome, ExecutionCall, LONGEST_CODE};
+use crate::execution::progress::CallProgress;
 use crate::execution::{run, session};
 use crate::results::call_result::{SizeBudget, call_result};
 
@@ -29,12 +29,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// # Errors
 /// The arguments are invalid, the environment cannot be used, or the client cancelled the call while it waited.
 pub(crate) async fn call(
-    connection: &Connection,
+    connection: &McpConnection,
     arguments: JsonObject,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let begun = Instant::now();
-    let Arguments { code, env, session } = Arguments::read(arguments)?;
+    let RunArguments { code, env, session } = RunArguments::read(arguments)?;
     let session = session.map(|name| connection.session_ref(name, &context));
     let environment = connection.environment(&env).await?;
     let permit = tokio::select! {
@@ -54,9 +54,9 @@ pub(crate) async fn call(
     };
     let token = context.meta.get_progress_token();
     let has_progress = token.is_some();
-    let progress = token.as_ref().map(|_| Arc::<Progress>::default());
+    let progress = token.as_ref().map(|_| Arc::<CallProgress>::default());
     let cancel = Cancel::default();
-    let call = Call { environment, code, cancel: cancel.clone(), progress: progress.clone() };
+    let call = ExecutionCall { environment, code, cancel: cancel.clone(), progress: progress.clone() };
     let state = Arc::clone(&connection.state);
     // Dropping this future ends the run, since no client waits for it any more.
     let _cancel = CancelOnDrop(cancel.clone());
@@ -113,7 +113,7 @@ impl Drop for CancelOnDrop {
 struct ProgressReporter<'a> {
     peer: &'a Peer<RoleServer>,
     token: Option<ProgressToken>,
-    progress: Option<Arc<Progress>>,
+    progress: Option<Arc<CallProgress>>,
     last: f64,
 }
 
@@ -132,14 +132,14 @@ impl ProgressReporter<'_> {
 }
 
 /// The arguments of `run`.
-struct Arguments {
+struct RunArguments {
     code: String,
     env: String,
     session: Option<String>,
 }
 
-impl Arguments {
-    fn read(mut arguments: JsonObject) -> Result<Arguments, ErrorData> {
+impl RunArguments {
+    fn read(mut arguments: JsonObject) -> Result<RunArguments, ErrorData> {
         let mut text = |name: &str| match arguments.remove(name) {
             Some(Value::String(text)) => Ok(text),
             Some(_) => Err(invalid(format!("`{name}` is no text"))),
@@ -160,6 +160,6 @@ impl Arguments {
         if let Some(at) = code.find('\0') {
             return Err(invalid(format!("the code has a NUL character at byte {at}, and no interpreter takes one")));
         }
-        Ok(Arguments { code, env, session })
+        Ok(RunArguments { code, env, session })
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use cofferdam_policy::text;
 
-use crate::environments::Host;
+use crate::environments::EnvironmentHost;
 use crate::environments::registry::EnvironmentSet;
 
 /// The tool that runs code.
@@ -269,7 +269,7 @@ pub(crate) fn list() -> Tool {
 }
 
 /// The result of `list_environments`.
-pub(crate) fn environment_list(environments: &EnvironmentSet, host: &Host) -> Value {
+pub(crate) fn environment_list(environments: &EnvironmentSet, host: &EnvironmentHost) -> Value {
     let all: Vec<Value> = environments
         .all()
         .map(|environment| {

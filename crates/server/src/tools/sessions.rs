@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::arguments::TextArguments;
 use super::reply;
 use super::schema::{END_SESSION, LIST_SESSIONS};
-use crate::connection::Connection;
+use crate::connection::McpConnection;
 use crate::environments::failure;
 use crate::execution::session::SessionRef;
 
@@ -29,7 +29,7 @@ fn no_such_session(name: &str) -> CallToolResponse {
 /// # Errors
 /// The arguments are invalid.
 pub(crate) fn list(
-    connection: &Connection,
+    connection: &McpConnection,
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
@@ -72,7 +72,7 @@ pub(crate) fn list(
 /// # Errors
 /// The arguments are invalid.
 pub(crate) async fn end(
-    connection: &Connection,
+    connection: &McpConnection,
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {

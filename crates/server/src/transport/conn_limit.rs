@@ -77,7 +77,7 @@ impl Listener for ConnLimiter {
             Some(pending) => pending,
             None => Listener::accept(&mut self.listener).await,
         };
-        let (timeout, admission) = (Some(Box::pin(sleep(self.auth_timeout))), Admission::default());
+        let (timeout, admission) = (Some(Box::pin(sleep(self.auth_timeout))), AdmittedConnection::default());
         self.unauthenticated.retain(|conn| conn.upgrade().is_some_and(|conn| !conn.is_admitted()));
         self.unauthenticated.push_back(Arc::downgrade(&admission.0));
         (LimitedConn { stream, timeout, admission, _slot: slot }, address)
@@ -128,9 +128,9 @@ impl Conn {
 
 /// Marks a connection as admitted; handlers of its requests have it as their connect info.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Admission(Arc<Conn>);
+pub(super) struct AdmittedConnection(Arc<Conn>);
 
-impl Admission {
+impl AdmittedConnection {
     /// A request of the connection was authenticated: it has no timeout from now on, and is not evicted.
     pub(super) fn admit(&self) {
         let mut state = self.0.lock();
@@ -140,8 +140,8 @@ impl Admission {
     }
 }
 
-impl Connected<IncomingStream<'_, ConnLimiter>> for Admission {
-    fn connect_info(stream: IncomingStream<'_, ConnLimiter>) -> Admission {
+impl Connected<IncomingStream<'_, ConnLimiter>> for AdmittedConnection {
+    fn connect_info(stream: IncomingStream<'_, ConnLimiter>) -> AdmittedConnection {
         stream.io().admission.clone()
     }
 }
@@ -152,7 +152,7 @@ pub(super) struct LimitedConn {
     stream: TcpStream,
     /// Until the connection is admitted.
     timeout: Option<Pin<Box<Sleep>>>,
-    admission: Admission,
+    admission: AdmittedConnection,
     _slot: OwnedSemaphorePermit,
 }
 

@@ -29,11 +29,11 @@ pub(super) struct EventLog {
     suffix: String,
     /// Whether a superseded reader stays open, without receiving anything.
     keeps_old_readers: bool,
-    state: Mutex<State>,
+    state: Mutex<EventLogState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct EventLogState {
     events: VecDeque<(u64, ServerSseMessage)>,
     /// The number of the last event.
     last: u64,
@@ -69,7 +69,7 @@ impl EventLog {
         Arc::new(log)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EventLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -17,14 +17,14 @@ use cofferdam_config::serve::Serve;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::conn_limit::{Admission, ConnLimiter};
+use super::conn_limit::{AdmittedConnection, ConnLimiter};
 use super::error::TransportError;
 use super::event_log::RETRY;
 use super::http_sessions::HttpSessions;
 use super::json_response::{self, LARGEST_REQUEST};
 use super::token::{self, Token};
 use crate::connection::ServerState;
-use crate::service::Service;
+use crate::service::ConnectionService;
 
 /// The shortest idle timeout of a session with `initialize`.
 const MIN_IDLE: Duration = Duration::from_secs(300);
@@ -109,7 +109,7 @@ pub(crate) async fn serve(
     let sessions = Arc::new(HttpSessions::new(idle_timeout(&state)));
     tokio::spawn(follow_definitions(Arc::clone(&state), Arc::downgrade(&sessions)));
     let config = config.with_cancellation_token(shutdown.child_token());
-    let protocol = StreamableHttpService::new(move || Ok(Service::new(&state, true)), sessions, config);
+    let protocol = StreamableHttpService::new(move || Ok(ConnectionService::new(&state, true)), sessions, config);
     let mut router =
         axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(json_response::prefer_document));
     router = router
@@ -123,8 +123,9 @@ pub(crate) async fn serve(
     }
     router = router.layer(middleware::from_fn(add_hint));
     let ended = shutdown.clone();
-    let served = axum::serve(ConnLimiter::new(listener), router.into_make_service_with_connect_info::<Admission>())
-        .with_graceful_shutdown(async move { shutdown.cancelled().await });
+    let served =
+        axum::serve(ConnLimiter::new(listener), router.into_make_service_with_connect_info::<AdmittedConnection>())
+            .with_graceful_shutdown(async move { shutdown.cancelled().await });
     // A client that has sent half a request keeps its connection open as long as it likes.
     let deadline = async {
         ended.cancelled().await;
@@ -151,7 +152,11 @@ async fn follow_definitions(state: Arc<ServerState>, sessions: Weak<HttpSessions
 }
 
 /// Admits the connection of an authenticated request.
-async fn admit_connection(ConnectInfo(admission): ConnectInfo<Admission>, request: Request, next: Next) -> Response {
+async fn admit_connection(
+    ConnectInfo(admission): ConnectInfo<AdmittedConnection>,
+    request: Request,
+    next: Next,
+) -> Response {
     admission.admit();
     next.run(request).await
 }

@@ -65,11 +65,11 @@ pub(super) enum HttpSessionError {
 /// All sessions over HTTP.
 #[derive(Debug)]
 pub(super) struct HttpSessions {
-    inner: Arc<Inner>,
+    inner: Arc<HttpSessionsInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct HttpSessionsInner {
     all: Mutex<HashMap<SessionId, Arc<HttpSession>>>,
     /// How long a session without any message lasts.
     idle: Mutex<Duration>,
@@ -94,7 +94,7 @@ impl HttpSessions {
 
     fn with(idle: Duration, resume_timeout: Duration) -> HttpSessions {
         HttpSessions {
-            inner: Arc::new(Inner {
+            inner: Arc::new(HttpSessionsInner {
                 all: Mutex::default(),
                 idle: Mutex::new(idle),
                 resume_timeout,
@@ -108,7 +108,7 @@ impl HttpSessions {
     }
 }
 
-impl Inner {
+impl HttpSessionsInner {
     async fn close(&self, id: &SessionId) {
         let session = lock(&self.all).remove(id);
         if let Some(session) = session {
@@ -118,7 +118,7 @@ impl Inner {
 }
 
 /// Ends a session once it has been idle for its timeout.
-async fn end_when_idle(inner: Weak<Inner>, id: SessionId) {
+async fn end_when_idle(inner: Weak<HttpSessionsInner>, id: SessionId) {
     loop {
         let Some(idle) = inner.upgrade().map(|inner| *lock(&inner.idle)) else { return };
         tokio::time::sleep(idle / 4).await;

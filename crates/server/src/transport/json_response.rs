@@ -110,7 +110,7 @@ pub(super) async fn prefer_document(request: Request, next: Next) -> Response {
 async fn to_document(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let mut stream = body.into_data_stream();
-    let mut events = Events::default();
+    let mut events = SseParser::default();
     let deadline = Instant::now() + DOCUMENT_TIMEOUT;
     let mut failed = None;
     let answer = loop {
@@ -151,7 +151,7 @@ async fn frame(stream: &mut BodyDataStream) -> Option<Result<Bytes, axum::Error>
 
 /// Parses a stream of events up to the first event with data.
 #[derive(Default)]
-struct Events {
+struct SseParser {
     /// All chunks so far, unchanged.
     seen: VecDeque<Bytes>,
     /// The present, incomplete line.
@@ -159,7 +159,7 @@ struct Events {
     data: Vec<u8>,
 }
 
-impl Events {
+impl SseParser {
     /// Adds a chunk, and returns the data of the first event that has some.
     fn add(&mut self, bytes: Bytes) -> Option<Vec<u8>> {
         self.seen.push_back(bytes.clone());
@@ -223,7 +223,7 @@ mod tests {
     fn events_are_parsed_across_chunks_and_empty_ones_are_skipped() {
         let stream = b"id: 1\nretry: 5\ndata:\n\n: alive\n\nid: 2\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nrest";
         for size in [1, 3, stream.len()] {
-            let mut events = Events::default();
+            let mut events = SseParser::default();
             let found = stream.chunks(size).find_map(|piece| events.add(Bytes::copy_from_slice(piece)));
             assert_eq!(found.as_deref(), Some(&b"{\"a\":1}"[..]), "{size}");
             let seen: Vec<u8> = events.seen.iter().flatten().copied().collect();

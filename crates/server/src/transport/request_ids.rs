@@ -22,7 +22,7 @@ pub(super) const ID_IN_USE: &str = "a request with this id is under way, and the
 #[derive(Debug)]
 pub(super) struct UniqueIds<T> {
     inner: T,
-    ids: Arc<Mutex<IdMap>>,
+    ids: Arc<Mutex<RequestIdMap>>,
 }
 
 impl<T> UniqueIds<T> {
@@ -31,14 +31,14 @@ impl<T> UniqueIds<T> {
         UniqueIds { inner, ids: Arc::default() }
     }
 
-    fn ids(&self) -> MutexGuard<'_, IdMap> {
+    fn ids(&self) -> MutexGuard<'_, RequestIdMap> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The client's ids of its requests, and ours.
 #[derive(Debug, Default)]
-struct IdMap {
+struct RequestIdMap {
     /// Requests in progress: from the client's id to ours.
     in_progress: HashMap<RequestId, RequestId>,
     /// From our id to the client's, where they differ.
@@ -48,7 +48,7 @@ struct IdMap {
     count: u64,
 }
 
-impl IdMap {
+impl RequestIdMap {
     /// Our id for a new request; `None` if its id is in use. `keeps` says that the id must not be renamed.
     fn begin(&mut self, id: &RequestId, keeps: bool) -> Option<RequestId> {
         if self.in_progress.contains_key(id) {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn id_in_use_is_refused_until_its_request_is_answered() {
-        let mut ids = IdMap::default();
+        let mut ids = RequestIdMap::default();
         assert_eq!(ids.begin(&number(1), false), Some(number(1)));
         assert_eq!(ids.begin(&number(1), false), None);
         assert_eq!(ids.begin(&RequestId::String("1".into()), false), Some(RequestId::String("1".into())));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn reused_id_of_a_cancelled_request_is_renamed() {
-        let mut ids = IdMap::default();
+        let mut ids = RequestIdMap::default();
         ids.begin(&number(1), false).unwrap();
         assert_eq!(ids.cancel(&number(1)), number(1));
         let second = ids.begin(&number(1), false).unwrap();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn remembered_ids_are_bounded() {
-        let mut ids = IdMap::default();
+        let mut ids = RequestIdMap::default();
         for id in 0..i64::try_from(MAX_CANCELLED).unwrap() + 10 {
             ids.begin(&number(id), false).unwrap();
             ids.cancel(&number(id));

@@ -14,7 +14,7 @@ use super::error::TransportError;
 use super::framing::LineTransport;
 use super::request_ids::UniqueIds;
 use crate::execution::call::LONGEST_CODE;
-use crate::service::Service;
+use crate::service::ConnectionService;
 
 /// Longest line, bytes: the longest code with six bytes for each, as in `\u001b`, and the message around it. Up to this
 /// length, code that is too long is refused by the result of its own call.
@@ -24,7 +24,7 @@ const LONGEST_LINE: usize = LONGEST_CODE * 6 + (1 << 20);
 const PARENT_POLL: Duration = Duration::from_millis(50);
 
 /// Serves until the client closes standard input, or until `shutdown`.
-pub(crate) async fn serve(service: Service, shutdown: CancellationToken) -> Result<(), TransportError> {
+pub(crate) async fn serve(service: ConnectionService, shutdown: CancellationToken) -> Result<(), TransportError> {
     let transport = LineTransport::new(tokio::io::stdin(), tokio::io::stdout(), LONGEST_LINE);
     tokio::spawn(shut_down_when_orphaned(transport.eof(), getppid(), shutdown.clone()));
     if let Err(error) = shut_down_on_stdout_hangup(shutdown.clone()) {
