@@ -60,12 +60,12 @@ pub(crate) fn at_exit(py: Python<'_>) {
 }
 
 /// A fork(2) that is about to happen on this thread.
-pub(crate) struct Fork(MutexGuard<'static, Threads>);
+pub(crate) struct ForkGuard(MutexGuard<'static, Threads>);
 
-impl Fork {
+impl ForkGuard {
     /// Holds the count as it is.
-    pub(crate) fn begin() -> Fork {
-        Fork(threads())
+    pub(crate) fn begin() -> ForkGuard {
+        ForkGuard(threads())
     }
 
     /// A forked process has none of its parent's other threads.

@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 
 thread_local! {
     /// The fork that this thread is about to make.
-    static BEGUN: RefCell<Option<(Fork, attach::Fork)>> = const { RefCell::new(None) };
+    static BEGUN: RefCell<Option<(Fork, attach::ForkGuard)>> = const { RefCell::new(None) };
 }
 
 /// Holds the lifelines of all runs as they are.
 #[pyfunction]
 pub(crate) fn before_fork() {
-    BEGUN.set(Some((Fork::begin(), attach::Fork::begin())));
+    BEGUN.set(Some((Fork::begin(), attach::ForkGuard::begin())));
 }
 
 /// Lets them go.

@@ -7,9 +7,9 @@ use cofferdam_engine::Engine;
 use cofferdam_engine::backends::Tools;
 
 /// An engine, with its process id and its path of nsjail.
-type Known = (u32, Option<PathBuf>, &'static Engine);
+type CachedEngine = (u32, Option<PathBuf>, &'static Engine);
 
-static ENGINES: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static ENGINES: Mutex<Vec<CachedEngine>> = Mutex::new(Vec::new());
 
 /// The engine of this process with this nsjail. A forked process gets an engine of its own, since what the parent's has cached, such
 /// as its cgroup, does not apply to it.

@@ -36,13 +36,13 @@ mod _native {
     #[pymodule_export]
     use crate::fork::{after_fork_in_child, after_fork_in_parent, before_fork};
     #[pymodule_export]
-    use crate::outcome::{ExecutionResult, Outcome, ResourceUsage};
+    use crate::outcome::{PyExecutionResult, PyOutcome, PyResourceUsage};
     #[pymodule_export]
-    use crate::prepared::Prepared;
+    use crate::prepared::PyPrepared;
     #[pymodule_export]
-    use crate::profiles::{Store, compile_profile};
+    use crate::profiles::{PyProfileStore, compile_profile};
     #[pymodule_export]
-    use crate::run::{Run, Samples};
+    use crate::run::{PyRun, PySamples};
 
     /// `linux`, `macos` or `unknown`.
     #[pyfunction]

@@ -14,22 +14,22 @@ use crate::errors::CofferdamError;
 use crate::hint_wording::{in_python, message_in_python};
 
 /// The outcome of one run, with the fields of the command's `--json`.
-#[pyclass(frozen, module = "cofferdam")]
+#[pyclass(frozen, module = "cofferdam", name = "Outcome")]
 #[derive(Debug)]
-pub struct Outcome(pub engine::Outcome);
+pub struct PyOutcome(pub engine::Outcome);
 
-impl Outcome {
+impl PyOutcome {
     /// The engine's outcome, with its hint rewritten for Python.
-    pub fn of(mut outcome: engine::Outcome) -> Outcome {
+    pub fn of(mut outcome: engine::Outcome) -> PyOutcome {
         if let Some(hint) = outcome.error.as_mut().and_then(|failure| failure.hint.as_mut()) {
             *hint = in_python(hint);
         }
-        Outcome(outcome)
+        PyOutcome(outcome)
     }
 }
 
 #[pymethods]
-impl Outcome {
+impl PyOutcome {
     /// `exited`, `signalled`, `timed_out`, `limit_exceeded`, `violation` or `setup_failed`.
     #[getter]
     fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -179,11 +179,11 @@ impl Outcome {
     }
 
     /// The outcome in the fields of the compatible interface.
-    fn to_execution_result(&self) -> PyResult<ExecutionResult> {
+    fn to_execution_result(&self) -> PyResult<PyExecutionResult> {
         let truncated = self.0.truncated.stdout || self.0.truncated.stderr;
         let result = compat::ExecutionResult::of(self.0.clone())
             .map_err(|error| CofferdamError::new_err(message_in_python(&error)))?;
-        Ok(ExecutionResult::new(result, truncated))
+        Ok(PyExecutionResult::new(result, truncated))
     }
 
     fn __repr__(&self) -> String {
@@ -199,9 +199,9 @@ fn word(ending: Ending) -> String {
 }
 
 /// The result of an execution, in the fields of the compatible interface.
-#[pyclass(frozen, get_all, module = "cofferdam")]
+#[pyclass(frozen, get_all, module = "cofferdam", name = "ExecutionResult")]
 #[derive(Debug, Clone)]
-pub struct ExecutionResult {
+pub struct PyExecutionResult {
     /// The program exited with code 0.
     success: bool,
     /// Its exit code; 128 + N for signal N; -1 for the time limit.
@@ -220,9 +220,9 @@ pub struct ExecutionResult {
     truncated: bool,
 }
 
-impl ExecutionResult {
-    fn new(r: compat::ExecutionResult, truncated: bool) -> ExecutionResult {
-        ExecutionResult {
+impl PyExecutionResult {
+    fn new(r: compat::ExecutionResult, truncated: bool) -> PyExecutionResult {
+        PyExecutionResult {
             success: r.success,
             exit_code: r.exit_code,
             stdout: r.stdout,
@@ -236,7 +236,7 @@ impl ExecutionResult {
 }
 
 #[pymethods]
-impl ExecutionResult {
+impl PyExecutionResult {
     fn __repr__(&self) -> String {
         format!(
             "ExecutionResult(success={}, exit_code={}, execution_time_ms={}, error={})",
@@ -249,9 +249,9 @@ impl ExecutionResult {
 }
 
 /// The resource usage of a running sandbox.
-#[pyclass(frozen, get_all, module = "cofferdam")]
+#[pyclass(frozen, get_all, module = "cofferdam", name = "ResourceUsage")]
 #[derive(Debug, Clone)]
-pub struct ResourceUsage {
+pub struct PyResourceUsage {
     /// Memory of the tree, bytes.
     memory_bytes: u64,
     /// CPU time of the tree so far, seconds.
@@ -260,14 +260,14 @@ pub struct ResourceUsage {
     pid_count: u32,
 }
 
-impl From<engine::ResourceUsage> for ResourceUsage {
-    fn from(u: engine::ResourceUsage) -> ResourceUsage {
-        ResourceUsage { memory_bytes: u.memory_bytes, cpu_time_seconds: u.cpu_time_seconds, pid_count: u.pid_count }
+impl From<engine::ResourceUsage> for PyResourceUsage {
+    fn from(u: engine::ResourceUsage) -> PyResourceUsage {
+        PyResourceUsage { memory_bytes: u.memory_bytes, cpu_time_seconds: u.cpu_time_seconds, pid_count: u.pid_count }
     }
 }
 
 #[pymethods]
-impl ResourceUsage {
+impl PyResourceUsage {
     fn __repr__(&self) -> String {
         format!(
             "ResourceUsage(memory_bytes={}, cpu_time_seconds={}, pid_count={})",

@@ -13,16 +13,16 @@ use pyo3::prelude::*;
 use crate::audit;
 use crate::errors::{PolicyError, of_failure};
 use crate::host;
-use crate::outcome::{Outcome, python};
-use crate::run::Run;
+use crate::outcome::{PyOutcome, python};
+use crate::run::PyRun;
 
 /// How often a run on the calling thread checks for signals of Python, such as Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// A policy prepared with its backend.
-#[pyclass(frozen, module = "cofferdam._native")]
+#[pyclass(frozen, module = "cofferdam._native", name = "Prepared")]
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PyPrepared {
     policy: Policy,
     nsjail: Option<PathBuf>,
     /// Whether the jail replaces nsjail, which is not installed.
@@ -61,7 +61,7 @@ impl Owned {
 
 /// Settings of the caller in addition to a policy.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct CallerSettings {
     /// A command that replaces the policy's.
     pub command: Option<Vec<String>>,
     /// A wall time limit that replaces the policy's, milliseconds.
@@ -72,7 +72,7 @@ pub(crate) struct Changes {
     pub python3: bool,
 }
 
-impl Changes {
+impl CallerSettings {
     fn apply(self, policy: &mut Policy) -> PyResult<()> {
         if let Some(command) = self.command {
             policy.command.argv = command;
@@ -97,7 +97,7 @@ impl Changes {
     }
 }
 
-impl Prepared {
+impl PyPrepared {
     fn make(
         py: Python<'_>,
         policy: Policy,
@@ -105,10 +105,10 @@ impl Prepared {
         or_jail: bool,
         notes: Vec<String>,
         keep_ready: usize,
-    ) -> PyResult<Prepared> {
+    ) -> PyResult<PyPrepared> {
         let owned = py.detach(|| Owned::new(&policy, nsjail.as_deref(), or_jail, keep_ready));
         let owned = Mutex::new(Arc::new(owned.map_err(|failure| of_failure(&failure))?));
-        Ok(Prepared { policy, nsjail, or_jail, audit_trail: None, notes, keep_ready, owned })
+        Ok(PyPrepared { policy, nsjail, or_jail, audit_trail: None, notes, keep_ready, owned })
     }
 
     /// The prepared policy of this process.
@@ -140,7 +140,7 @@ fn input(stdin: Option<&[u8]>) -> Input {
 }
 
 #[pymethods]
-impl Prepared {
+impl PyPrepared {
     /// Prepares a policy: its JSON, and the caller's settings. `stored` is its path in the profile store.
     #[staticmethod]
     #[pyo3(signature = (policy, *, stored=None, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0, audit_trail=None))]
@@ -155,16 +155,16 @@ impl Prepared {
         python3: bool,
         keep_ready: usize,
         audit_trail: Option<PathBuf>,
-    ) -> PyResult<Prepared> {
+    ) -> PyResult<PyPrepared> {
         let mut policy = Policy::decode(policy).map_err(|errors| {
             PolicyError::new_err(match &stored {
                 Some(file) => format!("{}: {errors}\nhint: export the profile again", file.display()),
                 None => errors.to_string(),
             })
         })?;
-        Changes { command, timeout_ms, stdin, python3 }.apply(&mut policy)?;
-        let prepared = Prepared::make(py, policy, None, false, Vec::new(), keep_ready)?;
-        Ok(Prepared { audit_trail, ..prepared })
+        CallerSettings { command, timeout_ms, stdin, python3 }.apply(&mut policy)?;
+        let prepared = PyPrepared::make(py, policy, None, false, Vec::new(), keep_ready)?;
+        Ok(PyPrepared { audit_trail, ..prepared })
     }
 
     /// Prepares a configuration of any format for a compatible executor. `content` has the file's content and that of the policy beside
@@ -182,7 +182,7 @@ impl Prepared {
         command: Option<Vec<String>>,
         timeout_ms: Option<u64>,
         keep_ready: usize,
-    ) -> PyResult<Prepared> {
+    ) -> PyResult<PyPrepared> {
         let Loaded { mut policy, form, notes } =
             compat::config::decode_both(&content.0, content.1.as_deref(), &path).map_err(PolicyError::new_err)?;
         policy.backend = match executor {
@@ -194,8 +194,8 @@ impl Prepared {
         if form == Form::Legacy && policy.limits.wall_ms == Policy::base().limits.wall_ms {
             policy.limits.wall_ms = default_timeout.saturating_mul(1000);
         }
-        Changes { command, timeout_ms, stdin: false, python3: true }.apply(&mut policy)?;
-        Prepared::make(py, policy, nsjail_path, true, notes, keep_ready)
+        CallerSettings { command, timeout_ms, stdin: false, python3: true }.apply(&mut policy)?;
+        PyPrepared::make(py, policy, nsjail_path, true, notes, keep_ready)
     }
 
     /// What was changed to convert an older configuration, one line each.
@@ -240,7 +240,7 @@ impl Prepared {
 
     /// Runs it on this thread, without Python's lock. A signal's exception ends the run.
     #[pyo3(signature = (stdin=None, *, keep_changes=None))]
-    fn run(&self, py: Python<'_>, stdin: Option<&[u8]>, keep_changes: Option<PathBuf>) -> PyResult<Outcome> {
+    fn run(&self, py: Python<'_>, stdin: Option<&[u8]>, keep_changes: Option<PathBuf>) -> PyResult<PyOutcome> {
         let owned = self.current()?;
         let trail = audit::trail(self.audit_trail.as_deref())?;
         destination(keep_changes.as_deref())?;
@@ -267,7 +267,7 @@ impl Prepared {
         if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
-        outcome.map(Outcome::of).ok_or_else(|| crate::errors::CofferdamError::new_err("nothing is prepared"))
+        outcome.map(PyOutcome::of).ok_or_else(|| crate::errors::CofferdamError::new_err("nothing is prepared"))
     }
 
     /// Runs it on a thread of its own. With `stream` its output has to be read while it runs. `notify` is called on that thread when there
@@ -280,7 +280,7 @@ impl Prepared {
         keep_changes: Option<PathBuf>,
         stream: bool,
         notify: Option<Py<PyAny>>,
-    ) -> PyResult<Run> {
+    ) -> PyResult<PyRun> {
         let owned = self.current()?;
         let (policy, trail) = (self.policy.clone(), audit::trail(self.audit_trail.as_deref())?);
         destination(keep_changes.as_deref())?;
@@ -289,7 +289,7 @@ impl Prepared {
             false => (input(stdin), None),
         };
         let io = Io { input, keep_changes, ..Io::default() };
-        Run::start(io, ours, stream, notify, move |io| {
+        PyRun::start(io, ours, stream, notify, move |io| {
             owned.prepared.as_ref().map(|prepared| audit::run(prepared, &policy, trail.as_ref(), io))
         })
     }

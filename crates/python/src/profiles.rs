@@ -70,9 +70,9 @@ pub(crate) fn compile_profile(
 }
 
 /// A profile store.
-#[pyclass(frozen, module = "cofferdam._native")]
+#[pyclass(frozen, module = "cofferdam._native", name = "Store")]
 #[derive(Debug)]
-pub struct Store(cofferdam_profiles::ProfileStore);
+pub struct PyProfileStore(cofferdam_profiles::ProfileStore);
 
 fn stored(name: &str) -> PyResult<Stored> {
     Stored::ALL
@@ -87,11 +87,11 @@ fn id(text: &str) -> PyResult<Id> {
 }
 
 #[pymethods]
-impl Store {
+impl PyProfileStore {
     /// The store in this directory, which is created on the first save.
     #[new]
-    fn new(directory: PathBuf) -> Store {
-        Store(cofferdam_profiles::ProfileStore::at(directory))
+    fn new(directory: PathBuf) -> PyProfileStore {
+        PyProfileStore(cofferdam_profiles::ProfileStore::at(directory))
     }
 
     /// One file of a stored profile.

@@ -20,7 +20,7 @@ use pyo3::types::PyBytes;
 
 use crate::attach::attached;
 use crate::errors::CofferdamError;
-use crate::outcome::{Outcome, ResourceUsage};
+use crate::outcome::{PyOutcome, PyResourceUsage};
 
 /// Most unread output, bytes. Beyond that the program blocks.
 const MOST_WAITING: usize = 1 << 20;
@@ -32,7 +32,7 @@ const SLICE: Duration = Duration::from_millis(50);
 const STACK: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-struct State {
+struct OutputState {
     chunks: VecDeque<(Stream, Vec<u8>)>,
     waiting: usize,
     /// Accepts all output, since a caller waits for the end.
@@ -40,17 +40,17 @@ struct State {
     /// The reader has gone.
     closed: bool,
     over: bool,
-    outcome: Option<Py<Outcome>>,
+    outcome: Option<Py<PyOutcome>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct OutputShared {
+    state: Mutex<OutputState>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl OutputShared {
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,10 +83,10 @@ impl Shared {
 }
 
 /// A run in progress, or one that has ended.
-#[pyclass(frozen, module = "cofferdam._native")]
+#[pyclass(frozen, module = "cofferdam._native", name = "Run")]
 #[derive(Debug)]
-pub struct Run {
-    shared: Arc<Shared>,
+pub struct PyRun {
+    shared: Arc<OutputShared>,
     cancel: Cancel,
     monitor: Monitor,
     streams: bool,
@@ -96,7 +96,7 @@ pub struct Run {
     stdin: Mutex<Option<OwnedFd>>,
 }
 
-impl Drop for Run {
+impl Drop for PyRun {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.shared.lock().closed = true;
@@ -104,7 +104,7 @@ impl Drop for Run {
     }
 }
 
-impl Run {
+impl PyRun {
     /// Starts it.
     pub fn start(
         mut io: Io,
@@ -112,10 +112,10 @@ impl Run {
         stream: bool,
         notify: Option<Py<PyAny>>,
         work: impl FnOnce(Io) -> Option<engine::Outcome> + Send + 'static,
-    ) -> PyResult<Run> {
-        let shared = Arc::<Shared>::default();
+    ) -> PyResult<PyRun> {
+        let shared = Arc::<OutputShared>::default();
         let notify = notify.map(Arc::new);
-        let run = Run {
+        let run = PyRun {
             shared: Arc::clone(&shared),
             cancel: io.cancel.clone(),
             monitor: io.monitor.clone(),
@@ -136,7 +136,7 @@ impl Run {
         let thread = move || {
             // A panic ends the run as well, so that callers do not wait forever.
             let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io))).ok().flatten();
-            let outcome = came.and_then(|outcome| attached(|py| Py::new(py, Outcome::of(outcome)).ok()).flatten());
+            let outcome = came.and_then(|outcome| attached(|py| Py::new(py, PyOutcome::of(outcome)).ok()).flatten());
             let mut state = shared.lock();
             (state.outcome, state.over) = (outcome, true);
             drop(state);
@@ -158,7 +158,7 @@ impl Run {
         &self,
         py: Python<'_>,
         timeout: Option<f64>,
-        mut ready: impl FnMut(&mut State) -> Option<T> + Send,
+        mut ready: impl FnMut(&mut OutputState) -> Option<T> + Send,
     ) -> PyResult<Option<T>> {
         let until = deadline(timeout)?;
         if self.process != std::process::id() {
@@ -206,9 +206,9 @@ fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     Ok(Some(Instant::now() + duration))
 }
 
-type Chunk<'py> = (&'static str, Bound<'py, PyBytes>);
+type OutputChunk<'py> = (&'static str, Bound<'py, PyBytes>);
 
-fn chunk(py: Python<'_>, (stream, bytes): (Stream, Vec<u8>)) -> Chunk<'_> {
+fn chunk(py: Python<'_>, (stream, bytes): (Stream, Vec<u8>)) -> OutputChunk<'_> {
     let name = match stream {
         Stream::Stdout => "stdout",
         Stream::Stderr => "stderr",
@@ -216,17 +216,17 @@ fn chunk(py: Python<'_>, (stream, bytes): (Stream, Vec<u8>)) -> Chunk<'_> {
     (name, PyBytes::new(py, &bytes))
 }
 
-fn pop(state: &mut State) -> Option<(Stream, Vec<u8>)> {
+fn pop(state: &mut OutputState) -> Option<(Stream, Vec<u8>)> {
     let chunk = state.chunks.pop_front()?;
     state.waiting -= chunk.1.len();
     Some(chunk)
 }
 
 #[pymethods]
-impl Run {
+impl PyRun {
     /// Waits for the end, at most `timeout` seconds. None if it is not over by then. Unread output is collected.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<Outcome>>> {
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyOutcome>>> {
         self.shared.hurry();
         let over = self.wait_until(py, timeout, |state| state.over.then_some(()))?;
         if over.is_none() {
@@ -240,7 +240,7 @@ impl Run {
 
     /// The next piece of output, waiting at most `timeout` seconds. None at the end, or if there is none by then.
     #[pyo3(signature = (timeout=None))]
-    fn read<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Chunk<'py>>> {
+    fn read<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<OutputChunk<'py>>> {
         if !self.streams {
             return Err(PyValueError::new_err("the output is kept for the outcome: start the run with stream=True"));
         }
@@ -252,7 +252,7 @@ impl Run {
     }
 
     /// All unread output.
-    fn take<'py>(&self, py: Python<'py>) -> Vec<Chunk<'py>> {
+    fn take<'py>(&self, py: Python<'py>) -> Vec<OutputChunk<'py>> {
         let mut state = self.shared.lock();
         state.waiting = 0;
         let chunks = std::mem::take(&mut state.chunks);
@@ -279,15 +279,15 @@ impl Run {
     }
 
     /// The present resource usage; None before it has begun and after it has ended.
-    fn usage(&self, py: Python<'_>) -> Option<ResourceUsage> {
+    fn usage(&self, py: Python<'_>) -> Option<PyResourceUsage> {
         py.detach(|| self.monitor.usage()).map(Into::into)
     }
 
     /// A snapshot every `interval` seconds, until it is over.
-    fn samples(&self, interval: f64) -> PyResult<Samples> {
+    fn samples(&self, interval: f64) -> PyResult<PySamples> {
         let interval = Duration::try_from_secs_f64(interval)
             .map_err(|_| PyValueError::new_err("interval: seconds, not negative"))?;
-        Ok(Samples {
+        Ok(PySamples {
             samples: Mutex::new(self.monitor.every(interval.max(Duration::from_millis(1)))),
             shared: Arc::clone(&self.shared),
         })
@@ -295,20 +295,20 @@ impl Run {
 }
 
 /// A stream of snapshots.
-#[pyclass(frozen, module = "cofferdam._native")]
+#[pyclass(frozen, module = "cofferdam._native", name = "Samples")]
 #[derive(Debug)]
-pub struct Samples {
+pub struct PySamples {
     samples: Mutex<engine::Samples>,
-    shared: Arc<Shared>,
+    shared: Arc<OutputShared>,
 }
 
 #[pymethods]
-impl Samples {
+impl PySamples {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    fn __next__(&self, py: Python<'_>) -> Option<ResourceUsage> {
+    fn __next__(&self, py: Python<'_>) -> Option<PyResourceUsage> {
         let next = || {
             // A run that never began has no snapshots.
             if self.shared.lock().over {

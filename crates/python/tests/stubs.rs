@@ -23,8 +23,27 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
+/// The name that each class has in Python, by the name of its type.
+fn classes() -> BTreeMap<&'static str, &'static str> {
+    let mut classes = BTreeMap::new();
+    for source in SOURCES {
+        let mut marked = None;
+        for line in source.lines() {
+            if line.starts_with("#[pyclass") {
+                marked = line.split_once("name = \"").map(|(_, name)| word(name));
+            } else if let Some((_, name)) = line.split_once("struct ")
+                && let Some(class) = marked.take()
+            {
+                classes.insert(word(name), class);
+            }
+        }
+    }
+    classes
+}
+
 /// The names of classes, functions and methods, methods as `Class.name`.
 fn in_rust() -> BTreeSet<String> {
+    let classes = classes();
     let mut found = BTreeSet::new();
     for source in SOURCES {
         let (mut class, mut methods, mut marked) = (String::new(), false, "");
@@ -43,10 +62,10 @@ fn in_rust() -> BTreeSet<String> {
                 found.insert(word(text).to_owned());
                 marked = "";
             } else if let Some(name) = item.strip_prefix("struct ").filter(|_| marked == "#[pyclass") {
-                found.insert(word(name).to_owned());
+                found.insert(classes[word(name)].to_owned());
                 marked = "";
             } else if let Some(name) = text.strip_prefix("impl ").filter(|_| methods) {
-                class = word(name).to_owned();
+                class = classes[word(name)].to_owned();
             } else if line == "}" {
                 (class, methods) = (String::new(), false);
             } else if let Some(name) = item.strip_prefix("fn ") {
@@ -67,11 +86,11 @@ fn in_rust() -> BTreeSet<String> {
 
 /// Fields of the two classes that show all their fields.
 fn fields_of_results(source: &str, line: &str) -> Option<String> {
-    let class = ["ExecutionResult", "ResourceUsage"].into_iter().find(|class| {
+    let class = ["PyExecutionResult", "PyResourceUsage"].into_iter().find(|class| {
         let Some((_, rest)) = source.split_once(&format!("pub struct {class} {{")) else { return false };
         rest.split_once("\n}").is_some_and(|(fields, _)| fields.lines().any(|field| field.trim_start() == line))
     })?;
-    Some(format!("{class}.{}", word(line)))
+    Some(format!("{}.{}", classes()[class], word(line)))
 }
 
 fn in_stubs() -> BTreeSet<String> {
