@@ -1,5 +1,6 @@
 //! Rules about the repository itself, as tests: what every file, crate and page must have. Reads the tree, changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::bench::report::block;
@@ -89,6 +90,33 @@ const HOME_MADE_ALLOWED: &[(&str, &str, &str)] = &[
     ("", "wall_time", "time by the clock on the wall, as in time(1)"),
     ("", "wall limit", "the limit of wall time"),
     ("", "wall time", "time by the clock on the wall, as in time(1)"),
+];
+
+/// Types that share their name all the same: the names, the files, and why.
+const SAME_NAME: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["CheckpointKey", "PublicKey"],
+        &["audit/src/checkpoint.rs", "audit/src/no_signatures.rs"],
+        "one or the other is built",
+    ),
+    (
+        &["Attached", "Gateway", "Repeats"],
+        &["egress/src/gateway.rs", "egress/src/no_gateway.rs"],
+        "one or the other is built",
+    ),
+    (&["EgressJob"], &["egress/src/settings.rs", "egress/src/no_gateway.rs"], "one or the other is built"),
+    (
+        &["SandboxConfig"],
+        &["command/src/mode.rs", "compat/src/skill_config.rs", "guard/src/compat.rs"],
+        "each is the name of an API that its crate is compatible with",
+    ),
+    (&["SandboxError"], &["command/src/error.rs", "guard/src/error.rs"], "the error of compatible APIs, as one string"),
+    (&["ExecutionResult"], &["compat/src/execution.rs", "guard/src/result.rs"], "the result of compatible APIs"),
+    (
+        &["Sandbox"],
+        &["guard/src/compat.rs", "guard/src/sandbox.rs"],
+        "the compatible trait, and the same with typed errors",
+    ),
 ];
 
 fn root() -> PathBuf {
@@ -261,6 +289,82 @@ fn names_and_headers_use_the_fields_words() {
         }
     }
     none("words that only this project knows", broken);
+}
+
+/// The type that a line declares, and whether other files may name it. Types of a trait or an impl are none.
+fn declared_type(line: &str) -> Option<(&str, bool)> {
+    let text = line.trim_start();
+    let (visible, item) = match text.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => (true, rest.split_once(") ")?.1),
+        Some(rest) => (true, rest.strip_prefix(' ')?),
+        None => (false, text),
+    };
+    let (keyword, rest) = item.split_once(' ')?;
+    let nested = text.len() < line.len();
+    let is_type =
+        ["enum", "struct", "trait", "union"].contains(&keyword) || (keyword == "type" && (visible || !nested));
+    let name = &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())];
+    (is_type && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some((name, visible))
+}
+
+/// What the types of the crates share: each name of a type that other files may name and that has a second meaning, with the
+/// files of both. Tests are left out: those of a file stand at its end.
+fn shared_type_names(files: &[(String, String)]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut types: BTreeMap<&str, (BTreeSet<&str>, bool)> = BTreeMap::new();
+    for (path, text) in files {
+        let own = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+        for (name, visible) in own.lines().filter_map(declared_type) {
+            let (places, any_visible) = types.entry(name).or_default();
+            places.insert(path);
+            *any_visible |= visible;
+        }
+    }
+    types
+        .into_iter()
+        .filter(|(_, (places, visible))| places.len() > 1 && *visible)
+        .map(|(name, of)| (name, of.0))
+        .collect()
+}
+
+#[test]
+fn a_type_name_means_one_thing() {
+    for (line, is) in [
+        ("pub struct One<T>(T);", Some(("One", true))),
+        ("    pub(super) type Two = u8;", Some(("Two", true))),
+        ("enum Three {", Some(("Three", false))),
+        ("    type Item = u8;", None),
+        ("pub fn four() {", None),
+        ("structure", None),
+    ] {
+        assert_eq!(declared_type(line), is, "{line}");
+    }
+    let texts = [
+        "pub struct One;\nstruct Two;",
+        "struct One;\nstruct Two;\n#[cfg(test)]\nmod tests {\n    struct Three;\n}",
+        "pub enum Three {}",
+    ];
+    let three: Vec<_> =
+        ["a.rs", "b.rs", "c.rs"].into_iter().zip(texts).map(|(path, text)| (path.into(), text.into())).collect();
+    assert_eq!(shared_type_names(&three), BTreeMap::from([("One", BTreeSet::from(["a.rs", "b.rs"]))]), "the controls");
+
+    let crates: Vec<(String, String)> = files(".rs")
+        .into_iter()
+        .filter_map(|(path, text)| Some((path.strip_prefix("crates/")?.to_owned(), text)))
+        .filter(|(path, _)| path.contains("/src/") || path.starts_with("confine/init/"))
+        .filter(|(path, _)| !path.contains("/tests") && !path.ends_with("tests.rs"))
+        .collect();
+    assert!(crates.len() > 300, "the walk over the crates finds too few files");
+    let mut shared = shared_type_names(&crates);
+    for (names, places, why) in SAME_NAME {
+        for name in *names {
+            let found = shared.remove(name).unwrap_or_default();
+            assert_eq!(found, places.iter().copied().collect(), "{name}: {why}");
+        }
+    }
+    none(
+        "types that share a name, of which at least one is visible beyond its file",
+        shared.iter().map(|(name, places)| format!("{name}: {places:?}")).collect(),
+    );
 }
 
 #[test]
