@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use cofferdam_profiles::protocol::{EvaluationResult as Answer, EvaluatorMessage, EvaluatorRequest};
+use cofferdam_profiles::protocol::{EvaluationResult, EvaluatorMessage, EvaluatorRequest};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::evaluator::Evaluator;
@@ -39,8 +39,8 @@ fn jobs(request: &EvaluatorRequest, out: &mut impl Write) -> Result<(), String> 
         let none = Rlimit { current: Some(0), maximum: files.maximum };
         let evaluated = evaluator.evaluate(job, || Ok(setrlimit(Resource::Nofile, none)?));
         let result = match evaluated {
-            Ok(evaluated) => Answer::Ok(evaluated),
-            Err(problem) => Answer::Error(problem),
+            Ok(evaluated) => EvaluationResult::Ok(evaluated),
+            Err(problem) => EvaluationResult::Error(problem),
         };
         say(out, &EvaluatorMessage::Done { job: index, result })?;
     }

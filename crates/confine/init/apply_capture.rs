@@ -8,7 +8,7 @@ use crate::fault::{StepFault, StepResult, at};
 use crate::plan::MappedPlan;
 use crate::uapi::*;
 use crate::wire::step::SocketPart;
-use crate::wire::{CONTROL_SOCKETS, ControlMessage, WireMessages, WireSocket, SocketOption, fd, step};
+use crate::wire::{CONTROL_SOCKETS, ControlMessage, SocketOption, WireMessages, WireSocket, fd, step};
 use crate::{netlink, sys};
 
 /// Does what the plan says of it; nothing where it says nothing.

@@ -31,7 +31,8 @@ pub fn send_sock_diag(plan: &MappedPlan) -> StepResult {
         return Ok(());
     }
     let Ok(s) = sys::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG) else { return Ok(()) };
-    send_fd(&WireStatus { kind: status::SOCKETS, ..WireStatus::default() }, s as i32).map_err(at(step::sockets::SEND))?;
+    send_fd(&WireStatus { kind: status::SOCKETS, ..WireStatus::default() }, s as i32)
+        .map_err(at(step::sockets::SEND))?;
     sys::close(s as i32).map_err(at(step::sockets::CLOSE))?;
     Ok(())
 }

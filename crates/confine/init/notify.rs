@@ -7,7 +7,7 @@
 
 use crate::listener::{Listener, NotificationBuffer};
 use crate::path_args::{has_directory, path_arguments};
-use crate::path_guard::{GuardOutcome, PathGuards, GuardRefusal};
+use crate::path_guard::{GuardOutcome, GuardRefusal, PathGuards};
 use crate::plan::MappedPlan;
 use crate::seccomp::classify::{Insn, SeccompData, Verdict, classify};
 use crate::sys::PollFd;
@@ -194,7 +194,13 @@ impl NotificationSupervisor {
         self.write(&record);
     }
 
-    fn record(&self, r: &NotificationBuffer, verdict: Verdict, errno: i32, guarded: Option<GuardRefusal>) -> EventRecord {
+    fn record(
+        &self,
+        r: &NotificationBuffer,
+        verdict: Verdict,
+        errno: i32,
+        guarded: Option<GuardRefusal>,
+    ) -> EventRecord {
         let bits = guarded.map_or(0, |g| {
             refusal::GUARDED | if g.denied { refusal::DENIED } else { 0 } | if g.second { refusal::SECOND } else { 0 }
         });

@@ -40,7 +40,8 @@ unsafe impl Sync for Parents {}
 static PARENTS: Parents = Parents(core::cell::UnsafeCell::new([GuardedParent::NONE; MAX_GUARDS]));
 
 impl GuardedParent {
-    const NONE: GuardedParent = GuardedParent { dev: 0, ino: 0, guard: PathGuard { parent: 0, denied: 0, count: 0, index: 0 } };
+    const NONE: GuardedParent =
+        GuardedParent { dev: 0, ino: 0, guard: PathGuard { parent: 0, denied: 0, count: 0, index: 0 } };
 }
 
 /// The guards, by identity of their directory.
@@ -165,7 +166,9 @@ impl PathGuards {
             .map_err(&fault)?;
             let (dev, ino) = identity(dir as i32).map_err(&fault)?;
             // SAFETY: the number is below the array's length, and nothing else uses the array yet.
-            unsafe { PARENTS.0.get().cast::<GuardedParent>().add(g.count).write(GuardedParent { dev, ino, guard: *guard }) };
+            unsafe {
+                PARENTS.0.get().cast::<GuardedParent>().add(g.count).write(GuardedParent { dev, ino, guard: *guard })
+            };
             g.count += 1; // the descriptor stays open: the inode number cannot be used again
         }
         Ok(g)

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use crate::listener::NotificationBuffer;
 use crate::plan::MappedPlan;
-use crate::reach::{self, NetworkReach, AddressPurpose};
+use crate::reach::{self, AddressPurpose, NetworkReach};
 use crate::sys;
 use crate::task::{borrow, read_memory};
 use crate::uapi::*;
@@ -98,7 +98,13 @@ fn network(plan: &MappedPlan) -> Option<NetworkReach> {
 }
 
 /// The address of a `struct msghdr`.
-fn message(plan: &MappedPlan, network: NetworkReach, r: &NotificationBuffer, at: u64, flags: u64) -> Result<Option<SocketAddress>, i32> {
+fn message(
+    plan: &MappedPlan,
+    network: NetworkReach,
+    r: &NotificationBuffer,
+    at: u64,
+    flags: u64,
+) -> Result<Option<SocketAddress>, i32> {
     let mut head = [0u8; 16]; // msg_name, msg_namelen
     read(r, &mut head, at)?;
     let word = |from: usize| u64::from_ne_bytes(core::array::from_fn(|i| head[from + i]));
@@ -116,7 +122,8 @@ fn judge(
     if at == 0 {
         return Ok(None); // sent on a connection
     }
-    let mut a = SocketAddress { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
+    let mut a =
+        SocketAddress { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
     let len = a.len;
     read(r, &mut a.bytes[..len], at)?;
     let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
@@ -137,7 +144,9 @@ fn judge(
     let tcp = protocol?.is_some_and(|protocol| matches!(protocol, IPPROTO_TCP | IPPROTO_MPTCP));
     let connects = r.nr == calls::CONNECT;
     let purpose = match r.nr {
-        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => AddressPurpose::BindRefused,
+        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => {
+            AddressPurpose::BindRefused
+        }
         calls::BIND => AddressPurpose::Bind,
         // A stream looks at an address only where sending connects it.
         _ if stream && !connects && flags as i32 & MSG_FASTOPEN == 0 => return Ok(None),

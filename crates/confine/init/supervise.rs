@@ -130,7 +130,15 @@ pub fn run(plan: &MappedPlan, child: StartedPayload, mut guards: PathGuards) -> 
     tree::end(plan);
     let value = ended.unwrap_or(0);
     let index = tree::most_kib();
-    send(&WireStatus { kind: status::ENDED, index, value, at_ns: sys::now_ns(), events, lost, ..WireStatus::default() });
+    send(&WireStatus {
+        kind: status::ENDED,
+        index,
+        value,
+        at_ns: sys::now_ns(),
+        events,
+        lost,
+        ..WireStatus::default()
+    });
     tree::linger(plan);
     Ok(())
 }

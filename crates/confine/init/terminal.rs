@@ -26,7 +26,8 @@ pub fn create(plan: &MappedPlan) -> Result<bool, StepFault> {
         sys::dup3(slave, target, 0).map_err(at(step::terminal::STREAMS))?;
     }
     sys::close(slave).map_err(at(step::terminal::CLOSE_SLAVE))?;
-    send_fd(&WireStatus { kind: status::TERMINAL, ..WireStatus::default() }, master).map_err(at(step::terminal::SEND))?;
+    send_fd(&WireStatus { kind: status::TERMINAL, ..WireStatus::default() }, master)
+        .map_err(at(step::terminal::SEND))?;
     sys::close(master).map_err(at(step::terminal::CLOSE))?;
     Ok(true)
 }

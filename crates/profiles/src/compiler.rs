@@ -21,8 +21,8 @@ use crate::error::CompileError;
 use crate::helper::{self, EvaluatorEnd, Helper, MEMORY_MB};
 use crate::jail;
 use crate::protocol::{
-    Evaluated, EvaluationJob, EvaluationResult as Answer, EvaluatorDirectory, EvaluatorMessage, EvaluatorRequest,
-    Override, ProblemKind, RequestedOutput,
+    Evaluated, EvaluationJob, EvaluationResult, EvaluatorDirectory, EvaluatorMessage, EvaluatorRequest, Override,
+    ProblemKind, RequestedOutput,
 };
 
 /// Wall and CPU time for one profile.
@@ -222,11 +222,13 @@ fn read(end: &EvaluatorEnd, open: &[Open]) -> Vec<(usize, Result<Evaluated, Comp
                 results.push((
                     job,
                     match result {
-                        Answer::Ok(evaluated) if evaluated.outputs.len() == open[job].job.outputs.len() => {
+                        EvaluationResult::Ok(evaluated) if evaluated.outputs.len() == open[job].job.outputs.len() => {
                             Ok(evaluated)
                         }
-                        Answer::Ok(_) => Err(CompileError::new("the evaluator answers what it was not asked")),
-                        Answer::Error(problem) => {
+                        EvaluationResult::Ok(_) => {
+                            Err(CompileError::new("the evaluator answers what it was not asked"))
+                        }
+                        EvaluationResult::Error(problem) => {
                             let refused = problem.kind != ProblemKind::Unreadable;
                             Err(CompileError { message: problem.message, hint: problem.hint, refused })
                         }

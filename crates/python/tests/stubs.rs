@@ -1,6 +1,6 @@
 //! The type stubs have exactly the names of the native module.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const STUBS: &str = include_str!("../../../python/cofferdam/_native.pyi");
 

@@ -91,12 +91,12 @@ pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, 
 }
 
 /// The names in a directory, and whether each is a symbolic link; `None` if it cannot be listed.
-type Entries = Option<Vec<(String, bool)>>;
+type DirectoryNames = Option<Vec<(String, bool)>>;
 
 /// What directories hold, each listed once.
 struct Listings<'h> {
     homes: &'h [String],
-    known: RefCell<BTreeMap<String, Entries>>,
+    known: RefCell<BTreeMap<String, DirectoryNames>>,
 }
 
 impl<'h> Listings<'h> {
@@ -110,7 +110,7 @@ impl<'h> Listings<'h> {
         if !self.may_be_there(directory) {
             return Vec::new();
         }
-        let plain = |entries: &Entries| -> Vec<String> {
+        let plain = |entries: &DirectoryNames| -> Vec<String> {
             entries.iter().flatten().filter(|(_, link)| !link).map(|(name, _)| name.clone()).collect()
         };
         self.with(directory, plain)
@@ -124,7 +124,7 @@ impl<'h> Listings<'h> {
                 return true;
             };
             let name = below.split('/').next().unwrap_or(below);
-            let leads_on = |entries: &Entries| {
+            let leads_on = |entries: &DirectoryNames| {
                 entries.as_ref().is_none_or(|entries| entries.iter().any(|(entry, _)| may_be_one_name(entry, name)))
             };
             self.with(home, leads_on)
@@ -132,7 +132,7 @@ impl<'h> Listings<'h> {
     }
 
     /// Calls `look` with what a directory holds.
-    fn with<T>(&self, directory: &str, look: impl Fn(&Entries) -> T) -> T {
+    fn with<T>(&self, directory: &str, look: impl Fn(&DirectoryNames) -> T) -> T {
         if let Some(known) = self.known.borrow().get(directory) {
             return look(known);
         }

@@ -10,8 +10,7 @@ use cofferdam_confine::seccomp::{
 };
 use cofferdam_confine::wire::fd;
 use cofferdam_policy::{
-    ArgOp as PolicyOp, AuditLevel, Field, NetworkMode, OnViolation, Policy, SeccompLevel, SyscallAction,
-    errno_from_name,
+    ArgOp, AuditLevel, Field, NetworkMode, OnViolation, Policy, SeccompLevel, SyscallAction, errno_from_name,
 };
 
 use crate::failure::Failure;
@@ -63,12 +62,12 @@ pub(crate) fn rules(policy: &Policy) -> Vec<FilterRule> {
                 index: c.index,
                 mask: c.mask,
                 op: match c.op {
-                    PolicyOp::Eq => ArgComparison::Eq,
-                    PolicyOp::Ne => ArgComparison::Ne,
-                    PolicyOp::Lt => ArgComparison::Lt,
-                    PolicyOp::Le => ArgComparison::Le,
-                    PolicyOp::Gt => ArgComparison::Gt,
-                    PolicyOp::Ge => ArgComparison::Ge,
+                    ArgOp::Eq => ArgComparison::Eq,
+                    ArgOp::Ne => ArgComparison::Ne,
+                    ArgOp::Lt => ArgComparison::Lt,
+                    ArgOp::Le => ArgComparison::Le,
+                    ArgOp::Gt => ArgComparison::Gt,
+                    ArgOp::Ge => ArgComparison::Ge,
                 },
                 value: c.value,
             })

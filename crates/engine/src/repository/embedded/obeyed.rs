@@ -32,11 +32,11 @@ pub(super) struct FoundRepository {
     /// The directory with its index; `None` where it is named and not there.
     pub git: Option<OwnedFd>,
     /// The first link on the way there.
-    pub link: Option<Link>,
+    pub link: Option<LinkOnTheWay>,
 }
 
 /// A symbolic link on the way to an entry. `git status` stops at it, and `git grep --recurse-submodules` does not.
-pub(super) struct Link {
+pub(super) struct LinkOnTheWay {
     /// The directory that it lies in.
     pub within: OwnedFd,
     /// Its path from the work tree.
@@ -89,7 +89,7 @@ fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Resul
     });
     let place = place.unwrap_or_default();
     let leads = hash(&[at.as_os_str().as_bytes(), &target, place.as_os_str().as_bytes()]);
-    let link = |within| Some(Link { within, at: at.to_owned(), leads: leads.clone() });
+    let link = |within| Some(LinkOnTheWay { within, at: at.to_owned(), leads: leads.clone() });
     match end.and_then(|end| repository(tree, end, hooks, false)) {
         Ok(found) => {
             let obeys = found.obeys.map(|obeys| format!("{leads} {obeys}"));
