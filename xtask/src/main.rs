@@ -22,6 +22,7 @@ mod python;
 mod repository;
 mod shell;
 mod soak;
+mod tasks;
 mod test;
 mod workspace;
 
@@ -52,6 +53,11 @@ const TASKS: &[Task] = &[
         name: "soak",
         usage: "soak [--kills N] [--sandboxes N] [--minutes N] [--write]   long runs: random kills, hostile load",
         run: soak::run_from,
+    },
+    Task {
+        name: "tasks",
+        usage: "tasks [FILTER…] [--must ID,…] [--users root|65534|all] [--write]   try what users type first, as tests/tasks says",
+        run: tasks::run_from,
     },
     Task { name: "lint", usage: "lint                 formatting and clippy, warnings denied", run: lint::run_from },
     Task {

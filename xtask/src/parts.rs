@@ -114,7 +114,7 @@ fn pytest(line: &str) -> Option<&str> {
 }
 
 /// A line without the sequences that colour it.
-fn plain(line: &str) -> String {
+pub(crate) fn plain(line: &str) -> String {
     let mut text = String::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once("\u{1b}[") {

@@ -18,6 +18,16 @@ pub(crate) fn run(command: &mut Command) -> Result {
     if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", words(command))) }
 }
 
+/// Runs a command without output of its own; an exit code other than 0 is an error with the last line that it wrote.
+pub(crate) fn run_quietly(command: &mut Command) -> Result {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_run(command, &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().lines().last().unwrap_or_default().to_owned();
+    Err(format!("`{}` failed: {}: {text}", words(command), output.status))
+}
+
 /// Runs a command and gives its standard output; its standard error goes to the caller's.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output =

@@ -160,7 +160,8 @@ pub(crate) fn machine() -> String {
     )
 }
 
-fn today() -> String {
+/// The day, as ISO 8601 writes it.
+pub(crate) fn today() -> String {
     let days = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |elapsed| i64::try_from(elapsed.as_secs() / 86_400).unwrap_or_default());

@@ -1,0 +1,98 @@
+//! One task as one user: what it needs, its setup, what is typed, and the verdict.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::data::{Task, WITHIN};
+use super::home::Home;
+use super::judge::{self, Seen, Verdict};
+use super::{calls, process, terminal};
+use crate::Result;
+
+/// A lane of a user, whose tasks run one after the other.
+pub(super) struct Attempts {
+    home: Home,
+    /// What was looked for already, and whether it is there.
+    installed: BTreeMap<String, bool>,
+}
+
+impl Attempts {
+    pub(super) fn new(home: Home) -> Attempts {
+        Attempts { home, installed: BTreeMap::new() }
+    }
+
+    /// Runs a task.
+    ///
+    /// # Errors
+    /// The machine does not allow it; the task is not judged.
+    pub(super) fn run(&mut self, task: &Task) -> Result<Verdict> {
+        for need in &task.needs {
+            if !self.has(need)? {
+                return Ok(Verdict::NotRun(format!("{need} is missing")));
+            }
+        }
+        if let Some(name) = task.serve.first() {
+            return Ok(Verdict::NotRun(format!("needs the stand-in {name}")));
+        }
+        let project = self.home.fresh(task)?;
+        let verdict = match self.judge(task, &project)? {
+            Ok(verdict) => verdict,
+            Err(reason) => Verdict::Failed(reason),
+        };
+        self.home.clear()?;
+        Ok(verdict)
+    }
+
+    fn judge(&self, task: &Task, project: &Path) -> Result<std::result::Result<Verdict, String>> {
+        if !task.setup.is_empty() {
+            let seen = process::run(&mut self.home.shell(&task.setup, None, project, false), WITHIN)?;
+            if let Err(reason) = judge::after(&task.setup, &seen) {
+                return Ok(Err(reason.replacen("afterwards", "its setup", 1)));
+            }
+        }
+        let first = self.typed(task, &task.first, project)?;
+        if let Err(reason) = judge::message(task, &first) {
+            return Ok(Err(reason));
+        }
+        let (last, verdict) = match &task.then {
+            Some(then) => (self.typed(task, then, project)?, Verdict::Second),
+            None => (first, Verdict::First),
+        };
+        if let Err(reason) = judge::output(task, &last) {
+            return Ok(Err(reason));
+        }
+        if let Some(script) = &task.after {
+            let seen = process::run(&mut self.home.shell(script, None, project, false), WITHIN)?;
+            if let Err(reason) = judge::after(script, &seen) {
+                return Ok(Err(reason));
+            }
+        }
+        Ok(Ok(verdict))
+    }
+
+    fn typed(&self, task: &Task, line: &str, project: &Path) -> Result<Seen> {
+        let mut command = self.home.shell(line, Some(task), project, task.terminal);
+        if task.terminal {
+            terminal::run(&mut command, self.home.switch(), &task.keys, task.within)
+        } else if task.calls.is_empty() {
+            process::run(&mut command, task.within)
+        } else {
+            calls::run(&mut command, &task.calls, task.within)
+        }
+    }
+
+    /// Whether a program or Python module is there for this user. A shim of pyenv may stand for versions that are not selected.
+    fn has(&mut self, need: &str) -> Result<bool> {
+        if let Some(there) = self.installed.get(need) {
+            return Ok(*there);
+        }
+        let script = match need.strip_prefix("python:") {
+            Some(module) => format!("python3 -c 'import {module}'"),
+            None => format!("p=$(type -P {need}) || exit; case $p in */shims/*) pyenv which {need};; esac"),
+        };
+        let seen = process::run(&mut self.home.shell(&script, None, self.home.directory(), false), WITHIN)?;
+        let there = seen.code == Some(0);
+        self.installed.insert(need.to_owned(), there);
+        Ok(there)
+    }
+}
