@@ -41,8 +41,9 @@ pub fn credentials(homes: &[String]) -> Vec<String> {
     let listings = Listings::of(homes);
     let mut deny: Vec<String> =
         homes.iter().flat_map(|home| credential_deny(home, &|directory| listings.names(directory))).collect();
+    // Of a user without a home, as in many containers, programs take `/` for one.
     if homes.is_empty() {
-        deny.extend(CREDENTIALS.iter().filter(|entry| entry.path.starts_with('/')).map(|entry| entry.path.to_owned()));
+        deny.extend(credential_deny("/", &|directory| listings.names(directory)));
     }
     deny.sort(); // in parts it is: one for each home
     deny.dedup();
@@ -57,6 +58,9 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
     // The caller's programs resolve a relative value from their working directory, which is this process's.
     let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default();
     let listings = Listings::of(homes);
+    if variable("HOME").is_some_and(is_root) && !homes.is_empty() {
+        policy.filesystem.deny.extend(credential_deny("/", &|directory| listings.names(directory)));
+    }
     let moved = credential_deny_moved(&here, variable, &|directory| listings.names(directory));
     policy.filesystem.deny.extend(moved.into_iter().filter(|path| !contains(path)));
     policy.filesystem.deny.sort();
@@ -85,9 +89,18 @@ pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, 
             policy.filesystem.deny.extend(dot_deny(&names, base, directory, &opened));
         }
     }
+    if (around.homes.is_empty() || around.variable("HOME").is_some_and(is_root)) && !given("/") {
+        let names = |directory: &str| listings.names(if directory.is_empty() { "/" } else { directory });
+        policy.filesystem.deny.extend(dot_deny(&names, "", "", &opened));
+    }
     // Paths below a denied directory are covered by it.
     let denied: PathSet = std::mem::take(&mut policy.filesystem.deny).into_iter().collect();
     policy.filesystem.deny = denied.into_outermost();
+}
+
+/// Whether a path is the whole tree, which no set of homes has in it.
+fn is_root(path: &str) -> bool {
+    cofferdam_policy::paths::normalize(path).as_deref() == Some("/")
 }
 
 /// The names in a directory, and whether each is a symbolic link; `None` if it cannot be listed.
@@ -177,6 +190,8 @@ mod tests {
         let deny = credentials(&["/home/u".into()]);
         assert!(deny.iter().any(|path| path == "/home/u/.ssh"), "{deny:?}");
         assert!(!deny.iter().any(|path| path.starts_with("/root")), "{deny:?}");
+        let homeless = credentials(&[]);
+        assert!(homeless.iter().any(|path| path == "/.ssh") && homeless.iter().any(|path| path == "/etc/shadow"));
         assert!(eval_base(false, &["/home/u".into()]).filesystem.deny.len() < deny.len());
     }
 }
