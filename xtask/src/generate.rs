@@ -206,10 +206,13 @@ program learns it as from a pipe. Where output finds no room, as on a full disk,
 Commands that only read (`--dry-run`, `check`, `doctor`, and what `audit`, `skill` and `environment` show) end without a word
 and with 141, as by `SIGPIPE`, when the reader of their output goes away, as `head` does.
 
-Ctrl-C, `SIGTERM` and every limit end a run at once, without a handler of the program's: [why](outcome.md#how-a-run-is-ended).
-What `--keep-changes` keeps, and what it only lists, is [there as well](outcome.md#what---keep-changes-dir-keeps). A
-program that reports `Read-only file system` for its own directory wants `-v .:.:rw` or `-v .:.:cow`; the command does not
-say so, as only the program's own words report it.
+Ctrl-C, `SIGTERM` and every limit end a run at once, without a handler of the program's, but for what is typed at a terminal of
+its own (`-t`), which goes to the program: [why](outcome.md#how-a-run-is-ended).
+What `--keep-changes` keeps, and what it only lists, is [there as well](outcome.md#what---keep-changes-dir-keeps).
+
+A program that fails and says that its directory is read-only, or that a name does not resolve, gets a note with the option that
+changes it. That goes by the program's own words, which the kernel does not confirm, and is no violation; `--trace` reports each
+path that was refused.
 
 `eval` takes the first interpreter on the caller's PATH that leads to a real program: through the shims of pyenv, nodenv and
 asdf, venvs and symbolic links. `python` looks for `python3`, then `python`; `shell` for `bash`, then `sh`; `node` for

@@ -22,6 +22,8 @@ pub struct Caller {
     pub variables: BTreeMap<String, String>,
     /// Whether standard input is a pipe, a socket or a file, and so something that was given to the program.
     pub gives_input: bool,
+    /// Whether standard input and standard output are a terminal.
+    pub at_terminal: bool,
     /// The memory of this machine in MiB, 0 where it is not known.
     pub memory_mb: u64,
 }
@@ -43,8 +45,9 @@ impl Caller {
             Surroundings::observe().map_err(|error| CliRefusal::new("arguments", error.to_string()).split_hint())?;
         let system = rustix::system::sysinfo();
         let memory_mb = (u64::from(system.mem_unit) * system.totalram) >> 20;
+        let at_terminal = [rustix::stdio::stdin(), rustix::stdio::stdout()].into_iter().all(rustix::termios::isatty);
         let Surroundings { cwd, homes, variables, .. } = seen;
-        Ok(Caller { cwd, homes, variables, gives_input: gives_input(), memory_mb })
+        Ok(Caller { cwd, homes, variables, gives_input: gives_input(), at_terminal, memory_mb })
     }
 
     /// The part on which the search for interpreters depends.
@@ -70,6 +73,17 @@ impl Caller {
         cofferdam_policy::paths::lexical(&joined).to_string_lossy().into_owned()
     }
 
+    /// A path whose `~` the shell has not replaced, as it would have; a file of that very name is what it is.
+    pub(crate) fn expanded(&self, path: &str) -> String {
+        let below = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        match (below, self.homes.first()) {
+            (Some(rest), Some(home)) if std::fs::symlink_metadata(self.absolute(path)).is_err() => {
+                format!("{home}{rest}")
+            }
+            _ => path.to_owned(),
+        }
+    }
+
     /// Whether a path lies in the working directory, and is what the caller works on: not where that is `/`.
     pub(crate) fn works_in(&self, path: &str) -> bool {
         let real = |path: &str| std::fs::canonicalize(path).ok()?.into_os_string().into_string().ok();
@@ -82,16 +96,53 @@ impl Caller {
     /// # Errors
     /// It is such a directory.
     pub(crate) fn require_project(&self) -> Result<(), String> {
-        const SYSTEM: [&str; 14] = [
-            "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/media", "/mnt", "/proc", "/run", "/sbin", "/sys",
-            "/usr", "/var",
+        const SYSTEM: [&str; 22] = [
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/libx32",
+            "/proc",
+            "/run/systemd",
+            "/sbin",
+            "/sys",
+            "/usr/bin",
+            "/usr/include",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/libexec",
+            "/usr/sbin",
+            "/usr/share",
+            "/var/lib/dpkg",
+            "/var/log",
+            "/var/spool",
         ];
-        let shared = || {
-            use std::os::unix::fs::MetadataExt as _;
-            std::fs::metadata(&self.cwd).is_ok_and(|about| about.mode() & 0o1000 != 0)
-        };
+        const ABOVE_PROJECTS: [&str; 16] = [
+            "/dev/shm",
+            "/home",
+            "/media",
+            "/mnt",
+            "/opt",
+            "/run",
+            "/srv",
+            "/tmp",
+            "/usr",
+            "/usr/local",
+            "/usr/local/bin",
+            "/usr/local/lib",
+            "/usr/local/sbin",
+            "/var",
+            "/var/lib",
+            "/var/tmp",
+        ];
+        let temporary = self.variable("TMPDIR").map(|path| path.trim_end_matches('/'));
+        let shared = ABOVE_PROJECTS.contains(&self.cwd.as_str()) || temporary == Some(&self.cwd);
+        let of_the_system = SYSTEM.iter().any(|directory| is_within(&self.cwd, directory));
         let above_a_home = self.homes.iter().any(|home| is_within(home, &self.cwd));
-        if self.cwd == "/" || above_a_home || SYSTEM.contains(&self.cwd.as_str()) || shared() {
+        if self.cwd == "/" || above_a_home || of_the_system || shared {
             return Err(format!(
                 "{} is no project: more lies in it than a program should write\n\
                  hint: change to the directory of the project, or name what it may write: -v ./DIR:./DIR:rw",
@@ -99,6 +150,27 @@ impl Caller {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses a working directory that is a home, or above one, of any user of this machine, or one by another name.
+    ///
+    /// # Errors
+    /// It is such a directory.
+    pub(crate) fn require_no_home(&self) -> Result<(), String> {
+        use std::os::unix::fs::MetadataExt as _;
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let of_users = users.lines().filter_map(|line| line.split(':').nth(5)).filter(|home| home.len() > 1);
+        let identity = |path: &str| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
+        let here = identity(&self.cwd);
+        let mut homes = self.homes.iter().map(String::as_str).chain(of_users);
+        match homes.find(|home| is_within(home, &self.cwd) || here.is_some() && identity(home) == here) {
+            Some(home) => Err(format!(
+                "{} is no project: the home {home} is or lies there\n\
+                 hint: change to the directory of the project, or name what it may write: -v ./DIR:./DIR:rw",
+                self.cwd
+            )),
+            None => Ok(()),
+        }
     }
 
     /// An absolute path inside the sandbox. `..` is resolved by name, because there is no tree yet.
@@ -137,12 +209,62 @@ mod tests {
         let dir = std::fs::canonicalize(dir.path()).unwrap();
         let home = dir.join("home").to_str().unwrap().to_owned();
         let at = |cwd: &str| Caller { cwd: cwd.into(), homes: vec![home.clone()], ..Caller::default() };
-        for refused in ["/", "/etc", "/tmp", "/var/tmp", "/usr", &home, dir.to_str().unwrap()] {
+        for refused in [
+            "/",
+            "/etc",
+            "/etc/cron.d",
+            "/usr/bin",
+            "/usr/lib/systemd/system",
+            "/var/log",
+            "/home",
+            "/tmp",
+            "/var/tmp",
+            "/dev/shm",
+            "/usr",
+            "/usr/local/bin",
+            &home,
+            dir.to_str().unwrap(),
+        ] {
             assert!(at(refused).require_project().unwrap_err().contains(" is no project: "), "{refused}");
         }
-        for project in [format!("{home}/code"), "/srv/site".into(), format!("{}/other", dir.display())] {
+        for project in [
+            format!("{home}/code"),
+            "/srv/site".into(),
+            "/usr/src/app".into(),
+            "/var/lib/ci/work".into(),
+            format!("{}/other", dir.display()),
+        ] {
             assert_eq!(at(&project).require_project(), Ok(()), "{project}");
         }
+    }
+
+    #[test]
+    fn a_home_of_any_user_is_no_project_by_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(dir.path()).unwrap().to_str().unwrap().to_owned();
+        let at = |cwd: &str| Caller { cwd: cwd.into(), homes: vec![home.clone()], ..Caller::default() };
+        // The same directory by another name, as a bind mount gives it.
+        let other = format!("/proc/self/root{home}");
+        for refused in [&home, &other, "/root"] {
+            assert!(at(refused).require_no_home().is_err(), "{refused}");
+        }
+        std::fs::create_dir(dir.path().join("project")).unwrap();
+        assert_eq!(at(&format!("{home}/project")).require_no_home(), Ok(()));
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_unless_it_is_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().to_str().unwrap().to_owned();
+        let caller = Caller { cwd, homes: vec!["/home/u".into()], ..Caller::default() };
+        for (path, expanded) in
+            [("~", "/home/u"), ("~/x", "/home/u/x"), ("~v/x", "~v/x"), ("a/~", "a/~"), ("./~/x", "./~/x")]
+        {
+            assert_eq!(caller.expanded(path), expanded);
+        }
+        std::fs::create_dir(dir.path().join("~")).unwrap();
+        assert_eq!(caller.expanded("~"), "~");
+        assert_eq!(Caller::default().expanded("~/x"), "~/x", "without a home");
     }
 
     #[test]

@@ -10,6 +10,15 @@ use crate::refusal::CliRefusal;
 
 /// Options of docker, podman and bubblewrap, and the equivalent of each.
 const OTHER_TOOLS: &[(&str, &str)] = &[
+    ("--rw", "--here, or -v SRC:DST:rw"),
+    ("--write", "--here, or -v SRC:DST:rw"),
+    ("--cow", "--here=cow, or -v SRC:DST:cow"),
+    ("--diff", "--here=cow --keep-changes DIR"),
+    ("--preview", "--here=cow"),
+    ("--no-net", "leave it out: there is no network by default"),
+    ("--no-network", "leave it out: there is no network by default"),
+    ("--no-timeout", "--timeout none"),
+    ("--writable", "--here, or -v SRC:DST:rw"),
     ("--rm", "leave it out: nothing of a run stays"),
     ("-p", "nothing outside can reach the program; --network loopback lets its own processes talk to each other"),
     (

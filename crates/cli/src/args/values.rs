@@ -70,7 +70,7 @@ pub(crate) fn mebibytes(text: &str) -> Result<u64, String> {
 
 /// A time in milliseconds: a number with at most three decimals and a unit `ms`, `s`, `m`, `h` or `d`. Without a unit, seconds.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
-    let accepted = || format!("`{text}` is not a time; write it like 30s, 1.5s, 500ms, 10m or 2h");
+    let accepted = || format!("`{text}` is not a time; write it like 30s, 1.5s, 500ms, 10m, 2h or 1d");
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let unit = match &text[end..] {
         "ms" => 1,
@@ -148,17 +148,10 @@ pub fn volume(text: &str) -> Result<VolumeArgument, String> {
         ));
     }
     let (Some(source), Some(target)) = (source, target) else {
-        return Err(format!("`{text}` is not SRC:DST[:ro|rw|cow[,exec]]; {accepted}"));
+        return Err(format!("`{text}` is not SRC:DST[:ro|rw|cow[,exec]]; {accepted}\nhint: -v {text}:{text}"));
     };
     if source.is_empty() || target.is_empty() {
         return Err(format!("`{text}` has an empty path; {accepted}"));
-    }
-    if let Some(rest) = source.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-        let options = options.map_or(String::new(), |options| format!(":{options}"));
-        return Err(format!(
-            "`{text}` begins with `~`, which the shell did not replace: it does not in quotes\n\
-             hint: -v \"$HOME{rest}:{target}{options}\""
-        ));
     }
     if options.is_none() && target.split(',').all(|word| VOLUME_OPTIONS.contains(&word)) {
         return Err(format!(
@@ -426,12 +419,7 @@ mod tests {
             assert!(volume(bad).unwrap_err().contains("contradicts"), "{bad}");
         }
         assert_eq!(read("a:/b:rw,rw"), Ok((Access::ReadWrite, None)));
-        for (mistyped, hint) in [
-            (".:rw", "hint: -v .:.:rw,"),
-            ("src:cow,exec", "hint: -v src:src:cow,exec,"),
-            ("~/x:/y", "hint: -v \"$HOME/x:/y\""),
-            ("~:/y:rw", "hint: -v \"$HOME:/y:rw\""),
-        ] {
+        for (mistyped, hint) in [(".:rw", "hint: -v .:.:rw,"), ("src:cow,exec", "hint: -v src:src:cow,exec,")] {
             assert!(volume(mistyped).unwrap_err().contains(hint), "{mistyped}");
         }
         assert_eq!(volume("a:./rw").map(|volume| volume.target), Ok("./rw".into()));

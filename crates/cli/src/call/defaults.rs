@@ -48,7 +48,8 @@ pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
     policy.filesystem.root = Root::Host;
     policy.filesystem.deny = credentials(&caller.homes);
     policy.limits = run_limits(caller.memory_mb);
-    if let Some(path) = program_path(caller, policy.command.variables.get("PATH").map_or("", String::as_str)) {
+    let own = policy.command.variables.get("PATH").map_or("", String::as_str);
+    if let Some(path) = program_path(caller, own, &|directory| std::path::Path::new(directory).is_dir()) {
         policy.command.variables.insert("PATH".into(), path);
     }
     policy.command.variables.extend(toolchains(caller));
@@ -95,13 +96,16 @@ fn toolchains(caller: &Caller) -> impl Iterator<Item = (String, String)> + '_ {
 
 /// The PATH of the program: the absolute directories of the caller's, so that the same programs are found, and behind them
 /// those of the sandbox's own. `None` without one of the caller's.
-fn program_path(caller: &Caller, own: &str) -> Option<String> {
+fn program_path(caller: &Caller, own: &str, is_directory: &dyn Fn(&str) -> bool) -> Option<String> {
     /// More than a person has, and less than a variable may be long.
     const MOST: usize = 64;
     let mut directories: Vec<&str> = Vec::new();
     let named =
         caller.variable("PATH")?.split(':').filter(|directory| normalize(directory).as_deref() == Some(directory));
-    for directory in named.filter(|directory| directory.starts_with('/')).take(MOST).chain(own.split(':')) {
+    // The look at an entry that leads round in links would end the search for a program.
+    let named =
+        named.filter(|directory| directory.starts_with('/')).take(MOST).filter(|directory| is_directory(directory));
+    for directory in named.chain(own.split(':')) {
         if !directories.contains(&directory) {
             directories.push(directory);
         }
@@ -140,11 +144,11 @@ mod tests {
     fn programs_are_looked_for_where_the_caller_looks() {
         let with = |path: Option<&str>| {
             let variables = path.map(|path| ("PATH".to_owned(), path.to_owned())).into_iter().collect();
-            program_path(&Caller { variables, ..Caller::default() }, "/usr/bin:/bin")
+            program_path(&Caller { variables, ..Caller::default() }, "/usr/bin:/bin", &|path| path != "/loop")
         };
         assert_eq!(with(None), None);
         assert_eq!(with(Some("/home/u/.cargo/bin:/bin")).as_deref(), Some("/home/u/.cargo/bin:/bin:/usr/bin"));
-        let odd = ":.:bin:../x:/a/../b:/a//b:/c/:/usr/bin::/usr/bin:~/bin";
+        let odd = ":.:bin:/loop:../x:/a/../b:/a//b:/c/:/usr/bin::/usr/bin:~/bin";
         assert_eq!(with(Some(odd)).as_deref(), Some("/usr/bin:/bin"), "only what is written as it is");
         let many: Vec<String> = (0..10_000).map(|n| format!("/p/{n}")).collect();
         assert_eq!(with(Some(&many.join(":"))).unwrap().split(':').count(), 66);

@@ -14,18 +14,20 @@ pub mod environment;
 pub(crate) mod policy_file;
 pub mod preset;
 pub mod profile;
+mod streams;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::DiscoveryFiles;
 use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_moved, eval_base};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, BackendName, Limits, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
-use self::defaults::{UNLIMITED_OUTPUT, require_open_files, run_defaults, without_time_limits};
+use self::defaults::{require_open_files, run_defaults};
 use self::environment::ResolvedEnvironment;
 use self::policy_file::{BasePolicy, refused};
 use self::preset::CodeSource;
+use self::streams::StreamOptions;
 use crate::args::draft::Draft;
 use crate::args::option::{PolicyOption, Takes};
 use crate::args::table::POLICY_OPTIONS;
@@ -123,12 +125,9 @@ pub(crate) fn from_base(
     if text("policy").is_none() && !direct {
         policy.go_by_hosts_proxy(|name| caller.variable(name).map(str::to_owned));
     }
+    let env_given = given.iter().any(|option| option.long == "env");
     if flag("tty") {
-        policy.command.stdin = Stdin::Caller;
-        let env_given = given.iter().any(|o| o.long == "env");
-        if let Some(term) = caller.variable("TERM").filter(|_| !env_given) {
-            policy.command.variables.insert("TERM".into(), term.into());
-        }
+        streams::connect_terminal(&mut policy, caller, !env_given);
     }
     if eval {
         let code = code::from_arguments(matches, code, caller, policy.command.stdin == Stdin::Caller)?;
@@ -140,24 +139,25 @@ pub(crate) fn from_base(
             CliRefusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]...")
         );
     }
-    let default_output = policy.limits.output_bytes == Policy::base().limits.output_bytes;
-    if file.is_none() && !flag("json") && default_output && !is_given(matches, "output-limit") {
-        policy.limits.output_bytes = UNLIMITED_OUTPUT;
-    }
-    if file.is_none() && flag("tty") && !eval {
-        let Limits { wall_ms, cpu_seconds, .. } = policy.limits;
-        without_time_limits(&mut policy.limits);
-        if is_given(matches, "timeout") {
-            policy.limits.wall_ms = wall_ms;
+    let mut tty = flag("tty");
+    if file.is_none() {
+        let options = StreamOptions {
+            tty,
+            input: is_given(matches, "stdin") || flag("interactive") || code == Some("-"),
+            json: flag("json"),
+            output_limit: is_given(matches, "output-limit"),
+            timeout: is_given(matches, "timeout"),
+            cpu_time: is_given(matches, "cpu-time"),
+        };
+        let has_terminals = matches!(policy.backend, BackendName::Auto | BackendName::Jail);
+        tty = tty || (!eval && has_terminals && streams::gets_terminal(options, caller, &policy.command.argv));
+        if !tty {
+            streams::set_input(&mut policy, options, caller);
         }
-        if is_given(matches, "cpu-time") {
-            policy.limits.cpu_seconds = cpu_seconds;
-        }
+        streams::lift_limits(&mut policy, options, tty && !eval);
     }
-    let named_input = is_given(matches, "stdin") || flag("interactive") || flag("tty");
-    let reads_input = eval && code == Some("-");
-    if file.is_none() && caller.gives_input && !named_input && !reads_input && policy.command.stdin == Stdin::Closed {
-        policy.command.stdin = Stdin::Caller;
+    if tty && !flag("tty") {
+        streams::connect_terminal(&mut policy, caller, !env_given);
     }
     if file.is_none() {
         if !policy.filesystem.deny.is_empty() {
@@ -180,7 +180,7 @@ pub(crate) fn from_base(
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
     Ok(RunnableCall {
         policy,
-        tty: flag("tty"),
+        tty,
         keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
         audit_trail: audit_trail::named(matches.get_one::<String>("audit-trail"), caller),
         audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),

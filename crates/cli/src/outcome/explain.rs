@@ -188,11 +188,16 @@ fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> 
                 "that is one word with several lines in it; as a script: cofferdam eval shell --file FILE".into(),
             );
         }
-        return Some(format!(
-            "that is one word with spaces in it; without the quotes: cofferdam run -- {line}; as a line of shell: \
-             cofferdam eval shell {}",
-            quoted(line)
-        ));
+        // Only words that mean nothing else to the caller's shell: who pastes the rest would run it outside.
+        let plain = |c: char| c.is_ascii_alphanumeric() || " ./_-+=:,@%".contains(c);
+        return Some(match line.chars().all(plain) {
+            true => format!(
+                "that is one word with spaces in it; without the quotes: cofferdam run -- {line}; as a line of shell: \
+                 cofferdam eval shell {}",
+                quoted(line)
+            ),
+            false => format!("cofferdam run -- sh -c {}", quoted(line)),
+        });
     }
     if let Root::Image(image) = &policy.filesystem.root {
         // A program of that name on this host says nothing about an image.
@@ -204,8 +209,11 @@ fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> 
     const OF_THE_SHELL: [&str; 12] =
         [".", "alias", "bg", "cd", "eval", "exec", "export", "fg", "pushd", "set", "source", "ulimit"];
     if OF_THE_SHELL.contains(&program) {
+        // A line of one word is in quotes as well, so that it is seen where it begins and ends.
         let line: Vec<String> = policy.command.argv.iter().map(|word| quoted(word)).collect();
-        return Some(format!("it is a command of the shell: cofferdam run -- sh -c {}", quoted(&line.join(" "))));
+        let line = line.join(" ");
+        let line = if line == program { format!("'{line}'") } else { quoted(&line) };
+        return Some(format!("cofferdam run -- sh -c {line}"));
     }
     let found = caller.variable("PATH")?.split(':').filter(|d| d.starts_with('/')).find_map(|directory| {
         let path = format!("{directory}/{program}");

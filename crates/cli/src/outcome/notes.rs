@@ -2,6 +2,7 @@
 //! but for [`file_for_code`].
 
 use cofferdam_engine::{Ending, Outcome, Violation};
+use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, AllowEntry, AuditLevel, Field, Mount, NetworkMode, Policy, text};
 
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
@@ -74,6 +75,7 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         let (why, hint) = reasons(outcome, violation);
+        let hint = hint.or_else(|| refused_in_directory(violation, call));
         note(format!("refused: {}{object} ({}{times}){why}", violation.operation, violation.field), hint);
     }
     if others.len() > MOST {
@@ -140,13 +142,24 @@ pub(super) fn file_for_code(outcome: &Outcome, call: &RunnableCall) -> Option<Ru
     })
 }
 
+/// The option that lets the program write the working directory, where that is what was refused.
+fn refused_in_directory(violation: &Violation, call: &RunnableCall) -> Option<String> {
+    let directory = call.policy.command.cwd.as_deref().filter(|_| call.here_would_write)?;
+    let of_mounts = violation.field.ends_with(Field::Mounts.name());
+    let inside = violation.object.as_deref().is_some_and(|object| is_within(object, directory));
+    (of_mounts && inside).then(|| "--here".into())
+}
+
 /// The note for a program that failed, and said that it lacks something which an option gives.
 pub(super) fn of_complaint(complaint: Complaint, outcome: &Outcome, call: &RunnableCall) -> Option<RunNote> {
     let failed = outcome.outcome == Ending::Exited && !outcome.success && outcome.limit.is_none();
     match complaint {
         Complaint::ReadOnly => {
             let directory = call.policy.command.cwd.as_deref().filter(|_| failed && call.here_would_write)?;
-            Some(RunNote { text: format!("{directory} is read-only to the program"), hint: Some("--here".into()) })
+            Some(RunNote {
+                text: format!("{} is read-only to the program", text::one_line(directory)),
+                hint: Some("--here".into()),
+            })
         }
         Complaint::NoNetwork => {
             let none = failed && call.policy.network.mode == NetworkMode::None;
@@ -155,6 +168,12 @@ pub(super) fn of_complaint(complaint: Complaint, outcome: &Outcome, call: &Runna
             none.then(|| RunNote { text: "the program has no network".into(), hint: Some(hint) })
         }
     }
+}
+
+/// What a failed program that said nothing lacks by its arguments: a network, where one of them is an address.
+pub(super) fn complaint_of_arguments(call: &RunnableCall) -> Option<Complaint> {
+    let named = call.policy.command.argv.iter().any(|argument| host_of_url(argument).is_some());
+    named.then_some(Complaint::NoNetwork)
 }
 
 /// The host of an address in an argument, as `--allow` takes it: with the port where the scheme has another one.

@@ -63,7 +63,7 @@ pub(crate) fn report_outcome(
                 print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
             }
             let notes = notes::notes(outcome, call);
-            let complaint = complaint.filter(|_| notes.is_empty());
+            let complaint = complaint.or_else(|| notes::complaint_of_arguments(call)).filter(|_| notes.is_empty());
             notes.into_iter().for_each(print);
             if let Some(note) = notes::file_for_code(outcome, call) {
                 print_note(&note.text, note.hint.as_deref());

@@ -22,7 +22,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         requires: &[Field::Mounts],
         apply: |draft, text| {
             let volume = values::volume(text)?;
-            let source = draft.caller.absolute(&volume.source);
+            let source = draft.caller.absolute(&draft.caller.expanded(&volume.source));
             let executable = volume.access == Access::ReadOnly || draft.caller.works_in(&source);
             let mount = Mount::Bind {
                 target: draft.caller.absolute_inside(&volume.target),
@@ -55,6 +55,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
                 _ => return Err(format!("`{text}` is neither rw nor cow; write it like --here or --here=cow")),
             };
             draft.caller.require_project()?;
+            draft.caller.require_no_home()?;
             if access == Access::CopyOnWrite {
                 draft.policy.require(Field::Layer);
             }
