@@ -612,13 +612,44 @@ pub(crate) const INDEX: &[Attack] = &[
 pub(crate) const BEHIND: &str = "git config --global --add safe.directory '*'; git init -q b/x; \
                       (cd b/x; git commit -q --allow-empty -m x; git config core.fsmonitor 'PAYLOAD'); \
                       gitlink() { h=$(git -c core.fsmonitor=false -C b/x rev-parse HEAD); \
-                      printf '[submodule \"s\"]\\n\\tpath = %s\\n\\turl = ./x\\n' \"$1\" >gm; m=$(git hash-object -w gm); rm gm; \
+                      { git show :.gitmodules 2>&-; printf '[submodule \"%s\"]\\n\\tpath = %s\\n\\turl = ./x\\n' \"$1\" \"$1\"; } >gm; \
+                      m=$(git hash-object -w gm); rm gm; \
                       git update-index --add --cacheinfo \"160000,$h,$1\" --add --cacheinfo \"100644,$m,.gitmodules\"; }";
 pub(crate) const ACTIVE: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                       git config submodule.active .";
 
 /// The same behind a symbolic link, which `git status` does not follow, and other commands do.
 pub(crate) const LINKED: &[Attack] = &[
+    Attack {
+        name: "a link, and an entry that leads through the name that it would get",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b l; gitlink l/x; gitlink l.disabled/x",
+        outside: ("repo", "git grep --recurse-submodules x; git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "the same with that name taken by another link, and so on",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; n=l; for i in 1 2 3; do ln -s b $n; gitlink $n/x; n=$n.disabled; done; gitlink $n/x",
+        outside: ("repo", "git grep --recurse-submodules x; git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "the same with links in the place of the repository",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b/x l; gitlink l; gitlink l.disabled",
+        outside: ("repo", "git grep --recurse-submodules x; git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "a link in a remote, and an entry that leads through the name that the remote would get",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 git config submodule.active . && git init -q --bare q/b && git remote add origin q/b",
+        volume: "repo",
+        attack: "BEHIND; printf '#!/bin/sh\nPAYLOAD\n' >q/b/hooks/pre-receive; chmod +x q/b/hooks/pre-receive; \
+                 ln -s ../../b q/b/l; gitlink q/b.disabled/l/x; [ \"$OUT\" = /nowhere ] || mv q/b q/b.disabled",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
     Attack {
         name: "a repository behind a link",
         victim: ACTIVE,
@@ -725,6 +756,15 @@ const WITH_REMOTE: &str = "git init -q -b main repo && cd repo && git commit -q 
 
 /// Where a push goes, and a push that goes on to submodules.
 pub(crate) const PUSH: &[Attack] = &[
+    Attack {
+        name: "a remote that is the name which a repository in the index would get",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git init -q -b z z; git -C z commit -q --allow-empty -m z; cp e.git/hooks/pre-receive z/.git/hooks/; \
+                 git -C x remote add origin ../z/.git.disabled; git add x; git commit -q -m x; git add z; git -C z config core.bare true; \
+                 [ \"$OUT\" = /nowhere ] || mv z/.git z/.git.disabled",
+        outside: ("repo", "git push"),
+    },
     Attack {
         name: "a hook of a remote in the volume",
         victim: WITH_REMOTE,
