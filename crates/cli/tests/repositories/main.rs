@@ -15,7 +15,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use attacks::{
-    Attack, BARE, BEHIND, EMBED, GIT, HG, INDEX, LINKED, LINKS, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH,
+    ADDRESSES, Attack, BARE, BEHIND, EMBED, GIT, HG, HOOKED, INDEX, LINKED, LINKS, NAMED, PUSH, REPOSITORY,
+    SUBREPOSITORY, TO_PUSH,
 };
 use common::{cofferdam, open_directory};
 
@@ -89,8 +90,12 @@ fn holds(attacks: &[Attack]) {
 /// The same for one attack, whose volume the sandbox has at this place, or else where it is outside.
 fn holds_at(attack: &Attack, place: Option<&str>) {
     let script = attack.attack.replace("BEHIND", BEHIND);
-    let script =
-        script.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH).replace("NAMED", NAMED);
+    let script = script
+        .replace("HOOKED", HOOKED)
+        .replace("BARE", BARE)
+        .replace("EMBED", EMBED)
+        .replace("TO_PUSH", TO_PUSH)
+        .replace("NAMED", NAMED);
     // Without a sandbox it does what it is for.
     let control = open_directory();
     let at = control.path();
@@ -219,6 +224,42 @@ fn git_outside_obeys_no_repository_behind_a_link_that_a_run_put_in_the_index() {
 fn push_outside_runs_no_hooks_that_a_run_planted() {
     if there("git") {
         holds(PUSH);
+    }
+}
+
+#[test]
+fn push_outside_runs_no_hooks_that_a_run_planted_wherever_the_address_stands() {
+    if there("git") {
+        holds(ADDRESSES);
+    }
+}
+
+#[test]
+fn remote_that_a_run_leaves_as_it_was_is_pushed_to_wherever_the_address_stands() {
+    if !there("git") {
+        return;
+    }
+    // Links and files that a run puts in the place are none of these.
+    let remotes = ADDRESSES.iter().filter(|attack| attack.attack == HOOKED);
+    for attack in remotes {
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let repo = at.join("repo");
+        done(&repo, at, "printf '#!/bin/sh\\n' >up.git/hooks/post-receive; chmod +x up.git/hooks/post-receive");
+        let mut command = cofferdam();
+        command.env("HOME", at);
+        let script =
+            "git config --global --add safe.directory '*'; git push -q ./up.git HEAD:refs/heads/other; echo ran";
+        let ran = inside_of(command, &repo, repo.to_str().unwrap(), script);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.stdout == b"ran\n" && !said.contains(".disabled"), "{}: {ran:?}", attack.name);
+        shell(&repo, at, attack.outside.1);
+        done(
+            &repo,
+            at,
+            "test $(git rev-parse HEAD) = $(git -C up.git rev-parse main) && git -C up.git rev-parse -q --verify other",
+        );
     }
 }
 

@@ -30,6 +30,7 @@ use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
 use crate::repository::protected_names::MOST_WORKTREES;
 
+mod addresses;
 mod followed;
 mod lists;
 mod obeyed;
@@ -324,10 +325,12 @@ impl RepositoryWalk<'_> {
 
     /// Looks at the repositories that a push goes to. One in a volume is disabled by the name of its directory.
     fn remotes(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>) {
-        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks) {
+        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks, self.known.is_some()) {
             if let Some((known, mended)) = &mut self.known
                 && !plain
                 && (obeys.is_none() || known.remotes.get(&place) != Some(&obeys))
+                // It has gone with a directory above it that was renamed.
+                && !place.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
                 && self.volumes.iter().any(|volume| place.starts_with(volume))
                 && let (Some(parent), Some(name)) = (place.parent(), place.file_name())
             {
