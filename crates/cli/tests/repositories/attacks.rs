@@ -612,13 +612,44 @@ pub(crate) const INDEX: &[Attack] = &[
 pub(crate) const BEHIND: &str = "git config --global --add safe.directory '*'; git init -q b/x; \
                       (cd b/x; git commit -q --allow-empty -m x; git config core.fsmonitor 'PAYLOAD'); \
                       gitlink() { h=$(git -c core.fsmonitor=false -C b/x rev-parse HEAD); \
-                      printf '[submodule \"s\"]\\n\\tpath = %s\\n\\turl = ./x\\n' \"$1\" >gm; m=$(git hash-object -w gm); rm gm; \
+                      { git show :.gitmodules 2>&-; printf '[submodule \"%s\"]\\n\\tpath = %s\\n\\turl = ./x\\n' \"$1\" \"$1\"; } >gm; \
+                      m=$(git hash-object -w gm); rm gm; \
                       git update-index --add --cacheinfo \"160000,$h,$1\" --add --cacheinfo \"100644,$m,.gitmodules\"; }";
 pub(crate) const ACTIVE: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                       git config submodule.active .";
 
 /// The same behind a symbolic link, which `git status` does not follow, and other commands do.
 pub(crate) const LINKED: &[Attack] = &[
+    Attack {
+        name: "a link, and an entry that leads through the name that it would get",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b l; gitlink l/x; gitlink l.disabled/x",
+        outside: ("repo", "git grep --recurse-submodules x; git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "the same with that name taken by another link, and so on",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; n=l; for i in 1 2 3; do ln -s b $n; gitlink $n/x; n=$n.disabled; done; gitlink $n/x",
+        outside: ("repo", "git grep --recurse-submodules x; git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "the same with links in the place of the repository",
+        victim: ACTIVE,
+        volume: "repo",
+        attack: "BEHIND; ln -s b/x l; gitlink l; gitlink l.disabled",
+        outside: ("repo", "git grep --recurse-submodules x; git ls-files --recurse-submodules"),
+    },
+    Attack {
+        name: "a link in a remote, and an entry that leads through the name that the remote would get",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 git config submodule.active . && git init -q --bare q/b && git remote add origin q/b",
+        volume: "repo",
+        attack: "BEHIND; printf '#!/bin/sh\nPAYLOAD\n' >q/b/hooks/pre-receive; chmod +x q/b/hooks/pre-receive; \
+                 ln -s ../../b q/b/l; gitlink q/b.disabled/l/x; [ \"$OUT\" = /nowhere ] || mv q/b q/b.disabled",
+        outside: ("repo", "git grep --recurse-submodules x"),
+    },
     Attack {
         name: "a repository behind a link",
         victim: ACTIVE,
@@ -723,8 +754,186 @@ pub(crate) const TO_PUSH: &str = "git config --global --add safe.directory '*'; 
 const WITH_REMOTE: &str = "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && \
                            git init -q --bare up.git && git remote add origin ./up.git && git push -q -u origin main";
 
+/// A repository with one beside its files to which this has pushes go: `up.git`.
+macro_rules! pushed_by {
+    ($setting:literal) => {
+        concat!(
+            "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git init -q --bare up.git && ",
+            "git push -q ./up.git main && git config push.default current && ",
+            $setting
+        )
+    };
+}
+/// A hook of `up.git`.
+pub(crate) const HOOKED: &str =
+    "printf '#!/bin/sh\nPAYLOAD\n' >up.git/hooks/pre-receive; chmod +x up.git/hooks/pre-receive";
+const PUSHES: (&str, &str) = ("repo", "git commit -q --allow-empty -m b; git push");
+
+/// Each place that an address of a remote in the volume may stand in.
+pub(crate) const ADDRESSES: &[Attack] = &[
+    Attack {
+        name: "another address for pushes",
+        victim: pushed_by!("git remote add origin https://127.0.0.1:1/x && git remote set-url --push origin up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a second address for pushes",
+        victim: pushed_by!(
+            "git init -q --bare ../first && git remote add origin https://127.0.0.1:1/x && \
+                            git config --add remote.origin.pushurl ../first && git config --add remote.origin.pushurl up.git"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "the remote of a branch for pushes",
+        victim: pushed_by!("git config branch.main.pushRemote ./up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "the remote for all pushes",
+        victim: pushed_by!("git config remote.pushDefault ./up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote in the configuration of the work tree",
+        victim: pushed_by!(
+            "git config extensions.worktreeConfig true && git config --worktree remote.origin.url up.git"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote in a file that the configuration includes",
+        victim: pushed_by!("git config --file ../inc remote.origin.url up.git && git config include.path ../../inc"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote in a file that the caller's configuration includes on a condition",
+        victim: pushed_by!(
+            "git config --file ../inc remote.origin.url up.git && \
+                            git config --file ../.gitconfig includeIf.onbranch:main.path inc"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote in the caller's configuration",
+        victim: pushed_by!("git config --file ../.gitconfig remote.origin.url up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "an address that the caller's configuration rewrites",
+        victim: pushed_by!("git config --file ../.gitconfig url.up.insteadOf mine: && git remote add origin mine:.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote that is a file",
+        victim: pushed_by!("mkdir -p .git/remotes && echo 'URL: up.git' >.git/remotes/old"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: ("repo", "git commit -q --allow-empty -m b; git push old HEAD"),
+    },
+    Attack {
+        name: "a remote that is a file of the oldest form",
+        victim: pushed_by!("mkdir -p .git/branches && echo 'up.git#main' >.git/branches/old"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: ("repo", "git commit -q --allow-empty -m b; git push old HEAD"),
+    },
+    Attack {
+        name: "a remote at an address with a host",
+        victim: pushed_by!("git remote add origin \"file://localhost$PWD/up.git\""),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote at an address with an encoded character",
+        victim: pushed_by!("git remote add origin \"file://$PWD/%75p.git\""),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote at a path from the home",
+        victim: pushed_by!("git remote add origin '~/repo/up.git'"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote at a path from the working directory of the process",
+        victim: pushed_by!("git remote add origin /proc/self/cwd/up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a link to the working directory of the process in the place of a remote",
+        victim: pushed_by!("git remote add origin up.git"),
+        volume: "repo",
+        attack: "HOOKED; mv up.git e; ln -s /proc/self/cwd/e up.git",
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a file that leads to another repository in the place of a remote",
+        victim: pushed_by!("git remote add origin up.git"),
+        volume: "repo",
+        attack: "HOOKED; mv up.git e; echo \"gitdir: $PWD/e\" >up.git",
+        outside: PUSHES,
+    },
+    Attack {
+        name: "a remote that cannot be entered for the time of a look",
+        victim: pushed_by!("mkdir q && mv up.git q && git remote add origin q/up.git"),
+        volume: "repo",
+        attack: "mv q/up.git .; HOOKED; mv up.git q; chmod 000 q/up.git q",
+        outside: ("repo", "chmod 755 q; chmod 755 q/up.git; git commit -q --allow-empty -m b; git push"),
+    },
+    Attack {
+        name: "a repository with the name of the remote that is not there",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git config --global --add safe.directory '*'; git clone -q --bare . up.git; HOOKED; mv up.git origin",
+        outside: ("repo", "git commit -q --allow-empty -m b; git push origin HEAD:refs/heads/new"),
+    },
+    Attack {
+        name: "a repository of the name by which the repository around knows its remote from an included file",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 git clone -q --bare . ../up.git && git config --file ../inc remote.up.url ../up.git && \
+                 git config include.path ../../inc && git push -q -u up main && git config push.recurseSubmodules on-demand",
+        volume: "repo",
+        attack: "TO_PUSH; mv e.git x/up; git -C x config remote.up.fetch '+refs/heads/*:refs/remotes/up/*'; git add x; git commit -q -m x",
+        outside: ("repo", "git push up main"),
+    },
+];
+
 /// Where a push goes, and a push that goes on to submodules.
 pub(crate) const PUSH: &[Attack] = &[
+    Attack {
+        name: "a remote that is the name which a repository in the index would get",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git init -q -b z z; git -C z commit -q --allow-empty -m z; cp e.git/hooks/pre-receive z/.git/hooks/; \
+                 git -C x remote add origin ../z/.git.disabled; git add x; git commit -q -m x; git add z; git -C z config core.bare true; \
+                 [ \"$OUT\" = /nowhere ] || mv z/.git z/.git.disabled",
+        outside: ("repo", "git push"),
+    },
     Attack {
         name: "a hook of a remote in the volume",
         victim: WITH_REMOTE,

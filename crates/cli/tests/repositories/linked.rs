@@ -2,7 +2,7 @@
 
 use super::attacks::EMBED;
 use super::common::open_directory;
-use super::{done, inside, shell, there};
+use super::{done, inside, renamed, shell, there};
 
 const VICTIM: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
                       git worktree add -q zz && git worktree add -q ../out";
@@ -113,7 +113,7 @@ fn what_git_writes_for_linked_work_trees_stays() {
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("worktrees/zz/gitdir is now "), "{said}");
     assert_eq!((read("zz"), read("out")), before);
-    assert!(std::fs::read_to_string(repo.join(".git/gitdir.disabled")).unwrap().ends_with("/dec/.git\n"));
+    assert!(std::fs::read_to_string(renamed(&repo.join(".git/gitdir"))).unwrap().ends_with("/dec/.git\n"));
 }
 
 #[test]

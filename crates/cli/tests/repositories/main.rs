@@ -15,7 +15,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use attacks::{
-    Attack, BARE, BEHIND, EMBED, GIT, HG, INDEX, LINKED, LINKS, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH,
+    ADDRESSES, Attack, BARE, BEHIND, EMBED, GIT, HG, HOOKED, INDEX, LINKED, LINKS, NAMED, PUSH, REPOSITORY,
+    SUBREPOSITORY, TO_PUSH,
 };
 use common::{cofferdam, open_directory};
 
@@ -71,6 +72,15 @@ fn inside_of(mut command: Command, volume: &Path, at: &str, script: &str) -> Out
     command.args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]).output().unwrap()
 }
 
+/// The only name that a file has got.
+fn renamed(was: &Path) -> std::path::PathBuf {
+    let start = format!("{}.disabled-", was.file_name().unwrap().to_str().unwrap());
+    let all = std::fs::read_dir(was.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
+    let found: Vec<_> = all.filter(|entry| entry.file_name().to_str().unwrap().starts_with(&start)).collect();
+    assert_eq!(found.len(), 1, "{}: {found:?}", was.display());
+    found[0].path()
+}
+
 fn holds(attacks: &[Attack]) {
     for attack in attacks {
         holds_at(attack, None);
@@ -80,8 +90,12 @@ fn holds(attacks: &[Attack]) {
 /// The same for one attack, whose volume the sandbox has at this place, or else where it is outside.
 fn holds_at(attack: &Attack, place: Option<&str>) {
     let script = attack.attack.replace("BEHIND", BEHIND);
-    let script =
-        script.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH).replace("NAMED", NAMED);
+    let script = script
+        .replace("HOOKED", HOOKED)
+        .replace("BARE", BARE)
+        .replace("EMBED", EMBED)
+        .replace("TO_PUSH", TO_PUSH)
+        .replace("NAMED", NAMED);
     // Without a sandbox it does what it is for.
     let control = open_directory();
     let at = control.path();
@@ -153,12 +167,12 @@ fn a_link_that_was_there_before_and_those_of_the_tools_are_left() {
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(said.contains(".git/after is now ") && said.contains(".git/after.disabled"), "{said}");
     let is_link = |name: &str| repo.join(name).is_symlink();
-    for left in [".git/before", ".git/wlock", ".git/checklink", ".git/after.disabled"] {
+    for left in [".git/before", ".git/wlock", ".git/checklink"] {
         assert!(is_link(left), "{left}: {said}");
     }
     // What a tool writes through a link of the repository may be its configuration.
     for disabled in [".git/after", ".git/mine/inside", ".git/dangling"] {
-        assert!(!is_link(disabled) && is_link(&format!("{disabled}.disabled")), "{disabled}: {said}");
+        assert!(!is_link(disabled) && renamed(&repo.join(disabled)).is_symlink(), "{disabled}: {said}");
     }
     assert!(ran.status.success(), "{said}");
     // Once it has its other name, it is what was there before.
@@ -210,6 +224,42 @@ fn git_outside_obeys_no_repository_behind_a_link_that_a_run_put_in_the_index() {
 fn push_outside_runs_no_hooks_that_a_run_planted() {
     if there("git") {
         holds(PUSH);
+    }
+}
+
+#[test]
+fn push_outside_runs_no_hooks_that_a_run_planted_wherever_the_address_stands() {
+    if there("git") {
+        holds(ADDRESSES);
+    }
+}
+
+#[test]
+fn remote_that_a_run_leaves_as_it_was_is_pushed_to_wherever_the_address_stands() {
+    if !there("git") {
+        return;
+    }
+    // Links and files that a run puts in the place are none of these.
+    let remotes = ADDRESSES.iter().filter(|attack| attack.attack == HOOKED);
+    for attack in remotes {
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let repo = at.join("repo");
+        done(&repo, at, "printf '#!/bin/sh\\n' >up.git/hooks/post-receive; chmod +x up.git/hooks/post-receive");
+        let mut command = cofferdam();
+        command.env("HOME", at);
+        let script =
+            "git config --global --add safe.directory '*'; git push -q ./up.git HEAD:refs/heads/other; echo ran";
+        let ran = inside_of(command, &repo, repo.to_str().unwrap(), script);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.stdout == b"ran\n" && !said.contains(".disabled"), "{}: {ran:?}", attack.name);
+        shell(&repo, at, attack.outside.1);
+        done(
+            &repo,
+            at,
+            "test $(git rev-parse HEAD) = $(git -C up.git rev-parse main) && git -C up.git rev-parse -q --verify other",
+        );
     }
 }
 

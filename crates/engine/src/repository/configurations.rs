@@ -79,11 +79,14 @@ pub(crate) fn relative_programs(tree: &dyn VolumeTree, own: &[String]) -> BTreeS
 
 fn relative(tree: &dyn VolumeTree, own: &[String], all: &[fn(&str) -> Vec<PathBuf>]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    let files = own.iter().cloned().chain(of_every_repository(tree)).collect();
-    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| {
-        found.extend(all.iter().flat_map(|named| named(text)));
-    });
+    for_each_of_git(tree, own.to_vec(), |text| found.extend(all.iter().flat_map(|named| named(text))));
     found
+}
+
+/// Gives each of these configurations of git's, of those that count in every repository, and of what they include.
+pub(crate) fn for_each_of_git(tree: &dyn VolumeTree, own: Vec<String>, mut each: impl FnMut(&str)) {
+    let files = own.into_iter().chain(of_every_repository(tree)).collect();
+    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| each(text));
 }
 
 /// What this directory of hooks and the hooks in it are links to, in the volume.

@@ -53,34 +53,77 @@ enum FileKey {
 }
 
 fn values_of_git(text: &str) -> Vec<(FileKey, String)> {
-    let mut section = String::new();
     let mut found = Vec::new();
-    for line in whole_lines(text) {
-        let mut line = line.trim();
-        if let Some((header, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
-            section = header.split(['"', ' ', '\t']).next().unwrap_or_default().to_ascii_lowercase();
-            line = rest.trim();
-        }
-        let Some((key, value)) = line.split_once('=') else { continue };
-        let key = match (&*section, &*key.trim().to_ascii_lowercase()) {
+    for GitSetting { section, key, value, .. } in settings_of_git(text) {
+        let key = match (&*section, &*key) {
             ("core", "hookspath") => FileKey::HooksPath,
             ("include" | "includeif", "path") => FileKey::Include,
             // The shell gets it, in the work tree.
             ("core", "fsmonitor") => {
-                let command = text_of(value).replace(['\'', '"'], "");
+                let command = value.replace(['\'', '"'], "");
                 let words = command.split([' ', '\t', ';', '&', '|', '(', ')', '<', '>']);
                 found.extend(words.filter(|word| word.contains('/')).map(|word| (FileKey::Program, word.to_owned())));
                 continue;
             }
             _ => continue,
         };
-        let value = text_of(value);
         // Below `%(prefix)/` is where git itself is installed, which is not known here.
         if !value.is_empty() && !value.starts_with("%(prefix)/") {
             found.push((key, value));
         }
     }
     found
+}
+
+/// One assignment in a configuration of git's. Section and key are in lower case.
+#[derive(Debug)]
+pub(crate) struct GitSetting {
+    pub section: String,
+    /// Empty where there is none.
+    pub subsection: String,
+    pub key: String,
+    pub value: String,
+}
+
+/// The assignments of a configuration of git's, in their order.
+pub(crate) fn settings_of_git(text: &str) -> Vec<GitSetting> {
+    let (mut section, mut subsection) = (String::new(), String::new());
+    let mut found = Vec::new();
+    for line in whole_lines(text) {
+        let mut line = line.trim();
+        if let Some((header, rest)) = line.strip_prefix('[').and_then(header_of) {
+            let name = header.split(['"', ' ', '\t']).next().unwrap_or_default();
+            let quoted = text_of(&header[name.len()..]);
+            // The older form has a dot.
+            let (name, older) = name.split_once('.').unwrap_or((name, ""));
+            section = name.to_ascii_lowercase();
+            subsection = if older.is_empty() { quoted } else { older.to_ascii_lowercase() };
+            line = rest.trim();
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        found.push(GitSetting {
+            section: section.clone(),
+            subsection: subsection.clone(),
+            key: key.trim().to_ascii_lowercase(),
+            value: text_of(value),
+        });
+    }
+    found
+}
+
+/// What stands before the bracket that ends a header, and behind it. One in quotes ends none.
+fn header_of(line: &str) -> Option<(&str, &str)> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => quoted = !quoted,
+            ']' if !quoted => return Some((&line[..at], &line[at + 1..])),
+            _ => {}
+        }
+    }
+    line.split_once(']')
 }
 
 /// The files that this configuration of Mercurial names, in the same form. `tree` is the work tree, where `hg` is run.

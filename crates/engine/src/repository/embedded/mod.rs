@@ -30,6 +30,7 @@ use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
 use crate::repository::protected_names::MOST_WORKTREES;
 
+mod addresses;
 mod followed;
 mod lists;
 mod obeyed;
@@ -46,7 +47,9 @@ use work_trees::Restored;
 const MOST: usize = 10_000;
 /// How deep repositories are looked for in repositories.
 const DEPTH: usize = 16;
-/// What a name gets that git is not to find.
+/// How often everything is looked at after a run, at most: what is renamed must not make anything else be found.
+const LOOKS: usize = 8;
+/// What a name gets that git is not to find, and a random part behind it ([`disable_in`]).
 const SUFFIX: &str = ".disabled";
 /// The same for a reference and its log: git passes over such a file, and no reference has such a name. With another suffix it
 /// would be a reference again, which `HEAD` could name.
@@ -160,8 +163,30 @@ impl RepositoriesBefore {
         }
     }
 
-    /// Looks again, and disables what is new, or obeys something else than before, and could run programs.
+    /// Looks again, and disables what is new, or obeys something else than before, and could run programs; until a look finds
+    /// no more of it.
     pub(crate) fn mend(&self) -> Mended {
+        let mut mended = Mended::default();
+        for left in (0..LOOKS).rev() {
+            let mut again = self.look_again();
+            let found = again.renamed.len() + again.behind.len();
+            again.failed.retain(|one| !mended.failed.contains(one));
+            again.followed.retain(|one| !mended.followed.contains(one));
+            again.unseen.retain(|one| !mended.unseen.contains(one));
+            if found > 0 && left == 0 {
+                let last = again.renamed.iter().chain(&again.behind).next_back().map(|(path, _)| path.clone());
+                let why = format!("more is found with each of {LOOKS} looks");
+                again.failed.extend(last.map(|path| (path, why)));
+            }
+            mended.append(again);
+            if found == 0 {
+                break;
+            }
+        }
+        mended
+    }
+
+    fn look_again(&self) -> Mended {
         let mut mended = Mended::default();
         let mut new = BTreeSet::new();
         let hooks = &relative_programs(&Disk, &[]);
@@ -300,10 +325,12 @@ impl RepositoryWalk<'_> {
 
     /// Looks at the repositories that a push goes to. One in a volume is disabled by the name of its directory.
     fn remotes(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>) {
-        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks) {
+        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks, self.known.is_some()) {
             if let Some((known, mended)) = &mut self.known
                 && !plain
                 && (obeys.is_none() || known.remotes.get(&place) != Some(&obeys))
+                // It has gone with a directory above it that was renamed.
+                && !place.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
                 && self.volumes.iter().any(|volume| place.starts_with(volume))
                 && let (Some(parent), Some(name)) = (place.parent(), place.file_name())
             {
@@ -541,29 +568,26 @@ fn disable(within: BorrowedFd<'_>, name: &OsStr, suffix: &str) -> Result<std::ff
     disable_in(within, name, within, suffix)
 }
 
-/// The same into another directory.
+/// The same into another directory. The name is random: whatever the program wrote, an entry of an index or the address of a
+/// remote, is older, and cannot lead through it.
 fn disable_in(
     within: BorrowedFd<'_>,
     name: &OsStr,
     to: BorrowedFd<'_>,
     suffix: &str,
 ) -> Result<std::ffi::OsString, Errno> {
+    let random = cofferdam_audit::random::uuid();
+    let random = &random[..8];
     let mut now = name.to_owned();
-    now.push(suffix);
+    now.push(if suffix == SUFFIX { format!("{suffix}-{random}") } else { format!("-{random}{suffix}") });
     let mut attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     if matches!(attempt, Err(Errno::ACCESS | Errno::PERM)) {
         permit(within);
         permit(to);
         attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
-    if attempt == Err(Errno::EXIST) {
-        let other = &cofferdam_audit::random::uuid()[..8];
-        now = name.to_owned();
-        now.push(if suffix == SUFFIX { format!("{suffix}-{other}") } else { format!("-{other}{suffix}") });
-        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
-    }
     if attempt == Err(Errno::NAMETOOLONG) {
-        now = std::ffi::OsString::from(format!("too-long-a-name-{}{suffix}", &cofferdam_audit::random::uuid()[..8]));
+        now = std::ffi::OsString::from(format!("too-long-a-name-{random}{suffix}"));
         attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
     attempt.map(|()| now)
@@ -582,6 +606,15 @@ fn entries_in(git: BorrowedFd<'_>) -> Option<Entries> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The only name that this file has got.
+    fn disabled(was: &Path) -> PathBuf {
+        let start = format!("{}.disabled-", was.file_name().unwrap().to_str().unwrap());
+        let all = std::fs::read_dir(was.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
+        let found: Vec<_> = all.filter(|entry| entry.file_name().to_str().unwrap().starts_with(&start)).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].path()
+    }
 
     #[test]
     fn what_a_run_that_goes_on_may_have_made_is_not_known_before_another() {
@@ -603,8 +636,8 @@ mod tests {
         let mut two = look();
         two.as_also_seen_by(std::slice::from_ref(&one));
         assert_eq!(one.mend().renamed.len(), 1);
-        std::fs::rename(top.join("x/.git.disabled"), top.join("x/.git")).unwrap();
-        assert_eq!(two.mend().renamed, [(top.join("x/.git"), top.join("x/.git.disabled"))]);
+        std::fs::rename(disabled(&top.join("x/.git")), top.join("x/.git")).unwrap();
+        assert_eq!(two.mend().renamed, [(top.join("x/.git"), disabled(&top.join("x/.git")))]);
     }
 
     #[test]
@@ -620,7 +653,7 @@ mod tests {
         assert!(look().mend().is_empty());
         let later = look();
         std::fs::write(&index, "DIRC of another").unwrap();
-        assert_eq!(later.mend().renamed, [(index.clone(), top.join(".git/index.disabled"))]);
+        assert_eq!(later.mend().renamed, [(index.clone(), disabled(&index))]);
         assert!(!index.exists() && later.mend().is_empty());
         assert_eq!(serde_json::from_str::<RepositoriesBefore>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
     }
@@ -653,28 +686,28 @@ mod tests {
             git(&top, &["update-index", "--add", "--cacheinfo", &entry(name)]);
         }
         let look = || before(&[top.to_str().unwrap().to_owned()]);
-        let disabled = |name: &str| vec![(top.join(name), top.join(format!("{name}.disabled")))];
+        let now = |name: &str| disabled(&top.join(name));
         let known = look();
         git(&top.join("in/plain"), &["remote", "add", "origin", "https://h/x"]);
         assert!(known.mend().is_empty());
         // What it leads to is another one, or the same by another link, or is there for the first time.
         for (to, name, back) in [("../other", "l", "../own"), ("../top/in", "k", "in"), ("in", "n", "nowhere")] {
             link(to, name);
-            assert_eq!(known.mend().behind, disabled(name), "{name}");
+            assert_eq!(known.mend().behind, [(top.join(name), now(name))], "{name}");
             assert!(top.join("in/plain/.git").exists() && own.join(".git").exists());
-            std::fs::remove_file(top.join(format!("{name}.disabled"))).unwrap();
+            std::fs::remove_file(now(name)).unwrap();
             link(back, name);
             assert!(known.mend().is_empty(), "{name}");
         }
         git(&top.join("in/plain"), &["config", "core.fsmonitor", "false"]);
-        assert_eq!(known.mend().behind, disabled("k"));
+        assert_eq!(known.mend().behind, [(top.join("k"), now("k"))]);
         // One outside of the volumes is left, and the index is not.
         link("in", "k");
-        std::fs::remove_file(top.join("k.disabled")).unwrap();
+        std::fs::remove_file(now("k")).unwrap();
         let outside = RepositoriesBefore { volumes: vec![top.join(".git")], ..look() };
         link("../other", "l");
         let mended = outside.mend();
-        assert_eq!(mended.renamed, [(top.join(".git/index"), top.join(".git/index.disabled"))]);
+        assert_eq!(mended.renamed, [(top.join(".git/index"), now(".git/index"))]);
         assert!(mended.behind.is_empty() && top.join("l").is_symlink());
     }
 }

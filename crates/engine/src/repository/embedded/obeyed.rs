@@ -1,16 +1,19 @@
 //! What git obeys in a repository that it finds at a path, and whether any of it could run a program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+
+use super::addresses::{self, AddressEnd};
+use crate::plan::tree::Disk;
 
 /// Bytes of a file that git obeys.
 const MOST_BYTES: u64 = 1 << 20;
@@ -279,13 +282,13 @@ fn pushed(
     let Ok(config) = std::str::from_utf8(config) else { return Ok(Vec::new()) };
     let around = fstat(tree)?;
     // A push of the repository around hands on the name of its remote.
-    let outer = read(tree, Path::new(".git/config"), MOST_BYTES).ok().flatten().unwrap_or_default();
-    let outer = String::from_utf8_lossy(&outer);
-    let mut names = remotes_with_address(&outer);
+    let place = std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&tree).to_string()));
+    let outer = place.ok().and_then(|place| place.to_str().map(addresses::remote_names)).unwrap_or_default();
+    let mut names: BTreeSet<&str> = outer.iter().map(String::as_str).collect();
     names.insert("origin");
     let mut found = Vec::new();
     for address in local(config, &names) {
-        for (suffix, end) in looked_for(within, address) {
+        for (suffix, end) in looked_for(within, OsStr::new(address)) {
             // A file `.git` leads elsewhere: it counts as not understood.
             let git = end?;
             let above = openat(&git, "..", DIRECTORY, Mode::empty()).and_then(fstat)?;
@@ -305,10 +308,10 @@ fn pushed(
 }
 
 /// What is there where git looks for a repository of this address, in its order (path.c, enter_repo).
-fn looked_for(at: BorrowedFd<'_>, address: &str) -> impl Iterator<Item = (&'static str, Result<OwnedFd, Errno>)> {
-    ["/.git", "", ".git/.git", ".git"].into_iter().filter_map(move |suffix| {
-        let path = format!("{address}{suffix}");
-        match open(at, OsStr::new(&path)) {
+fn looked_for(at: BorrowedFd<'_>, address: &OsStr) -> impl Iterator<Item = (&'static str, Result<OwnedFd, Errno>)> {
+    SUFFIXES.into_iter().filter_map(move |suffix| {
+        let path = with_suffix(address, suffix);
+        match open(at, &path) {
             Err(Errno::NOENT) => None,
             Err(Errno::NOTDIR) if !is_gitfile(at, Path::new(&path)) => None,
             end => Some((suffix, end)),
@@ -316,47 +319,99 @@ fn looked_for(at: BorrowedFd<'_>, address: &str) -> impl Iterator<Item = (&'stat
     })
 }
 
+const SUFFIXES: [&str; 4] = ["/.git", "", ".git/.git", ".git"];
+
+fn with_suffix(address: &OsStr, suffix: &str) -> OsString {
+    let mut path = address.to_owned();
+    path.push(suffix);
+    path
+}
+
 /// A repository that a remote of the work tree's own repository leads to: `git push` runs its hooks.
 pub(super) struct Remote {
-    /// Its directory, or the file `.git` that leads to it, without links.
+    /// Its directory, or the file `.git` that leads to it, without links; a link, where that leads elsewhere for each process.
     pub place: PathBuf,
     pub obeys: Print,
     pub plain: bool,
 }
 
-/// Those of the remotes whose address is a path. What is the repository itself, or its work tree, is left out.
-pub(super) fn remotes_of(tree: BorrowedFd<'_>, git: BorrowedFd<'_>, hooks: &BTreeSet<PathBuf>) -> Vec<Remote> {
-    let Ok(own) = obeyed(git) else { return Vec::new() };
-    let config = String::from_utf8_lossy(own.shared.as_ref().map_or(&own.config, |shared| &shared.config)).into_owned();
-    let common = own.common.and_then(|common| open(git, OsStr::from_bytes(common.trim_ascii_end())).ok());
+/// Those of the remotes whose address is a path. What is the repository itself, or its work tree, is left out. With `restore`,
+/// permissions that its owner lacks on the way are given back.
+pub(super) fn remotes_of(
+    tree: BorrowedFd<'_>,
+    git: BorrowedFd<'_>,
+    hooks: &BTreeSet<PathBuf>,
+    restore: bool,
+) -> Vec<Remote> {
+    let common = read(git, Path::new("commondir"), MOST_BYTES).ok().flatten();
+    let common = common.and_then(|common| open(git, OsStr::from_bytes(common.trim_ascii_end())).ok());
     let place = |fd: BorrowedFd<'_>| {
         std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&fd).to_string())).ok()
     };
     let known = [place(git), common.as_ref().and_then(|common| place(common.as_fd()))];
+    let Some(top) = place(tree) else { return Vec::new() };
+    let own: Vec<String> = known.iter().flatten().filter_map(|place| place.to_str().map(str::to_owned)).collect();
     let mut found = Vec::new();
-    for address in local(&config, &BTreeSet::new()) {
-        for (suffix, end) in looked_for(tree, address) {
-            let (place, files) = match &end {
-                Ok(git) => (place(git.as_fd()), judged_remote(git.as_fd(), hooks)),
-                Err(_) => {
-                    let Ok(within) = open(tree, OsStr::new(&format!("{address}{}", suffix.trim_end_matches("/.git"))))
-                    else {
-                        continue;
-                    };
-                    let (git, says) = leads(within.as_fd());
-                    let obeys = git.and_then(|git| judged_remote(git.as_fd(), hooks)).and_then(|(obeys, _)| obeys);
-                    let print = obeys.map(|obeys| hash(&[&says, obeys.as_bytes()]));
-                    (place(within.as_fd()).map(|within| within.join(".git")), Some((print, false)))
-                }
-            };
-            if let (Some(place), Some((obeys, plain))) = (place, files)
-                && !known.contains(&Some(place.clone()))
-            {
-                found.push(Remote { place, obeys, plain });
-            }
+    for address in addresses::push_paths(&Disk, &own) {
+        for suffix in SUFFIXES {
+            found.extend(remotes_at(&top, &with_suffix(&address, suffix), hooks, restore));
         }
     }
+    let mut places = BTreeSet::new();
+    found.retain(|remote| !known.contains(&Some(remote.place.clone())) && places.insert(remote.place.clone()));
     found
+}
+
+/// What git may find at this path: a repository, or a file that leads to one, and that one.
+fn remotes_at(top: &Path, path: &OsStr, hooks: &BTreeSet<PathBuf>, restore: bool) -> Vec<Remote> {
+    // Through links of the kernel's it is another path for git than here.
+    let opened = || match addresses::resolve(top, path) {
+        AddressEnd::At(end) => {
+            let opened = openat2(CWD, &end, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+            Ok((end, opened))
+        }
+        AddressEnd::Nowhere => Err(Vec::new()),
+        AddressEnd::Unknown(links) => Err(links),
+    };
+    let is_closed = |git: &OwnedFd| statat(git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS);
+    let opened = match opened() {
+        Ok((end, Err(Errno::ACCESS))) if restore => {
+            super::permit_above(&end.join("HEAD"));
+            opened()
+        }
+        opened => opened,
+    };
+    if let Ok((_, Ok(git))) = &opened
+        && restore
+        && is_closed(git)
+    {
+        super::permit(git.as_fd());
+    }
+    let remote = |place: &Path, (obeys, plain)| Remote { place: place.to_owned(), obeys, plain };
+    let unknown = |why: String| (Some(why), false);
+    match opened {
+        Err(links) => links.iter().map(|link| remote(link, unknown("elsewhere for each process".into()))).collect(),
+        Ok((end, Ok(git))) => judged_remote(git.as_fd(), hooks).map(|files| remote(&end, files)).into_iter().collect(),
+        Ok((_, Err(Errno::NOENT | Errno::NAMETOOLONG))) => Vec::new(),
+        Ok((end, Err(Errno::NOTDIR))) if !is_gitfile(CWD, &end) => Vec::new(),
+        Ok((end, Err(Errno::NOTDIR))) => {
+            let text = read(CWD, &end, MOST_BYTES).ok().flatten().unwrap_or_default();
+            let says = text.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii).zip(end.parent());
+            let git = says.map(|(says, within)| within.join(OsStr::from_bytes(says)));
+            let git = git.and_then(|git| match addresses::resolve(top, git.as_os_str()) {
+                AddressEnd::At(git) => Some(git),
+                AddressEnd::Unknown(_) | AddressEnd::Nowhere => None,
+            });
+            let files = git.as_ref().and_then(|git| {
+                let git = openat2(CWD, git, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()?;
+                judged_remote(git.as_fd(), hooks)
+            });
+            let print = files.as_ref().and_then(|(obeys, _)| Some(hash(&[&text, obeys.as_ref()?.as_bytes()])));
+            let led = git.zip(files).map(|(git, files)| remote(&git, files));
+            std::iter::once(remote(&end, (print, false))).chain(led).collect()
+        }
+        Ok((end, Err(e))) => vec![remote(&end, unknown(format!("cannot be looked at: {e}")))],
+    }
 }
 
 /// What a repository obeys to which is pushed, and whether none of it could run a program. None where it is none.
