@@ -89,9 +89,10 @@ pub(crate) struct GitSetting {
 pub(crate) fn settings_of_git(text: &str) -> Vec<GitSetting> {
     let (mut section, mut subsection) = (String::new(), String::new());
     let mut found = Vec::new();
-    for line in whole_lines(text) {
+    // git passes over a byte order mark, and takes several headers in one line.
+    for line in whole_lines(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         let mut line = line.trim();
-        if let Some((header, rest)) = line.strip_prefix('[').and_then(header_of) {
+        while let Some((header, rest)) = line.strip_prefix('[').and_then(header_of) {
             let name = header.split(['"', ' ', '\t']).next().unwrap_or_default();
             let quoted = text_of(&header[name.len()..]);
             // The older form has a dot.
@@ -220,6 +221,12 @@ mod tests {
         let found = obeyed_by_git(text, Path::new("/w/.git/config"), Path::new("/w"), Some(Path::new("/h")));
         let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(found, ["/w/tools/hooks", "/w/.gitconfig", "/h/a b", "/w/\"q", "/abs/h"]);
+        for text in
+            ["\u{feff}[core]\nhooksPath = hh\n", "[alias][core]\nhooksPath = hh\n", "[alias] [core] hooksPath = hh\n"]
+        {
+            let found = obeyed_by_git(text, Path::new("/w/.git/config"), Path::new("/w"), None);
+            assert_eq!(found, [Path::new("/w/hh")], "{text:?}");
+        }
         assert!(obeyed_by_git("[core]\nhooksPath\nhooksPath=\n", Path::new("/c"), Path::new("/w"), None).is_empty());
     }
 
