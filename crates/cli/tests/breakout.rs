@@ -140,6 +140,31 @@ fn path_shown_again_by_a_bind_mount_is_protected_too() {
     assert_eq!(String::from_utf8_lossy(&out.stdout), "open", "{message}");
 }
 
+#[test]
+fn the_names_hold_in_a_home_below_another_name_of_its_parent() {
+    let tree = open_directory();
+    let home = tree.path().join("homes/me");
+    fs::create_dir_all(&home).unwrap();
+    fs::create_dir(tree.path().join("other")).unwrap();
+    for directory in [home.parent().unwrap(), &home] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let planted = "for name in .zshrc .config/fish/config.fish notes; do mkdir -p me/$(dirname $name); \
+        echo planted > me/$name && echo $name; done; true";
+    for (named, place) in [("by its own name", "homes"), ("by another", "other")] {
+        let script = format!(
+            "cd {tree} && mount --bind homes other && cd {place} && \
+             HOME={home} XDG_STATE_HOME={tree}/state exec {cofferdam} run -q -v .:.:rw -- /bin/sh -c '{planted}'",
+            tree = path(tree.path()),
+            home = path(&home),
+            cofferdam = cofferdam().get_program().to_str().unwrap(),
+        );
+        let Some((text, message)) = among_mounts(&script) else { return };
+        assert_eq!(text, "notes\n", "{named}: {message}");
+        fs::remove_file(home.join("notes")).unwrap();
+    }
+}
+
 /// What a script prints that runs in a mount namespace of its own. `None` where this user cannot mount there.
 fn among_mounts(script: &str) -> Option<(String, String)> {
     let flags: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };

@@ -89,6 +89,12 @@ impl Aliases {
         found
     }
 
+    /// A path, and the other places at which it shows.
+    pub(crate) fn with_itself(&self, path: String) -> Vec<String> {
+        let others = self.itself(&path);
+        std::iter::once(path).chain(others).collect()
+    }
+
     /// The other places at which this path, or something below it, shows by bind mounts. Where the path is, they are.
     pub(crate) fn bound(&self, path: &str) -> Vec<String> {
         self.binds.of(path)

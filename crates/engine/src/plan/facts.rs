@@ -57,6 +57,10 @@ pub trait Facts {
     fn home(&self) -> Option<String> {
         None
     }
+    /// The home under each name that the host's mounts give it.
+    fn homes(&self) -> Vec<String> {
+        self.home().into_iter().collect()
+    }
     /// A variable of the caller's that is an absolute path, or several with colons between them.
     fn variable(&self, _name: &str) -> Option<String> {
         None
@@ -161,6 +165,10 @@ impl HostFacts {
 impl Facts for HostFacts {
     fn home(&self) -> Option<String> {
         Disk.home()
+    }
+
+    fn homes(&self) -> Vec<String> {
+        self.home().map_or_else(Vec::new, |home| self.aliases.with_itself(home))
     }
 
     fn variable(&self, name: &str) -> Option<String> {

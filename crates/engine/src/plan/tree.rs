@@ -2,10 +2,16 @@
 
 use std::path::Path;
 
+use crate::plan::aliases::Aliases;
+
 /// What lies in a volume.
 pub(crate) trait VolumeTree {
     /// The caller's home directory, canonical; `None` where nothing says which it is.
     fn home(&self) -> Option<String>;
+    /// The home under each name that the host's mounts give it.
+    fn homes(&self) -> Vec<String> {
+        self.home().into_iter().collect()
+    }
     /// A variable of the caller's that is an absolute path, or several with colons between them.
     fn variable(&self, _name: &str) -> Option<String> {
         None
@@ -34,6 +40,10 @@ impl VolumeTree for Disk {
     fn home(&self) -> Option<String> {
         let home = std::env::var_os("HOME").filter(|home| Path::new(home).is_absolute())?;
         std::fs::canonicalize(home).ok()?.into_os_string().into_string().ok()
+    }
+
+    fn homes(&self) -> Vec<String> {
+        self.home().map_or_else(Vec::new, |home| Aliases::here().with_itself(home))
     }
 
     fn variable(&self, name: &str) -> Option<String> {

@@ -35,6 +35,10 @@ impl VolumeTree for PlannerFiles<'_> {
         self.0.home()
     }
 
+    fn homes(&self) -> Vec<String> {
+        self.0.homes()
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         self.0.variable(name)
     }
@@ -68,7 +72,7 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> B
     }
     names.extend(named_above(list, source, tree));
     // A home below the top has the same files.
-    if let Some(home) = tree.home().filter(|home| home != source && is_within(home, source)) {
+    for home in tree.homes().iter().filter(|home| *home != source && is_within(home, source)) {
         let below = home[source.len()..].trim_start_matches('/');
         names.extend(list.iter().map(|name| format!("{below}/{name}")));
     }
