@@ -139,24 +139,13 @@ pub(crate) fn from_base(
             CliRefusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]...")
         );
     }
-    let mut tty = flag("tty");
+    let options = stream_options(matches, code);
+    let tty = options.tty || (file.is_none() && !eval && streams::gets_terminal(options, caller, &policy));
     if file.is_none() {
-        let options = StreamOptions {
-            tty,
-            input: is_given(matches, "stdin") || flag("interactive") || code == Some("-"),
-            json: flag("json"),
-            output_limit: is_given(matches, "output-limit"),
-            timeout: is_given(matches, "timeout"),
-            cpu_time: is_given(matches, "cpu-time"),
-        };
-        let has_terminals = matches!(policy.backend, BackendName::Auto | BackendName::Jail);
-        tty = tty || (!eval && has_terminals && streams::gets_terminal(options, caller, &policy.command.argv));
-        if !tty {
-            streams::set_input(&mut policy, options, caller);
-        }
+        streams::set_input(&mut policy, options, caller, tty);
         streams::lift_limits(&mut policy, options, tty && !eval);
     }
-    if tty && !flag("tty") {
+    if tty && !options.tty {
         streams::connect_terminal(&mut policy, caller, !env_given);
     }
     if file.is_none() {
@@ -168,15 +157,7 @@ pub(crate) fn from_base(
         }
     }
     policy.validate().and_then(|()| require_open_files(&policy)).map_err(|errors| refused(&errors, &given, file))?;
-    let shows_cwd = |mount: &&Mount| is_within(&caller.cwd, mount.target());
-    let read_only = policy.filesystem.mounts.iter().rev().find(shows_cwd).is_some_and(|mount| {
-        matches!(mount, Mount::Bind { source, target, access: Access::ReadOnly, .. }
-            if (source, target) == (&caller.cwd, &caller.cwd))
-    });
-    let here_would_write = file.is_none()
-        && read_only
-        && policy.command.cwd.as_ref() == Some(&caller.cwd)
-        && caller.require_project().is_ok();
+    let here_would_write = file.is_none() && here_would_write(&policy, caller);
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
     Ok(RunnableCall {
         policy,
@@ -187,6 +168,28 @@ pub(crate) fn from_base(
         here_would_write,
         perhaps_file: perhaps_file.map(str::to_owned),
     })
+}
+
+/// What the command line says about the streams.
+fn stream_options(matches: &ArgMatches, code: Option<&str>) -> StreamOptions {
+    StreamOptions {
+        tty: matches.get_flag("tty"),
+        input: is_given(matches, "stdin") || matches.get_flag("interactive") || code == Some("-"),
+        json: matches.get_flag("json"),
+        output_limit: is_given(matches, "output-limit"),
+        timeout: is_given(matches, "timeout"),
+        cpu_time: is_given(matches, "cpu-time"),
+    }
+}
+
+/// Whether the working directory is shown read-only, at its own path, and `--here` would let the program write it.
+fn here_would_write(policy: &Policy, caller: &Caller) -> bool {
+    let shows_cwd = |mount: &&Mount| is_within(&caller.cwd, mount.target());
+    let read_only = policy.filesystem.mounts.iter().rev().find(shows_cwd).is_some_and(|mount| {
+        matches!(mount, Mount::Bind { source, target, access: Access::ReadOnly, .. }
+            if (source, target) == (&caller.cwd, &caller.cwd))
+    });
+    read_only && policy.command.cwd.as_ref() == Some(&caller.cwd) && caller.require_project().is_ok()
 }
 
 /// Refuses two options that read standard input, or two that name the root view.

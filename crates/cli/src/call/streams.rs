@@ -1,7 +1,7 @@
 //! The streams of a call without a policy file: whether it gets a terminal, what standard input is, and the limits that go by
 //! them. Pure.
 
-use cofferdam_policy::{Policy, Stdin};
+use cofferdam_policy::{BackendName, Policy, Stdin};
 
 use super::defaults::{UNLIMITED_OUTPUT, without_time_limits};
 use crate::caller::Caller;
@@ -43,10 +43,10 @@ fn is_interactive(argv: &[String]) -> bool {
     INTERACTIVE.contains(&name) || (SHELLS.contains(&name) && arguments.iter().all(of_a_shell))
 }
 
-/// Whether the program gets a terminal: where that is asked for, and where a person at a terminal starts a program that talks
-/// to one. It is a terminal of the sandbox's own, never the caller's.
-pub(super) fn gets_terminal(options: StreamOptions, caller: &Caller, argv: &[String]) -> bool {
-    options.tty || (caller.at_terminal && !options.input && !options.json && is_interactive(argv))
+/// Whether the program gets a terminal without `--tty`: where a person at a terminal starts a program that talks to one. It is a terminal of the sandbox's own, never the caller's.
+pub(super) fn gets_terminal(options: StreamOptions, caller: &Caller, policy: &Policy) -> bool {
+    let has_terminals = matches!(policy.backend, BackendName::Auto | BackendName::Jail);
+    caller.at_terminal && has_terminals && !options.input && !options.json && is_interactive(&policy.command.argv)
 }
 
 /// Has the program's input come from its terminal. `names_terminal` takes the name of the caller's, unless variables are named.
@@ -58,8 +58,8 @@ pub(super) fn connect_terminal(policy: &mut Policy, caller: &Caller, names_termi
 }
 
 /// Sets standard input where nothing has named it: what a pipe or a file gives goes to the program.
-pub(super) fn set_input(policy: &mut Policy, options: StreamOptions, caller: &Caller) {
-    if caller.gives_input && !options.input && !options.tty && policy.command.stdin == Stdin::Closed {
+pub(super) fn set_input(policy: &mut Policy, options: StreamOptions, caller: &Caller, tty: bool) {
+    if caller.gives_input && !options.input && !tty && policy.command.stdin == Stdin::Closed {
         policy.command.stdin = Stdin::Caller;
     }
 }
@@ -86,24 +86,29 @@ pub(super) fn lift_limits(policy: &mut Policy, options: StreamOptions, tty: bool
 mod tests {
     use super::*;
 
-    fn argv(line: &str) -> Vec<String> {
-        line.split(' ').map(str::to_owned).collect()
+    fn running(line: &str) -> Policy {
+        let mut policy = Policy::base();
+        policy.command.argv = line.split(' ').map(str::to_owned).collect();
+        policy
     }
 
     #[test]
     fn a_person_at_a_terminal_gets_one_for_programs_that_talk() {
         let at = Caller { at_terminal: true, ..Caller::default() };
         for talks in ["bash", "/bin/sh -l", "python3", "vim notes.txt", "less -R log", "htop"] {
-            assert!(gets_terminal(StreamOptions::default(), &at, &argv(talks)), "{talks}");
-            assert!(!gets_terminal(StreamOptions::default(), &Caller::default(), &argv(talks)), "{talks}: no terminal");
+            assert!(gets_terminal(StreamOptions::default(), &at, &running(talks)), "{talks}");
+            assert!(
+                !gets_terminal(StreamOptions::default(), &Caller::default(), &running(talks)),
+                "{talks}: no terminal"
+            );
             let given = StreamOptions { input: true, ..StreamOptions::default() };
-            assert!(!gets_terminal(given, &at, &argv(talks)), "{talks}: it has its input");
+            assert!(!gets_terminal(given, &at, &running(talks)), "{talks}: it has its input");
         }
         for works in ["make", "bash build.sh", "sh -c x", "python3 -c x", "python3 report.py", "node app.js"] {
-            assert!(!gets_terminal(StreamOptions::default(), &at, &argv(works)), "{works}");
+            assert!(!gets_terminal(StreamOptions::default(), &at, &running(works)), "{works}");
         }
-        let asked = StreamOptions { tty: true, ..StreamOptions::default() };
-        assert!(gets_terminal(asked, &Caller::default(), &argv("make")));
+        let container = Policy { backend: BackendName::Docker, ..running("bash") };
+        assert!(!gets_terminal(StreamOptions::default(), &at, &container), "a container has none");
     }
 
     #[test]
