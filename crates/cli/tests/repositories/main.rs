@@ -10,15 +10,16 @@ mod common;
 mod attacks;
 mod interrupted;
 mod linked;
+mod mercurial_attacks;
+mod push_attacks;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use attacks::{
-    ADDRESSES, Attack, BARE, BEHIND, EMBED, GIT, HG, HOOKED, INDEX, LINKED, LINKS, NAMED, PUSH, REPOSITORY,
-    SUBREPOSITORY, TO_PUSH,
-};
+use attacks::{Attack, BARE, BEHIND, EMBED, GIT, INDEX, LINKED, REPOSITORY};
 use common::{cofferdam, open_directory};
+use mercurial_attacks::{HG, LINKS, NAMED, SUBREPOSITORY};
+use push_attacks::{ADDRESSES, HOOKED, PUSH, TO_PUSH};
 
 /// Whether a program is there; that it is missing is a failure where all have to be.
 fn there(program: &str) -> bool {
