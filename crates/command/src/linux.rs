@@ -338,11 +338,11 @@ mod tests {
             ..ConfinementSpec::default()
         };
         for abi in 1..=9 {
-            let told = enforcement(&spec, support(abi));
-            assert_eq!(told.strength(), RuleStrength::Full, "{abi}: {told}");
-            assert_eq!(told.rules.len(), 14, "{abi}: every rule is listed");
+            let enforced = enforcement(&spec, support(abi));
+            assert_eq!(enforced.strength(), RuleStrength::Full, "{abi}: {enforced}");
+            assert_eq!(enforced.rules.len(), 14, "{abi}: every rule is listed");
         }
-        let told = enforcement(&spec, support(0));
+        let enforced = enforcement(&spec, support(0));
         for rule in [
             ConfinementRule::Writes,
             ConfinementRule::Truncation,
@@ -351,7 +351,7 @@ mod tests {
             ConfinementRule::Metadata,
             ConfinementRule::Reads,
         ] {
-            assert_eq!(told.of(rule), Some(RuleStrength::None), "{rule}");
+            assert_eq!(enforced.of(rule), Some(RuleStrength::None), "{rule}");
         }
     }
 
@@ -367,10 +367,10 @@ mod tests {
     #[test]
     fn granted_unix_sockets_leave_abstract_ones_to_landlock() {
         let spec = ConfinementSpec { unix_sockets: true, ..ConfinementSpec::default() };
-        let told = |abi| enforcement(&spec, KernelSupport { unix_sockets: true, ..support(abi) });
-        assert_eq!(told(6).strength(), RuleStrength::Full);
-        assert_eq!(told(5).of(ConfinementRule::AbstractSockets), Some(RuleStrength::None));
-        assert_eq!(told(5).of(ConfinementRule::PathSockets), None, "was not asked for");
+        let enforced_at = |abi| enforcement(&spec, KernelSupport { unix_sockets: true, ..support(abi) });
+        assert_eq!(enforced_at(6).strength(), RuleStrength::Full);
+        assert_eq!(enforced_at(5).of(ConfinementRule::AbstractSockets), Some(RuleStrength::None));
+        assert_eq!(enforced_at(5).of(ConfinementRule::PathSockets), None, "was not asked for");
     }
 
     #[test]

@@ -315,8 +315,8 @@ fn a_line_of_one_trail_does_not_stand_for_another() {
     assert_ne!(first, second);
     let all = || anchored(&anchor).unwrap();
     // Two trails share the anchor: which one is meant has to be said.
-    let told = check(one.path(), Some(key.public()), &all()).unwrap_err();
-    assert!(matches!(told, Wrong::OtherTrail { .. }), "{told:?}");
+    let found = check(one.path(), Some(key.public()), &all()).unwrap_err();
+    assert!(matches!(found, Wrong::OtherTrail { .. }), "{found:?}");
     assert_eq!(check(one.path(), Some(key.public()), &all().of(&first)).unwrap().anchored, 1);
     assert_eq!(check(two.path(), Some(key.public()), &all().of(&second)).unwrap().anchored, 1);
     let wanted = |wanted: &str, found: &str| Wrong::OtherTrail { wanted: wanted.into(), found: Some(found.into()) };
@@ -384,8 +384,8 @@ fn special_files_are_neither_waited_for_nor_followed() {
         std::os::unix::fs::symlink(&elsewhere, &second).unwrap();
         sent.send((pipe, opened, read())).unwrap();
     });
-    let told = done.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for the pipe's writer");
-    assert_eq!((told.0, told.2), ((true, true), true));
+    let found = done.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for the pipe's writer");
+    assert_eq!((found.0, found.2), ((true, true), true));
     drop(trail);
 }
 
@@ -413,15 +413,15 @@ fn a_trail_that_belongs_to_another_user_is_not_written() {
     let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     for name in ["lock", "trail-000001.jsonl"] {
         mode(&place.join(name), 0o620);
-        let told = open().and_then(|trail| trail.append(AuditEntry::new("note"), Durability::Written)).unwrap_err();
-        assert!(matches!(&told, AuditError::Open { path } if path.ends_with(name)), "{name}: {told}");
+        let found = open().and_then(|trail| trail.append(AuditEntry::new("note"), Durability::Written)).unwrap_err();
+        assert!(matches!(&found, AuditError::Open { path } if path.ends_with(name)), "{name}: {found}");
         mode(&place.join(name), 0o600);
         open().unwrap().append(AuditEntry::new("note"), Durability::Written).unwrap();
     }
     if !rustix::process::geteuid().is_root() {
         // Only root can give files away; there is always a directory of root's.
-        let told = Trail::open(Path::new("/usr"), TrailOptions::default());
-        assert!(is_foreign(told), "of root's");
+        let found = Trail::open(Path::new("/usr"), TrailOptions::default());
+        assert!(is_foreign(found), "of root's");
         assert!(is_foreign(Trail::open(
             Path::new("/usr"),
             TrailOptions { of_others: true, ..TrailOptions::default() }
@@ -433,8 +433,8 @@ fn a_trail_that_belongs_to_another_user_is_not_written() {
     std::os::unix::fs::chown(&place, Some(0), Some(0)).unwrap();
     for name in ["lock", "trail-000001.jsonl"] {
         give(&place.join(name));
-        let told = open().and_then(|trail| trail.append(AuditEntry::new("note"), Durability::Written));
-        assert!(matches!(&told, Err(AuditError::Foreign { path, .. }) if path.ends_with(name)), "{name}: {told:?}");
+        let found = open().and_then(|trail| trail.append(AuditEntry::new("note"), Durability::Written));
+        assert!(matches!(&found, Err(AuditError::Foreign { path, .. }) if path.ends_with(name)), "{name}: {found:?}");
         std::os::unix::fs::chown(place.join(name), Some(0), Some(0)).unwrap();
     }
     open().unwrap().append(AuditEntry::new("note"), Durability::Written).unwrap();
