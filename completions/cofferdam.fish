@@ -99,6 +99,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l set -d 'Set 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l grace -d 'Time to end by itself after Ctrl-C or SIGTERM' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s t -l tty -d 'Give it a terminal of its own; implies -i'
@@ -179,6 +180,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l set -d 'Set
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l grace -d 'Time to end by itself after Ctrl-C or SIGTERM' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file -d 'Run this file, at its own path' -r

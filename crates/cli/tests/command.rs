@@ -7,8 +7,9 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{cofferdam, cofferdam_with_signals, output};
@@ -211,20 +212,91 @@ fn output_comes_as_it_is_written() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
 
+/// A run of a script of the shell that has written `up`.
+fn up(options: &[&str], script: &str) -> Child {
+    let mut command = cofferdam_with_signals("default");
+    command.args(["eval"]).args(options).args(["shell", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    child
+}
+
+/// The exit code as a shell shows it: of a signal, 128 and its number.
+fn shell_code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap()
+}
+
 #[test]
-fn signals_end_the_run_at_once_and_show_in_the_exit_code() {
+fn without_grace_signals_end_the_run_at_once() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut child = cofferdam_with_signals("default")
-            .args(["eval", "shell", "trap '' INT TERM HUP; echo up; sleep 30"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut up = [0; 3];
-        child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+        let mut child = up(&["--grace", "0"], "trap '' INT TERM HUP; echo up; sleep 30");
         let start = Instant::now();
         kill_process(Pid::from_child(&child), signal).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(shell_code(child.wait().unwrap()), code);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn signals_reach_the_program_which_may_end_by_itself() {
+    for backend in ["jail", "landlock"] {
+        let options = match backend {
+            "jail" => &["--backend", "jail"][..],
+            _ => &["--backend", "landlock", "--best-effort=filesystem,process,limits", "--root", "minimal", "-w", "/"],
+        };
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+            let child = up(options, "trap 'echo tidied; exit 7' INT TERM HUP QUIT; echo up; sleep 30 & wait");
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"tidied\n"[..]), "{backend} {signal:?}");
+            // Without a handler it ends by the signal, a stopped process as well. The shell itself ignores SIGQUIT.
+            let scripts = ["echo up; exec sleep 30", "(sleep 1; echo up) & kill -STOP $$"];
+            for script in scripts.into_iter().take(if signal == Signal::QUIT { 1 } else { 2 }) {
+                let mut child = up(options, script);
+                kill_process(Pid::from_child(&child), signal).unwrap();
+                let start = Instant::now();
+                assert_eq!(shell_code(child.wait().unwrap()), 128 + signal.as_raw(), "{backend} {script}");
+                assert!(start.elapsed() < Duration::from_secs(8), "{backend} {script}: {:?}", start.elapsed());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_ignores_a_signal_is_killed_after_its_grace() {
+    let ignores = "trap '' INT TERM; echo up; while :; do sleep 1; done";
+    let child = up(&["--grace", "500ms"], ignores);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(143));
+    assert!(errors.contains("killed 0.5 s after SIGTERM") && errors.contains("hint: --grace TIME"), "{errors}");
+    // A second signal does not wait.
+    let child = up(&["--grace", "1h"], ignores);
+    for _ in 0..2 {
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).trim()), (Some(143), ""));
+}
+
+#[test]
+fn an_interrupt_ends_the_loop_of_a_shell() {
+    // Of bash: it goes on where a program exits with 130, as one that handles the signal does.
+    let program = env!("CARGO_BIN_EXE_cofferdam");
+    for (script, goes_on) in [("echo up; exec sleep 30", false), ("trap 'exit 3' INT; echo up; sleep 30 & wait", true)]
+    {
+        let line =
+            format!("for n in 1 2; do '{program}' eval shell \"{script}\"; echo next $?; break; done; echo after");
+        let mut command = Command::new("env");
+        command.args(["--default-signal", "bash", "-c", &line]).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        rustix::process::kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let expected = if goes_on { "next 3\nafter\n" } else { "" };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{script}");
     }
 }
 

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt as _;
 
 use cofferdam_engine::{
     Ending, Evidence, FailedStep, Failure, FileChange, NetworkEvent, NetworkKind, NetworkReason, NetworkVia, Strength,
@@ -118,7 +119,7 @@ fn binary_output_and_cancelled_runs_are_as_the_page_says() {
     let mut run = common::cofferdam_with_signals("default");
     let marker = common::marker();
     let script = format!("trap '' INT TERM; : {marker}; sleep 60; true");
-    run.args(["eval", "--json", "shell", &script]).stdout(std::process::Stdio::piped());
+    run.args(["eval", "--json", "--grace", "0", "shell", &script]).stdout(std::process::Stdio::piped());
     let run = run.spawn().unwrap();
     let pid = rustix::process::Pid::from_raw(run.id().cast_signed()).unwrap();
     let patience = std::time::Duration::from_secs(20);
@@ -127,5 +128,5 @@ fn binary_output_and_cancelled_runs_are_as_the_page_says() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = run.wait_with_output().unwrap();
     let o = common::parse(&output);
-    assert_eq!((output.status.code(), &o["outcome"], &o["signal"]), (Some(130), &"signalled".into(), &15.into()));
+    assert_eq!((output.status.signal(), &o["outcome"], &o["signal"]), (Some(2), &"signalled".into(), &15.into()));
 }

@@ -37,6 +37,16 @@ pub fn narrow(plan: &MappedPlan) -> StepResult {
 /// owner that is gone without closing its ends, as one whose forked child lives on, never sends one.
 const RELEASE_TIMEOUT: u64 = 600_000_000_000;
 
+/// The signal that the owner passes on to the program, a byte on the lifeline; `None` where the lifeline is closed, or holds
+/// anything else.
+fn owner_signal(revents: i16) -> Option<i32> {
+    let mut signal = 0u8;
+    if revents & POLLIN == 0 || sys::read(fd::LIFELINE, &mut signal, 1) != Ok(1) {
+        return None;
+    }
+    (1..=64).contains(&signal).then_some(i32::from(signal))
+}
+
 /// Until the payload or the owner ends.
 pub fn run(plan: &MappedPlan, child: StartedPayload, mut guards: PathGuards) -> StepResult {
     let begins = || {
@@ -93,8 +103,13 @@ pub fn run(plan: &MappedPlan, child: StartedPayload, mut guards: PathGuards) -> 
             sys::exit(0);
         }
         if fds[1].revents != 0 {
-            tree::end(plan);
-            sys::exit(0); // the owner is gone
+            match owner_signal(fds[1].revents).filter(|_| !early) {
+                Some(signal) => tree::signal(child.pid, signal),
+                None => {
+                    tree::end(plan);
+                    sys::exit(0); // the owner is gone
+                }
+            }
         }
         if fds[2].revents & POLLIN != 0 {
             if supervisor.next(plan, &mut guards) {

@@ -30,6 +30,18 @@ pub fn reap(main: i32) -> Option<i32> {
     }
 }
 
+/// Sends a signal to the program's process group, and has it go on where it was stopped, so that it can act on the signal.
+pub fn signal(main: i32, signal: i32) {
+    for signal in [signal, SIGCONT] {
+        // ESRCH: the group has ended.
+        if let Err(e) = sys::kill(-main, signal)
+            && e != errno::ESRCH
+        {
+            weakened(step::INIT, e);
+        }
+    }
+}
+
 /// Ends every process of the sandbox but init. In the jail the kernel ends everything with us, but only after it has closed our files, and a call that waits for our
 /// answer would go on then: so everything is killed first. Without a pid namespace: kill children until there are none, each
 /// orphan becoming a child of ours as its parent dies.

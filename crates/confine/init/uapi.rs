@@ -115,6 +115,7 @@ as_in_libc! { constants_are_those_of_libc:
     // Signals and processes
     SIGKILL: i32 = 9;
     SIGCHLD: i32 = 17;
+    SIGCONT: i32 = 18;
     SIGSTOP: i32 = 19;
     SIG_SETMASK: i32 = 2;
     SFD_NONBLOCK: i32 = O_NONBLOCK;

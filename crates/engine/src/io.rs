@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cofferdam_policy::Stdin;
 
@@ -70,6 +71,9 @@ pub struct Io {
     pub terminal: Option<Terminal>,
     /// Set from anywhere to end the run: the tree is killed.
     pub cancel: Cancel,
+    /// What the program gets first when the run is cancelled: a signal, and time to end by itself. Backends that are other
+    /// people's programs kill at once.
+    pub signals: Option<SignalsPassed>,
     /// New terminal sizes, asked after each wake-up; return `Some((rows, columns))` when it changed.
     pub resize: Option<Resize>,
     /// Directory in which the changed files of copy-on-write mounts are kept; must not exist or be empty.
@@ -99,11 +103,20 @@ impl Default for Io {
             output: Output::Capture,
             terminal: None,
             cancel: Cancel::default(),
+            signals: None,
             resize: None,
             keep_changes: None,
             monitor: crate::monitor::Monitor::default(),
         }
     }
+}
+
+/// Signals that a cancelled run passes on to its program before its tree is killed.
+pub struct SignalsPassed {
+    /// The signal to pass on, asked for when the run is cancelled; `None` kills at once.
+    pub signal: Box<dyn FnMut() -> Option<u8> + Send>,
+    /// How long the program may take to end. Cancelling it again kills at once.
+    pub grace: Duration,
 }
 
 /// A flag that ends a run. Supervision looks at it after each wake-up and at least ten times a second when armed.
@@ -119,6 +132,11 @@ impl Cancel {
     /// The flag itself, for a signal handler: storing true is what [`Cancel::cancel`] does.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
+    }
+
+    /// Takes the request back: the program has got a signal instead.
+    pub(crate) fn withdraw(&self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 
     /// Whether it was asked for.

@@ -60,7 +60,7 @@ pub use cofferdam_egress::event as network_event;
 pub use engine::Engine;
 pub use failure::{FailedStep, Failure};
 pub use host::{ExpectedUse, Host, sweep};
-pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
+pub use io::{Cancel, HandedBack, Input, Io, Output, SignalsPassed, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;
 pub use plan::aliases::shown_within;

@@ -36,6 +36,19 @@ pub fn arguments(mut command: Command, full: bool) -> Command {
                 .help("Keep what copy-on-write volumes changed in DIR"),
         )
         .arg(
+            Arg::new("grace")
+                .long("grace")
+                .value_name("TIME")
+                .help_heading(Heading::Limits.title())
+                .hide_short_help(true)
+                .help("Time to end by itself after Ctrl-C or SIGTERM")
+                .long_help(
+                    "Time that the program has to end by itself after Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, which is passed on \
+                     to it; then it is killed, and a second signal kills it at once. Default: 10s; 0 kills it at once. \
+                     Containers of docker and podman have it as well, bubblewrap and nsjail do not",
+                ),
+        )
+        .arg(
             Arg::new("audit-trail")
                 .long("audit-trail")
                 .value_name("DIR")

@@ -16,6 +16,8 @@ pub mod preset;
 pub mod profile;
 mod streams;
 
+use std::time::Duration;
+
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::discover::DiscoveryFiles;
@@ -31,6 +33,7 @@ use self::streams::StreamOptions;
 use crate::args::draft::Draft;
 use crate::args::option::{PolicyOption, Takes};
 use crate::args::table::POLICY_OPTIONS;
+use crate::args::values;
 use crate::caller::Caller;
 use crate::refusal::CliRefusal;
 
@@ -49,6 +52,8 @@ pub struct RunnableCall {
     pub audit_secrets: Vec<String>,
     /// Whether the working directory is shown read-only and `--here` would let the program write it.
     pub here_would_write: bool,
+    /// How long the program may take to end after a signal; then it is killed.
+    pub grace: Duration,
     /// The code of an `eval`, where it is short enough to be the name of a file by mistake.
     pub perhaps_file: Option<String>,
 }
@@ -166,8 +171,20 @@ pub(crate) fn from_base(
         audit_trail: audit_trail::named(matches.get_one::<String>("audit-trail"), caller),
         audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         here_would_write,
+        grace: grace(matches)?,
         perhaps_file: perhaps_file.map(str::to_owned),
     })
+}
+
+/// How long the program may take to end after a signal, where nothing else is said.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// The value of `--grace`.
+fn grace(matches: &ArgMatches) -> Result<Duration, CliRefusal> {
+    let Some(text) = text(matches, "grace") else { return Ok(GRACE) };
+    let milliseconds =
+        values::milliseconds(text).map_err(|why| CliRefusal::new("arguments", format!("--grace: {why}")))?;
+    Ok(Duration::from_millis(milliseconds))
 }
 
 /// What the command line says about the streams.

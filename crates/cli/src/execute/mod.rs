@@ -19,6 +19,7 @@ use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::RunDetails;
 use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome, Output};
 use cofferdam_policy::Stdin;
+use signal_hook::consts::SIGINT;
 
 use self::dry_run::DryRun;
 use self::keep_changes::ChangesDirectory;
@@ -30,7 +31,7 @@ use crate::outcome::presentation::{Presentation, exit_code};
 use crate::outcome::run_report::{report_failure, report_outcome};
 use crate::outcome::{explain, skill_hints};
 use crate::output::complaints::Complaint;
-use crate::output::stderr::print_error;
+use crate::output::stderr::{print_error, print_note};
 use crate::output::stdout::print_json;
 use crate::output::{stream, terminal};
 use crate::refusal::{CliRefusal, REFUSED};
@@ -135,7 +136,9 @@ pub(crate) fn execute_about(
     if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
         explain(failure, &call);
     }
-    let code = match (signals.caught(), &unrecorded) {
+    // What ended by itself after a signal has its own exit code; what was killed has the signal's.
+    let caught = if signals.ended_program() { 0 } else { signals.caught() };
+    let code = match (caught, &unrecorded) {
         (_, Some(refusal)) => refusal.code,
         (0, None) if (changes_lost || leaves_repository(&outcome)) && exit_code(&outcome) == 0 => REFUSED,
         (0, None) => exit_code(&outcome),
@@ -150,7 +153,22 @@ pub(crate) fn execute_about(
     let warning = trail.as_ref().and_then(Trail::warning);
     let complaint = *copied.complaint.lock().unwrap_or_else(PoisonError::into_inner);
     let code = report_outcome(&outcome, code, &call, presentation, is_skill, complaint, warning)?;
-    Ok(if presentation.json || presentation.result { code } else { report_lost_output(&copied, code) })
+    if let Some(name) = signals.killed_after_grace().filter(|_| !presentation.json && !presentation.quiet) {
+        let text = format!("killed {} s after {name}, at which it did not end", call.grace.as_secs_f64());
+        print_note(&text, Some("--grace TIME"));
+    }
+    let interrupted = signals.caught() == SIGINT && code == 128 + SIGINT;
+    let code = if presentation.json || presentation.result { code } else { report_lost_output(&copied, code) };
+    if interrupted {
+        end_by_interrupt();
+    }
+    Ok(code)
+}
+
+/// Ends this process by SIGINT as its program ended, so that a shell that runs a loop or a script ends as well. Returns
+/// where that is not possible.
+fn end_by_interrupt() {
+    signal_hook::low_level::emulate_default_handler(SIGINT).ok();
 }
 
 /// Refuses a terminal where the call cannot have one.
@@ -185,6 +203,7 @@ fn io(
         },
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),
+        signals: signals.passed(call.grace, call.tty),
         resize: signals.resized.clone().map(|resized| -> Box<dyn FnMut() -> Option<(u16, u16)> + Send> {
             Box::new(move || {
                 let changed = resized.swap(false, Ordering::Relaxed);

@@ -3,20 +3,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use cofferdam_engine::Cancel;
+use cofferdam_engine::{Cancel, SignalsPassed};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+use signal_hook::low_level::signal_name;
 
 use crate::refusal::CliRefusal;
 
 /// The signals that are caught during a run.
 pub(super) struct Signals {
-    /// Cancels the run when a signal arrives.
+    /// Cancels the run when a signal arrives; a run that passes the first one on takes that request back.
     pub cancel: Cancel,
     /// Set when the terminal's size changes; only with a terminal.
     pub resized: Option<Arc<AtomicBool>>,
+    /// The last signal that arrived and was not passed on, 0 for none.
     number: Arc<AtomicUsize>,
+    /// The signal that was passed on, 0 for none.
+    passed: Arc<AtomicUsize>,
 }
+
+/// SIGHUP, as it is passed on.
+const HANGUP: u8 = 1;
 
 impl Signals {
     /// Catches SIGHUP, SIGINT, SIGQUIT and SIGTERM, and SIGWINCH with a terminal.
@@ -41,12 +49,38 @@ impl Signals {
             signal_hook::flag::register(SIGWINCH, Arc::clone(&flag)).map_err(failed)?;
             resized = Some(flag);
         }
-        Ok(Signals { cancel, number, resized })
+        Ok(Signals { cancel, number, resized, passed: Arc::default() })
+    }
+
+    /// What the run passes on to its program when a signal arrives. At a terminal of its own every signal is a hangup, at
+    /// which shells end that take no other signal.
+    pub(super) fn passed(&self, grace: Duration, tty: bool) -> Option<SignalsPassed> {
+        let (number, passed) = (Arc::clone(&self.number), Arc::clone(&self.passed));
+        let signal = Box::new(move || {
+            let first = number.swap(0, Ordering::SeqCst);
+            passed.store(first, Ordering::SeqCst);
+            let first = u8::try_from(first).ok().filter(|signal| *signal != 0);
+            first.map(|signal| if tty { HANGUP } else { signal })
+        });
+        (!grace.is_zero()).then_some(SignalsPassed { signal, grace })
+    }
+
+    /// Whether the program got the signal, and ended by itself.
+    pub(super) fn ended_program(&self) -> bool {
+        self.passed.load(Ordering::SeqCst) != 0 && !self.cancel.is_cancelled()
+    }
+
+    /// The name of the signal that the program got, and at which it did not end in time. None where a second signal killed it.
+    pub(super) fn killed_after_grace(&self) -> Option<&'static str> {
+        let killed = self.passed.load(Ordering::SeqCst) != 0 && self.cancel.is_cancelled();
+        let once = self.number.load(Ordering::SeqCst) == 0;
+        (killed && once).then(|| signal_name(self.caught()).unwrap_or("a signal"))
     }
 
     /// The number of the last signal that arrived, 0 for none.
     pub(super) fn caught(&self) -> i32 {
-        i32::try_from(self.number.load(Ordering::SeqCst)).unwrap_or(0)
+        let last = [&self.number, &self.passed].map(|number| number.load(Ordering::SeqCst));
+        last.into_iter().find(|number| *number != 0).and_then(|number| i32::try_from(number).ok()).unwrap_or(0)
     }
 }
 

@@ -34,21 +34,25 @@ struct OutputStream {
     terminal: bool,
     /// Whether a write may block. A regular file is always writable.
     blocks: bool,
+    /// Whether the run was cancelled when the reader was last waited for.
+    cancelled: bool,
 }
 
 impl OutputStream {
     fn new(fd: BorrowedFd<'static>) -> OutputStream {
         let regular = fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        OutputStream { fd, terminal: isatty(fd), blocks: !regular }
+        OutputStream { fd, terminal: isatty(fd), blocks: !regular, cancelled: false }
     }
 
     /// Writes what the reader accepts and returns its length.
-    fn write(&self, bytes: &[u8], cancel: &Cancel, deadline: Instant) -> io::Result<usize> {
+    fn write(&mut self, bytes: &[u8], cancel: &Cancel, deadline: Instant) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
             let left = bytes.len() - sent;
             if self.blocks && !self.is_writable(if sent == 0 { CHECK_INTERVAL } else { NO_WAIT })? {
-                if cancel.is_cancelled() {
+                // A first request is taken back before the next call, where the program gets a signal instead.
+                let cancelled = std::mem::replace(&mut self.cancelled, cancel.is_cancelled());
+                if cancelled && self.cancelled {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
                 if Instant::now() > deadline {
@@ -86,14 +90,14 @@ pub(crate) fn copy(
     asked: Arc<AtomicBool>,
     complaint: Arc<Mutex<Option<Complaint>>>,
 ) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
-    let (out, err) = (OutputStream::new(rustix::stdio::stdout()), OutputStream::new(rustix::stdio::stderr()));
+    let (mut out, mut err) = (OutputStream::new(rustix::stdio::stdout()), OutputStream::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall.saturating_add(GRACE)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
     let (mut queries, mut complaints) = (Queries::default(), Complaints::default());
     move |stream, bytes| {
         let sink = match stream {
-            Stream::Stdout => &out,
-            Stream::Stderr => &err,
+            Stream::Stdout => &mut out,
+            Stream::Stderr => &mut err,
         };
         if stream == Stream::Stderr || sink.terminal {
             complaints.read(bytes);

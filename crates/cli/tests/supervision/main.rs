@@ -330,7 +330,7 @@ fn a_cancelled_run_leaves_nothing_with_either_backend() {
     for backend in [&["--backend", "jail"][..], &LANDLOCK] {
         let mark = marker();
         let mut child = cofferdam()
-            .args(["run", "-e", &format!("MARK={mark}")])
+            .args(["run", "--grace", "0", "-e", &format!("MARK={mark}")])
             .args(backend)
             .args(["--", "sh", "-c", "setsid -f sleep 60; trap '' 15; (sleep 60 & kill -STOP $!); echo up; sleep 60"])
             .stdout(Stdio::piped())

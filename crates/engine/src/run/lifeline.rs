@@ -1,4 +1,5 @@
-//! Lifelines: the pipes on which an init reads end of file when its owner is gone.
+//! Lifelines: the pipes on which an init reads end of file when its owner is gone, and before that the signals that its owner
+//! passes on to the program, a byte each.
 //!
 //! A process that forks without executing anything gives its child every descriptor, and so would keep its runs alive in
 //! there after its own death. So all lifelines of a process are in one table, which a child made by fork(2) can close at once
@@ -27,6 +28,11 @@ impl Lifeline {
         open.0 += 1;
         open.1.insert(number, end);
         Lifeline(number)
+    }
+
+    /// Has init pass a signal on to the program. False where init is gone, or takes nothing.
+    pub(crate) fn pass_on(&self, signal: u8) -> bool {
+        open().1.get(&self.0).is_some_and(|end| rustix::io::write(end, &[signal]) == Ok(1))
     }
 }
 

@@ -15,7 +15,7 @@ use cofferdam_confine::cgroup::{Cgroup, OomWatch};
 use cofferdam_policy::{Field, NetworkMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::io::Io;
+use crate::io::{Io, SignalsPassed};
 use crate::proctree;
 use crate::run::directory_memory::Directories;
 use crate::run::evidence::Log;
@@ -80,6 +80,11 @@ pub(crate) trait ProcessTree {
     /// Waits for every process, and takes what they reported last.
     fn reap(&mut self, run: &mut RunSupervisor<'_, '_>);
 
+    /// Passes a signal on to the program, which may then end by itself. False where the tree has no way to do so.
+    fn pass_on(&mut self, _signal: u8) -> bool {
+        false
+    }
+
     /// How much longer than the wall limit it may run before the supervisor ends it, where it holds the limit itself.
     fn wall_limit_grace(&self) -> Duration {
         Duration::ZERO
@@ -118,6 +123,8 @@ pub(crate) struct RunSupervisor<'a, 'io> {
     killed: Option<RunEnd>,
     /// The tree is to be killed in this turn.
     kill: bool,
+    /// When it is to be killed, once a signal was passed on to the program.
+    kill_at: Option<Instant>,
     wall_limit_grace: Duration,
     buf: Vec<u8>,
     begun: Instant,
@@ -148,6 +155,7 @@ pub(crate) fn supervise(mut run: SupervisedRun<'_>, tree: &mut dyn ProcessTree, 
         over: false,
         killed: None,
         kill: false,
+        kill_at: None,
         wall_limit_grace: tree.wall_limit_grace(),
         buf: buffer(),
         begun: now,
@@ -188,9 +196,7 @@ impl RunSupervisor<'_, '_> {
         let polled = tree.polled();
         let (ready, reports) = self.wait(&polled);
         drop(polled);
-        if self.io.cancel.is_cancelled() {
-            self.end(RunEnd::Cancelled);
-        }
+        self.hold_cancel(tree);
         self.resize();
         tree.take_reports(self, &reports, ready.dead);
         // Its sockets may be open in a process that shares its descriptors: a dead process says nothing more.
@@ -216,6 +222,26 @@ impl RunSupervisor<'_, '_> {
         }
         self.hold_wall_limit();
         self.sample();
+    }
+
+    /// Ends a cancelled run; one whose caller passes signals on gets the signal first, and time to end by itself.
+    fn hold_cancel(&mut self, tree: &mut dyn ProcessTree) {
+        let late = self.kill_at.is_some_and(|at| Instant::now() >= at);
+        if !self.io.cancel.is_cancelled() && !late {
+            return;
+        }
+        if self.kill_at.is_none()
+            && self.killed.is_none()
+            && self.report.started_ns != 0
+            && let Some(SignalsPassed { signal, grace }) = &mut self.io.signals
+            && let Some(signal) = signal()
+            && tree.pass_on(signal)
+        {
+            self.kill_at = Instant::now().checked_add(*grace);
+            return self.io.cancel.withdraw();
+        }
+        self.io.cancel.cancel(); // what waits for the caller's reader gives up
+        self.end(RunEnd::Cancelled);
     }
 
     fn resize(&mut self) {
@@ -305,10 +331,16 @@ impl RunSupervisor<'_, '_> {
     fn finish(mut self, tree: &mut dyn ProcessTree) -> SupervisorReport {
         self.io.monitor.end(); // from here on its number may become another's
         tree.reap(&mut self);
+        let patience = Instant::now() + GRACE;
         for i in 0..2 {
             if let Some(mut sink) = self.run.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.
-                while sink.pump(&mut self.buf, &mut self.io.output) {}
+                while sink.pump(&mut self.buf, &mut self.io.output) {
+                    // A reader that has stopped does not hold up the end that a signal asked for.
+                    if self.kill_at.is_some() && Instant::now() > patience {
+                        break;
+                    }
+                }
                 if sink.spoke && self.report.started_ns == 0 && tree.start() == ProgramStart::ReportedOrOutput {
                     self.report.started_ns = self.report.ended_ns.max(1);
                 }

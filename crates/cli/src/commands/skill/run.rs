@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 
 use super::invocation::{Invocation, refused};
 use super::rootfs;
-use crate::call::RunnableCall;
 use crate::call::code::leads_to_hidden;
 use crate::call::policy_file::read_text;
+use crate::call::{GRACE, RunnableCall};
 use crate::caller::Caller;
 use crate::execute::{execute_about, keep_changes};
 use crate::outcome::presentation::Presentation;
@@ -111,6 +111,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         audit_trail: Some(invocation.trail_directory()?.to_string_lossy().into_owned()),
         audit_secrets: invocation.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         here_would_write: false,
+        grace: GRACE,
         perhaps_file: None,
     };
     execute_about(engine, call, invocation.caller, presentation, about)

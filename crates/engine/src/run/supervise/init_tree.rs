@@ -125,6 +125,10 @@ impl ProcessTree for InitTree<'_> {
         self.read_events(supervisor, usize::MAX); // no process is left to write more
     }
 
+    fn pass_on(&mut self, signal: u8) -> bool {
+        self.lifeline.as_ref().is_some_and(|lifeline| lifeline.pass_on(signal))
+    }
+
     /// The supervisor steps in where init cannot hold the limit.
     fn wall_limit_grace(&self) -> Duration {
         GRACE
