@@ -71,7 +71,7 @@ pub(crate) const ENGINE_LEVELS: &[&[&str]] = &[
     &["run", "repository", "task"],
     &["plan", "io", "start_failures"],
     &["outcome", "monitor"],
-    &["failure", "proctree", "process_limits", "progress"],
+    &["failure", "host_programs", "proctree", "process_limits", "progress"],
 ];
 
 /// The entry of the task table.

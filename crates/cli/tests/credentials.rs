@@ -249,6 +249,26 @@ fn workdir_and_volume_below_a_dot_directory_are_visible() {
 }
 
 #[test]
+fn a_link_of_a_project_on_path_opens_nothing_of_the_home() {
+    let Some(home) = Home::new("path") else { return };
+    for file in [".dots/tools/file", ".dots/other", "project/.venv/bin/x"] {
+        home.plant(file);
+    }
+    let files = [".dots/tools/file", ".dots/other"];
+    // The directory, a link in a project, which code inside can have made, and a link in the home, which it cannot.
+    let venv = home.0.0.join("project/.venv/bin");
+    fs::remove_dir_all(&venv).unwrap();
+    std::os::unix::fs::symlink(home.0.0.join(".dots/tools"), &venv).unwrap();
+    std::os::unix::fs::symlink(".dots/tools", home.0.0.join("bin")).unwrap();
+    for (entry, shown) in [("project/.venv/bin", &files[..0]), ("bin", &files[..1]), (".dots/tools", &files[..1])] {
+        for mut command in home.commands() {
+            command.env("PATH", format!("{}:/usr/bin:/bin", home.text(entry))).current_dir(home.0.0.join("project"));
+            assert_eq!(home.read(command, &[], &files), shown, "{entry}");
+        }
+    }
+}
+
+#[test]
 fn credentials_that_a_variable_moves_are_denied_where_they_are() {
     let Some(home) = Home::new("moved") else { return };
     let moved = [

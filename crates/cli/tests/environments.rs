@@ -448,11 +448,11 @@ fn nix(scene: &Scene, built: &Path) {
         scene.text("said"),
         built.display()
     );
-    scene.program("bin/nix", &text);
+    scene.program("home/bin/nix", &text);
 }
 
 fn with_nix(scene: &Scene, arguments: &[&str]) -> Output {
-    let path = format!("{}:/usr/bin:/bin", scene.text("bin"));
+    let path = format!("{}:/usr/bin:/bin", scene.text("home/bin"));
     scene.command().env("PATH", path).args(arguments).output().unwrap()
 }
 
@@ -487,7 +487,7 @@ fn reference_is_built_once_with_progress_on_stderr() {
     scene.write("built/metadata.json", "{\"name\": \"other\"}");
     let message = expect(with_nix(&scene, &["eval", "portal", "x"]), 125, "");
     assert!(message.contains("`other` is not `portal`"), "{message}");
-    scene.program("bin/nix", "#!/bin/sh\necho \"error: no such flake\" >&2\nexit 1\n");
+    scene.program("home/bin/nix", "#!/bin/sh\necho \"error: no such flake\" >&2\nexit 1\n");
     let message = expect(with_nix(&scene, &["environment", "build", "portal"]), 125, "");
     assert!(
         message.contains("error: no such flake") && message.contains("`nix build` of github:o/r#portal failed"),

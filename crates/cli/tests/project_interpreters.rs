@@ -132,3 +132,50 @@ fn venv_is_shown_without_credentials() {
     let first = format!("{}/bin", path(&project));
     assert_eq!(eval_in_project(home.path(), &first, &code), "shown\nrefused\nran\n");
 }
+
+#[test]
+fn programs_of_a_project_on_path_are_not_started_outside() {
+    let home = home_with_a_key();
+    let project = home.path().join("project");
+    // Each leaves a mark where it is started on the host; a sandbox shows it no place for one.
+    let plant = |directory: &Path, marks: &Path| {
+        fs::create_dir_all(directory).unwrap();
+        for tool in ["bwrap", "nsjail", "crun", "runc", "runsc", "youki", "podman", "docker", "nix"] {
+            let text = format!("#!/bin/sh\necho $0 >>{}\nexit 1\n", path(marks));
+            fs::write(directory.join(tool), text).unwrap();
+            fs::set_permissions(directory.join(tool), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    };
+    let marks = home.path().join("marks");
+    let started = |directory: &Path, cwd: &Path, arguments: &[&str]| {
+        fs::write(&marks, "").unwrap();
+        let mut command = cofferdam();
+        for variable in ["COFFERDAM_BWRAP", "COFFERDAM_NSJAIL", "COFFERDAM_CRUN", "COFFERDAM_RUNC", "COFFERDAM_RUNSC"] {
+            command.env_remove(variable);
+        }
+        command.env("HOME", home.path()).env("PATH", format!("{}:/usr/bin:/bin", path(directory))).current_dir(cwd);
+        command.args(arguments).output().unwrap();
+        fs::read_to_string(&marks).unwrap().lines().count()
+    };
+    let of_the_project = project.join(".venv/bin");
+    plant(&of_the_project, &marks);
+    let runs = [
+        &["doctor"][..],
+        &["run", "--backend", "bubblewrap", "--", "true"],
+        &["run", "--backend", "oci:crun", "--root", "/", "--", "true"],
+        &["run", "--backend", "podman", "--image", "none", "--", "true"],
+        &["eval", "github:o/r#x", "x"],
+    ];
+    for arguments in runs {
+        for cwd in [&project, home.path()] {
+            assert_eq!(started(&of_the_project, cwd, arguments), 0, "{arguments:?}");
+        }
+    }
+    // Where a user installs programs they are the user's, unless it is what is worked on.
+    let installed = home.path().join(".local/bin");
+    plant(&installed, &marks);
+    for arguments in &runs[..2] {
+        assert!(started(&installed, &project, arguments) > 0, "{arguments:?}");
+        assert_eq!(started(&installed, &installed, arguments), 0, "{arguments:?}");
+    }
+}

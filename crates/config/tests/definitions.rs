@@ -590,7 +590,7 @@ fn one_client_has_no_more_sessions_than_all_together() {
 fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
     let cache = tempfile::tempdir().unwrap();
     let at = std::fs::canonicalize(cache.path()).unwrap();
-    let builder = NixBuilder::new(None, Some(at.clone()));
+    let builder = NixBuilder::new(None, None, Some(at.clone()));
     let around = Surroundings {
         variables: BTreeMap::new(),
         cwd: "/".into(),

@@ -38,6 +38,7 @@ mod doctor;
 pub mod engine;
 pub mod failure;
 mod host;
+pub mod host_programs;
 mod io;
 pub mod monitor;
 pub mod outcome;

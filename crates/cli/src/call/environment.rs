@@ -191,7 +191,7 @@ pub(crate) fn with_shell(
 /// The builder of flake references for this caller.
 pub fn builder(caller: &Caller) -> NixBuilder {
     let home = caller.homes.first().map(String::as_str);
-    NixBuilder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
+    NixBuilder::new(caller.variable("PATH"), home, cache_directory(caller.variable("XDG_CACHE_HOME"), home))
 }
 
 fn unbuilt(error: BuildError) -> CliRefusal {

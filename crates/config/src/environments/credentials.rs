@@ -68,14 +68,16 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
 }
 
 /// Denies the dot names of the caller's homes in a host view, except those that programs need. Lists each home once, and the few
-/// directories of which some names are shown. Not denied are the working directory, the directories of PATH, and the paths of
-/// `volumes`; a volume that contains a home shows the home unchanged.
+/// directories of which some names are shown. Not denied are the working directory, the directories of PATH, where no link of a
+/// project leads them there, and the paths of `volumes`; a volume that contains a home shows the home unchanged.
 pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, volumes: &[String]) {
-    let path = around.variable("PATH").unwrap_or_default().split(':').filter(|dir| dir.starts_with('/'));
-    let mut opened: Vec<String> = path.chain([around.cwd]).map(str::to_owned).chain(volumes.iter().cloned()).collect();
     let real =
         |path: &String| std::fs::canonicalize(path).ok().and_then(|real| real.into_os_string().into_string().ok());
-    opened.extend(opened.iter().filter_map(real).collect::<Vec<_>>());
+    let path = || around.variable("PATH").unwrap_or_default().split(':').filter(|dir| dir.starts_with('/'));
+    let named: Vec<String> = [around.cwd.to_owned()].into_iter().chain(volumes.iter().cloned()).collect();
+    let mut opened: Vec<String> = named.iter().filter_map(real).collect();
+    opened.extend(path().filter_map(|entry| led_to(entry, around.homes)));
+    opened.extend(path().map(str::to_owned).chain(named));
     let given = |home: &str| {
         volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
     };
@@ -96,6 +98,20 @@ pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, 
     // Paths below a denied directory are covered by it.
     let denied: PathSet = std::mem::take(&mut policy.filesystem.deny).into_iter().collect();
     policy.filesystem.deny = denied.into_outermost();
+}
+
+/// Where a directory of PATH really is, if no link leads there but one in a home itself, such as `~/bin`. Any other may be in a
+/// project, where a sandbox can have made it, and would choose what of the home is shown.
+fn led_to(entry: &str, homes: &[String]) -> Option<String> {
+    let real = std::fs::canonicalize(entry).ok()?;
+    let by_a_link_of_the_home = |home: &String| {
+        let below = entry.strip_prefix(home.as_str())?.strip_prefix('/')?;
+        let (name, rest) = below.split_once('/').unwrap_or((below, ""));
+        Some(std::fs::canonicalize(format!("{home}/{name}")).ok()?.join(rest) == real)
+    };
+    let trusted = homes.iter().filter_map(by_a_link_of_the_home).any(|trusted| trusted);
+    let real = real.into_os_string().into_string().ok()?;
+    (trusted || real == entry).then_some(real)
 }
 
 /// Whether a path is the whole tree, which no set of homes has in it.

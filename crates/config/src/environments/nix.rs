@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_engine::host_programs;
 
 use super::shell::LONGEST;
 
@@ -98,16 +99,15 @@ pub struct NixBuilder {
 }
 
 impl NixBuilder {
-    /// A builder that looks for `nix` along `path`, and has links to builds in `cache`.
-    pub fn new(path: Option<&str>, cache: Option<PathBuf>) -> NixBuilder {
-        // A relative entry would find a program in an untrusted directory.
-        let mut directories = path.unwrap_or("/usr/local/bin:/usr/bin:/bin").split(':').filter(|d| d.starts_with('/'));
-        let program = directories.find_map(|directory| {
-            let candidate = Path::new(directory).join("nix");
-            use std::os::unix::fs::PermissionsExt as _;
-            let metadata = std::fs::metadata(&candidate).ok()?;
-            (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then_some(candidate)
-        });
+    /// A builder that looks for `nix` along `path`, where [programs are installed](host_programs), and has links to builds in
+    /// `cache`. `home` is the caller's.
+    pub fn new(path: Option<&str>, home: Option<&str>, cache: Option<PathBuf>) -> NixBuilder {
+        let path = path.unwrap_or("/usr/local/bin:/usr/bin:/bin");
+        let program =
+            host_programs::installed_along(path.as_ref(), home.map(Path::new), "nix", &[]).filter(|program| {
+                use std::os::unix::fs::PermissionsExt as _;
+                std::fs::metadata(program).is_ok_and(|about| about.permissions().mode() & 0o111 != 0)
+            });
         NixBuilder { program, cache }
     }
 
@@ -264,7 +264,8 @@ mod tests {
         let nix = bin.join("nix");
         std::fs::write(&nix, text).unwrap();
         std::fs::set_permissions(&nix, std::fs::Permissions::from_mode(0o755)).unwrap();
-        NixBuilder::new(Some(&format!(".:{}", bin.display())), Some(directory.join("cache/flakes")))
+        let path = format!(".:{}", bin.display());
+        NixBuilder::new(Some(&path), directory.to_str(), Some(directory.join("cache/flakes")))
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn what_fails_says_what_and_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
-        let none = NixBuilder::new(Some("/nowhere:relative"), Some(directory.path().join("c")));
+        let none = NixBuilder::new(Some("/nowhere:relative"), None, Some(directory.path().join("c")));
         let reported = none.build("github:o/r").unwrap_err().to_string();
         assert!(
             reported.contains("no `nix` is on PATH") && reported.contains("hint: apt-get install nix-bin"),

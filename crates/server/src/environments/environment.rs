@@ -59,7 +59,8 @@ impl EnvironmentHost {
 
     /// The builder of flake references.
     pub(crate) fn builder(&self) -> NixBuilder {
-        NixBuilder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
+        let (path, home) = (self.variable("PATH"), self.around.home());
+        NixBuilder::new(path, home, cache_directory(self.variable("XDG_CACHE_HOME"), home))
     }
 
     /// The policy that a profile compiles to.

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 
 use crate::failure::{FailedStep, Failure};
+use crate::host_programs;
 
 /// Somebody else's sandbox program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -61,10 +62,10 @@ const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
 impl Tools {
     /// As this process's environment says: by its variable (`COFFERDAM_BWRAP`, `COFFERDAM_NSJAIL`,
-    /// `COFFERDAM_SANDBOX_EXEC`), else in the absolute directories of `PATH`; `sandbox-exec` only at its own place.
+    /// `COFFERDAM_SANDBOX_EXEC`), else in [the directories of `PATH` that hold installed programs](host_programs); `sandbox-exec` only at its own place.
     pub fn from_environment() -> Tools {
         let named = |i: usize| std::env::var_os(VARIABLES[i].0).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let found = |i: usize| named(i).or_else(|| on_path(VARIABLES[i].1));
+        let found = |i: usize| named(i).or_else(|| host_programs::installed(VARIABLES[i].1, &[]));
         let seatbelt = named(2).or_else(|| Some(PathBuf::from(SANDBOX_EXEC)).filter(|path| path.is_file()));
         Tools { bubblewrap: found(0), nsjail: found(1), seatbelt }
     }
@@ -77,11 +78,6 @@ impl Tools {
             Tool::Seatbelt => self.seatbelt.as_deref(),
         }
     }
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// A program that is there, and what it can do.

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::engine_facts::Flavour;
 use crate::failure::{FailedStep, Failure};
+use crate::host_programs;
 
 /// What discovery looks at.
 pub(super) trait DiscoveryHost {
@@ -191,11 +192,7 @@ impl DiscoveryHost for Real {
     }
 
     fn program(&self, name: &str) -> Option<PathBuf> {
-        let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path)
-            .filter(|dir| dir.is_absolute())
-            .map(|dir| dir.join(name))
-            .find(|file| file.is_file())
+        host_programs::installed(name, &[])
     }
 
     fn uid(&self) -> u32 {

@@ -18,6 +18,7 @@ use cofferdam_policy::BackendName;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{FailedStep, Failure};
+use crate::host_programs;
 
 /// An OCI runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -96,11 +97,11 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// As this process's environment says: by its variable, else in the absolute directories of `PATH`.
+    /// As this process's environment says: by its variable, else in [the directories of `PATH` that hold installed programs](host_programs).
     pub(crate) fn from_environment() -> Programs {
         let find = |runtime: Runtime| {
             let named = std::env::var_os(runtime.variable()).filter(|v| !v.is_empty()).map(PathBuf::from);
-            named.or_else(|| on_path(runtime.name()))
+            named.or_else(|| host_programs::installed(runtime.name(), &SBIN))
         };
         Programs { paths: Runtime::ALL.map(find) }
     }
@@ -119,13 +120,8 @@ impl Programs {
     }
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    // runc is in sbin, which is on few users' PATH.
-    let also = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    let directories = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).chain(also);
-    directories.map(|dir| dir.join(name)).find(|file| file.is_file())
-}
+/// runc is in sbin, which is on few users' PATH.
+const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// A runtime that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
