@@ -38,6 +38,7 @@ fn every_field_of_an_outcome_stands_in_its_page() {
     explained(&o["network"]);
     explained(every_part_of_an_event());
     explained(o["enforcement"].as_object().unwrap().values().next().unwrap());
+    explained(&o["notes"][0]);
     explained(o);
     explained(outcome(&["run", "--json", "-w", "/", "--", "no such"]).1);
     explained(Failure { code: 0, step: FailedStep::caller(""), message: String::new(), hint: Some(String::new()) });

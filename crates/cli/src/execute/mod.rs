@@ -28,9 +28,9 @@ use crate::call::RunnableCall;
 use crate::caller::Caller;
 use crate::failure;
 use crate::outcome::presentation::{Presentation, exit_code};
-use crate::outcome::run_report::{report_failure, report_outcome};
+use crate::outcome::run_report::{EndedRun, report_failure, report_outcome};
 use crate::outcome::{explain, skill_hints};
-use crate::output::complaints::Complaint;
+use crate::output::excerpt::Excerpt;
 use crate::output::stderr::{print_error, print_note};
 use crate::output::stdout::print_json;
 use crate::output::{stream, terminal};
@@ -43,8 +43,8 @@ struct Copied {
     lost: Arc<AtomicI32>,
     /// Whether the output asked a terminal for an answer.
     asked: Arc<AtomicBool>,
-    /// What the program complained of.
-    complaint: Arc<Mutex<Option<Complaint>>>,
+    /// The beginning and the end of standard output and standard error.
+    excerpts: Arc<Mutex<[Excerpt; 2]>>,
 }
 
 /// Runs the call and returns the exit code.
@@ -151,8 +151,9 @@ pub(crate) fn execute_about(
         print_error(&failure.message, failure.hint.as_deref());
     }
     let warning = trail.as_ref().and_then(Trail::warning);
-    let complaint = *copied.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-    let code = report_outcome(&outcome, code, &call, presentation, is_skill, complaint, warning)?;
+    let excerpts = copied.excerpts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let run = EndedRun { outcome: &outcome, call: &call, caller, output: excerpts, warning, is_skill };
+    let code = report_outcome(&run, code, presentation)?;
     if let Some(name) = signals.killed_after_grace().filter(|_| !presentation.json && !presentation.quiet) {
         let text = format!("killed {} s after {name}, at which it did not end", call.grace.as_secs_f64());
         print_note(&text, Some("--grace TIME"));
@@ -198,8 +199,8 @@ fn io(
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
-            let Copied { lost, asked, complaint } = copied.clone();
-            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked, complaint)))
+            let Copied { lost, asked, excerpts } = copied.clone();
+            Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked, excerpts)))
         },
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),

@@ -8,8 +8,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cofferdam_engine::Failure;
-use cofferdam_policy::{Access, Field, Mount, Policy, Root, paths::is_within};
+use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
+use super::host_paths::{HostPath, host_path, mount_without_exec};
 use crate::caller::Caller;
 use crate::failure::{is_exec, is_mount_of, is_unexplained_exec};
 use crate::output::text::quoted;
@@ -120,56 +121,12 @@ fn closed_behind(shown: &HostPath, policy: &Policy) -> Option<PathBuf> {
     above.filter(|above| !is_searchable(above, again.mounted)).last().map(Path::to_owned)
 }
 
-/// The option that allows programs to be executed on the mount at this path, where it forbids that.
-fn mount_without_exec(policy: &Policy, inside: &Path) -> Option<String> {
-    let inside = inside.to_str()?;
-    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()))?;
-    match mount {
-        Mount::Bind { source, target, access: Access::ReadWrite, exec: false, .. } => {
-            Some(format!("-v {}", quoted(&format!("{source}:{target}:rw,exec"))))
-        }
-        Mount::Bind { source, target, access: Access::CopyOnWrite, exec: false, .. } => {
-            Some(format!("-v {}", quoted(&format!("{source}:{target}:cow,exec"))))
-        }
-        Mount::Tmpfs { target, exec: false, .. } => Some(format!("--tmpfs {}", quoted(&format!("{target}:exec")))),
-        _ => None,
-    }
-}
-
 /// Whether the sandbox's user may search a directory. Called by root, that user is the owner only of what is `mounted`; called
 /// by another user, it is that user.
 fn is_searchable(directory: &Path, mounted: bool) -> bool {
     let me = rustix::process::geteuid();
     let is_me = |m: &Metadata| m.uid() == me.as_raw() && (mounted || !me.is_root());
     directory.metadata().is_ok_and(|m| m.mode() & if is_me(&m) { 0o100 } else { 0o001 } != 0)
-}
-
-/// A path of the host that is visible inside.
-struct HostPath {
-    path: PathBuf,
-    /// The root of the mount or view on the host: directories above it do not matter.
-    from: PathBuf,
-    /// Whether a mount of the policy shows it, and not the root view.
-    mounted: bool,
-}
-
-/// The path of the host at a path inside; `None` where the sandbox has files of its own.
-fn host_path(policy: &Policy, inside: &str) -> Option<HostPath> {
-    let below = |from: &str, at: &str, mounted| {
-        let rest = inside.strip_prefix(at)?.trim_start_matches('/');
-        let path = if rest.is_empty() { PathBuf::from(from) } else { Path::new(from).join(rest) };
-        Some(HostPath { path, from: from.into(), mounted })
-    };
-    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()));
-    match (mount, &policy.filesystem.root) {
-        (Some(Mount::Bind { source, target, .. }), _) => below(source, target, true),
-        (Some(_), _) => None,
-        // The sandbox's own, whatever the host has there.
-        (None, _) if ["/tmp", "/dev", "/proc", "/run"].iter().any(|own| is_within(inside, own)) => None,
-        (None, Root::Host) => below("/", "/", false),
-        (None, Root::Directory(root)) => below(root, "/", false),
-        (None, Root::Minimal | Root::Interpreter | Root::Image(_)) => None,
-    }
 }
 
 fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> {

@@ -7,7 +7,10 @@
 //!
 //! Decides nothing about the sandbox, and runs nothing.
 
+mod complaint_notes;
+mod complaints;
 pub(crate) mod explain;
+mod host_paths;
 mod network_notes;
 mod notes;
 pub(crate) mod presentation;

@@ -3,14 +3,14 @@
 
 use cofferdam_engine::{Ending, Outcome, Violation};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, AllowEntry, AuditLevel, Field, Mount, NetworkMode, Policy, text};
+use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
+use serde::Serialize;
 
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
 use crate::args::option::Takes;
 use crate::args::table::POLICY_OPTIONS;
 use crate::call::RunnableCall;
 use crate::failure;
-use crate::output::complaints::Complaint;
 
 /// Most violations, and most changed files, with a note of their own.
 const MOST: usize = 5;
@@ -18,11 +18,12 @@ const MOST: usize = 5;
 const MOST_HOSTS: usize = 20;
 
 /// One line about a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct RunNote {
     /// What happened.
     pub text: String,
     /// The option that changes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
@@ -75,7 +76,7 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         let (why, hint) = reasons(outcome, violation);
-        let hint = hint.or_else(|| refused_in_directory(violation, call));
+        let hint = hint.or_else(|| refused_in_directory(violation, call)).or_else(|| refused_by_field(violation));
         note(format!("refused: {}{object} ({}{times}){why}", violation.operation, violation.field), hint);
     }
     if others.len() > MOST {
@@ -142,6 +143,22 @@ pub(super) fn file_for_code(outcome: &Outcome, call: &RunnableCall) -> Option<Ru
     })
 }
 
+/// The option that allows what a field refused, where one does.
+fn refused_by_field(violation: &Violation) -> Option<String> {
+    const OF_SANDBOXES: [&str; 7] = ["unshare", "mount", "pivot_root", "setns", "clone", "clone3", "umount2"];
+    let operation = violation.operation.split(' ').next().unwrap_or_default();
+    let of = |field: Field| violation.field.ends_with(field.name());
+    let object = violation.object.as_deref().unwrap_or_default();
+    if of(Field::Spawn) {
+        return Some("--spawn".into());
+    }
+    if of(Field::Protected) && operation == "mkdir" && object.ends_with("/.git") {
+        return Some("git init of a new directory, as in git init DIR, or outside of the sandbox".into());
+    }
+    let filtered = violation.field.contains(Field::Seccomp.name());
+    (filtered && OF_SANDBOXES.contains(&operation)).then(|| "--nested-sandboxes".into())
+}
+
 /// The option that lets the program write the working directory, where that is what was refused.
 fn refused_in_directory(violation: &Violation, call: &RunnableCall) -> Option<String> {
     let directory = call.policy.command.cwd.as_deref().filter(|_| call.here_would_write)?;
@@ -150,48 +167,8 @@ fn refused_in_directory(violation: &Violation, call: &RunnableCall) -> Option<St
     (of_mounts && inside).then(|| "--here".into())
 }
 
-/// The note for a program that failed, and said that it lacks something which an option gives.
-pub(super) fn of_complaint(complaint: Complaint, outcome: &Outcome, call: &RunnableCall) -> Option<RunNote> {
-    let failed = outcome.outcome == Ending::Exited && !outcome.success && outcome.limit.is_none();
-    match complaint {
-        Complaint::ReadOnly => {
-            let directory = call.policy.command.cwd.as_deref().filter(|_| failed && call.here_would_write)?;
-            Some(RunNote {
-                text: format!("{} is read-only to the program", text::one_line(directory)),
-                hint: Some("--here".into()),
-            })
-        }
-        Complaint::NoNetwork => {
-            let none = failed && call.policy.network.mode == NetworkMode::None;
-            let host = call.policy.command.argv.iter().find_map(|argument| host_of_url(argument));
-            let hint = format!("--allow {}", host.unwrap_or_else(|| "HOST".into()));
-            none.then(|| RunNote { text: "the program has no network".into(), hint: Some(hint) })
-        }
-    }
-}
-
-/// What a failed program that said nothing lacks by its arguments: a network, where one of them is an address.
-pub(super) fn complaint_of_arguments(call: &RunnableCall) -> Option<Complaint> {
-    let named = call.policy.command.argv.iter().any(|argument| host_of_url(argument).is_some());
-    named.then_some(Complaint::NoNetwork)
-}
-
-/// The host of an address in an argument, as `--allow` takes it: with the port where the scheme has another one.
-fn host_of_url(argument: &str) -> Option<String> {
-    let (scheme, rest) = argument.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let usual = match scheme {
-        "https" => ":443",
-        "http" => ":80",
-        _ => "",
-    };
-    let host = host.strip_suffix(usual).unwrap_or(host);
-    let entry: Result<AllowEntry, _> = host.parse();
-    entry.is_ok().then(|| host.to_owned())
-}
-
-fn amount(limit: Field, policy: &Policy) -> String {
+/// A limit with its value and unit.
+pub(super) fn amount(limit: Field, policy: &Policy) -> String {
     let key = limit.name().strip_prefix("limits.");
     match policy.limits.iter().find(|(row, _)| Some(row.key) == key) {
         Some((row, 1)) => format!("{} (1 {})", limit.name(), singular(row.unit)),
@@ -224,23 +201,7 @@ fn option_hint(limit: Field) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{host_of_url, singular};
-
-    #[test]
-    fn the_host_of_an_address_is_what_an_option_takes() {
-        for (argument, host) in [
-            ("https://example.org/a?b", Some("example.org")),
-            ("http://you:secret@example.org:80", Some("example.org")),
-            ("http://example.org:8443/", Some("example.org:8443")),
-            ("git+https://github.com/a/b.git#c", Some("github.com")),
-            ("example.org", None),
-            ("https://", None),
-            ("https://*", None),
-            ("data://x y", None),
-        ] {
-            assert_eq!(host_of_url(argument).as_deref(), host, "{argument}");
-        }
-    }
+    use super::singular;
 
     #[test]
     fn every_unit_has_a_singular() {

@@ -2,13 +2,17 @@
 //! output.
 
 use cofferdam_engine::{Ending, Failure, Outcome};
+use serde::Serialize;
 
+use super::complaint_notes::complaint_notes;
+use super::complaints::complaints;
 use super::notes::{self, RunNote};
 use super::presentation::Presentation;
 use super::runner_result::RunnerResult;
 use crate::call::RunnableCall;
+use crate::caller::Caller;
 use crate::failure;
-use crate::output::complaints::Complaint;
+use crate::output::excerpt::Excerpt;
 use crate::output::stderr::{print_error, print_note};
 use crate::output::stdout::print_json;
 use crate::refusal::CliRefusal;
@@ -29,22 +33,60 @@ pub(crate) fn report_failure(failure: Failure, presentation: Presentation) -> Re
     Ok(code)
 }
 
-/// Reports the outcome of a run, and returns the exit code of the command. `code` is the exit code of the outcome; `complaint`
-/// is what the program said that it lacks; `warning` is about the audit trail.
+/// A run that has ended, and what its notes are made of.
+pub(crate) struct EndedRun<'a> {
+    /// Its outcome.
+    pub outcome: &'a Outcome,
+    /// The call that started it.
+    pub call: &'a RunnableCall,
+    /// Who called.
+    pub caller: &'a Caller,
+    /// Excerpts of standard output and standard error, where they were passed on.
+    pub output: [Excerpt; 2],
+    /// What the audit trail warns of.
+    pub warning: Option<String>,
+    /// Whether a skill was run. The hints of notes name options of `run`, which `skill run` does not have.
+    pub is_skill: bool,
+}
+
+/// The outcome as `--json` prints it.
+#[derive(Serialize)]
+struct OutcomeWithNotes<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    notes: Vec<RunNote>,
+}
+
+impl EndedRun<'_> {
+    /// The notes, the most important first.
+    fn notes(&self) -> Vec<RunNote> {
+        let EndedRun { outcome, call, .. } = self;
+        let mut notes = notes::notes(outcome, call);
+        if let Some(note) = notes::file_for_code(outcome, call) {
+            notes.push(note);
+        } else {
+            let captured = || [Excerpt::of(&outcome.stdout), Excerpt::of(&outcome.stderr)];
+            let output =
+                if self.output.iter().any(|excerpt| !excerpt.is_empty()) { self.output.clone() } else { captured() };
+            let said = complaint_notes(&complaints(&output), outcome, call, self.caller);
+            let known: Vec<_> = notes.iter().filter_map(|note| note.hint.clone()).collect();
+            notes.extend(said.into_iter().filter(|note| !note.hint.as_ref().is_some_and(|hint| known.contains(hint))));
+        }
+        if self.is_skill {
+            notes.iter_mut().for_each(|note| note.hint = None);
+        }
+        notes
+    }
+}
+
+/// Reports the outcome of a run, and returns the exit code of the command. `code` is the exit code of the outcome.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub(crate) fn report_outcome(
-    outcome: &Outcome,
-    code: i32,
-    call: &RunnableCall,
-    presentation: Presentation,
-    is_skill: bool,
-    complaint: Option<Complaint>,
-    warning: Option<String>,
-) -> Result<i32, CliRefusal> {
+pub(crate) fn report_outcome(run: &EndedRun<'_>, code: i32, presentation: Presentation) -> Result<i32, CliRefusal> {
+    let EndedRun { outcome, call, .. } = run;
     if presentation.json {
-        print_json(outcome)?;
+        print_json(&OutcomeWithNotes { outcome, notes: run.notes() })?;
         return Ok(code);
     }
     if presentation.result {
@@ -52,24 +94,16 @@ pub(crate) fn report_outcome(
         print_json(&result)?;
         return Ok(result.exit_code);
     }
-    // The hints of notes name options of `run`, which `skill run` does not have.
-    let print = |note: RunNote| print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
+    let print = |note: RunNote| print_note(&note.text, note.hint.as_deref());
     match &outcome.error {
         Some(failure) if outcome.outcome == Ending::SetupFailed => {
             print_error(&failure.message, failure.hint.as_deref())
         }
         _ if !presentation.quiet => {
-            if let Some(warning) = warning {
-                print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
+            if let Some(warning) = &run.warning {
+                print_note(warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
             }
-            let notes = notes::notes(outcome, call);
-            let complaint = complaint.or_else(|| notes::complaint_of_arguments(call)).filter(|_| notes.is_empty());
-            notes.into_iter().for_each(print);
-            if let Some(note) = notes::file_for_code(outcome, call) {
-                print_note(&note.text, note.hint.as_deref());
-            } else if let Some(note) = complaint.and_then(|complaint| notes::of_complaint(complaint, outcome, call)) {
-                print(note);
-            }
+            run.notes().into_iter().for_each(print);
         }
         error => {
             if let Some(failure) = error.as_ref().filter(|failure| failure::is_repositories(failure)) {

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of policies, runs or subcommands.
 
-pub(crate) mod complaints;
+pub(crate) mod excerpt;
 pub(crate) mod progress;
 pub(crate) mod stderr;
 pub(crate) mod stdout;

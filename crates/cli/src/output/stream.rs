@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::termios::isatty;
 
-use super::complaints::{Complaint, Complaints};
+use super::excerpt::Excerpt;
 use super::terminal_queries::Queries;
 
 /// Most bytes in one write where a write could block: what a writable pipe accepts without blocking (pipe(7)).
@@ -81,36 +81,35 @@ impl OutputStream {
 }
 
 /// The callback that copies chunks of output. `wall` is the wall limit of the run. `lost` becomes the errno of a write that
-/// failed although the reader is there, such as ENOSPC. `asked` becomes true when the output asks a terminal for an answer,
-/// `complaint` the first thing that the program complains of on standard error, or at a terminal.
+/// failed although the reader is there, such as ENOSPC. `asked` becomes true when the output asks a terminal for an answer.
+/// `excerpts` get the beginning and the end of standard output and standard error.
 pub(crate) fn copy(
     cancel: Cancel,
     wall: Duration,
     lost: Arc<AtomicI32>,
     asked: Arc<AtomicBool>,
-    complaint: Arc<Mutex<Option<Complaint>>>,
+    excerpts: Arc<Mutex<[Excerpt; 2]>>,
 ) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (mut out, mut err) = (OutputStream::new(rustix::stdio::stdout()), OutputStream::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall.saturating_add(GRACE)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-    let (mut queries, mut complaints) = (Queries::default(), Complaints::default());
+    let mut queries = Queries::default();
     move |stream, bytes| {
         let sink = match stream {
             Stream::Stdout => &mut out,
             Stream::Stderr => &mut err,
         };
-        if stream == Stream::Stderr || sink.terminal {
-            complaints.read(bytes);
-            *complaint.lock().unwrap_or_else(PoisonError::into_inner) = complaints.found();
-        }
         if sink.terminal {
             queries.read(bytes);
             asked.store(queries.asked(), Ordering::Relaxed);
         }
-        sink.write(bytes, &cancel, deadline).inspect_err(|error| {
+        let written = sink.write(bytes, &cancel, deadline).inspect_err(|error| {
             if let Some(errno) = error.raw_os_error().filter(|_| error.kind() != io::ErrorKind::BrokenPipe) {
                 lost.store(errno, Ordering::Relaxed);
             }
-        })
+        })?;
+        let mut excerpts = excerpts.lock().unwrap_or_else(PoisonError::into_inner);
+        excerpts[usize::from(stream == Stream::Stderr)].take(&bytes[..written]);
+        Ok(written)
     }
 }

@@ -1,0 +1,385 @@
+//! Notes for a program that failed and said what it lacks: the option that gives it, where the policy is the reason.
+//!
+//! A complaint is the program's own words, which unvetted code chooses. So a note is made only where the policy
+//! says that it can be true, and its option names what the program named only where a person may want to give that: no
+//! credentials, no home, no directory of the system, and no host but one of the caller's own arguments.
+
+use std::path::Path;
+
+use cofferdam_engine::{Ending, Outcome};
+use cofferdam_policy::paths::{is_within, lexical};
+use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Root, Stdin, text};
+
+use super::complaints::{Complaint, ComplaintKind};
+use super::host_paths::{host_path, mount_without_exec};
+use super::notes::RunNote;
+use crate::call::RunnableCall;
+use crate::caller::Caller;
+use crate::output::text::quoted;
+
+/// Most notes about complaints.
+const MOST: usize = 3;
+
+/// What a note is made of.
+struct Context<'a> {
+    outcome: &'a Outcome,
+    call: &'a RunnableCall,
+    policy: &'a Policy,
+    caller: &'a Caller,
+    /// The program failed by itself.
+    failed: bool,
+}
+
+/// The notes for the complaints of a program, each once.
+pub(super) fn complaint_notes(
+    complaints: &[Complaint],
+    outcome: &Outcome,
+    call: &RunnableCall,
+    caller: &Caller,
+) -> Vec<RunNote> {
+    let failed = outcome.outcome == Ending::Exited && !outcome.success && outcome.limit.is_none();
+    let context = Context { outcome, call, policy: &call.policy, caller, failed };
+    let mut notes: Vec<RunNote> = Vec::new();
+    for complaint in complaints {
+        if let Some(note) = context.note(complaint).filter(|note| !notes.contains(note)) {
+            notes.push(note);
+        }
+        if notes.len() == MOST {
+            break;
+        }
+    }
+    if notes.is_empty() && failed && outcome.violations.is_empty() {
+        notes.extend(context.misplaced_option().or_else(|| context.silent_without_network()));
+    }
+    notes
+}
+
+impl Context<'_> {
+    fn note(&self, complaint: &Complaint) -> Option<RunNote> {
+        let path = complaint.object.as_deref().and_then(|object| self.inside(object));
+        let path = path.as_deref();
+        // What is protected is said also where the program went on without it, and an editor that could not write.
+        match complaint.kind {
+            ComplaintKind::ReadOnly | ComplaintKind::Busy if path.is_some_and(|path| self.writable(path)) => {
+                return path.map(|path| self.protected(path));
+            }
+            ComplaintKind::ReadOnly if self.failed || self.call.tty => return self.read_only(path),
+            _ if !self.failed => return None,
+            _ => {}
+        }
+        match complaint.kind {
+            ComplaintKind::ReadOnly | ComplaintKind::Busy => None,
+            ComplaintKind::NoNetwork => self.without_network(),
+            ComplaintKind::ConnectionRefused => self.refused_on_loopback(),
+            ComplaintKind::NoListening => (self.policy.network.mode == NetworkMode::None).then(|| {
+                note(
+                    "the program has no network, not even one of its own to listen on",
+                    Some("--network loopback".into()),
+                )
+            }),
+            ComplaintKind::Permission => path.and_then(|path| self.permission(path)),
+            ComplaintKind::NoSpace => self.no_space(path),
+            ComplaintKind::OpenFiles => self.limit(Field::OpenFiles, "--open-files N"),
+            ComplaintKind::NoProcess => self.limit(Field::Processes, "--pids N"),
+            ComplaintKind::SocketFamily => (!self.policy.process.unix_sockets)
+                .then(|| note("the program may not make Unix sockets", Some("--unix-sockets".into()))),
+            ComplaintKind::NoInput => (self.policy.command.stdin == Stdin::Closed)
+                .then(|| note("standard input of the program is closed", Some("-i".into()))),
+            ComplaintKind::NoProgram => complaint.object.as_deref().and_then(|name| self.no_program(name)),
+            ComplaintKind::NoFile => path.and_then(|path| self.no_device(path)),
+            ComplaintKind::Docker => Some(note(
+                "docker.sock is not shown: who reaches the Docker daemon has the rights of root on this machine; build images \
+                 outside of the sandbox",
+                None,
+            )),
+            ComplaintKind::GitIdentity => {
+                let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
+                let hint = names.map(|name| format!("-e {name}")).join(" ");
+                Some(note("the settings of git in the home are not shown", Some(hint)))
+            }
+        }
+    }
+
+    /// A path that the program named, absolute.
+    fn inside(&self, object: &str) -> Option<String> {
+        let cwd = self.policy.command.cwd.as_deref().unwrap_or("/");
+        let path = lexical(&Path::new(cwd).join(object)).into_os_string().into_string().ok()?;
+        (!object.is_empty() && path.len() < 4096).then_some(path)
+    }
+
+    /// The last mount at a path.
+    fn mount(&self, path: &str) -> Option<&Mount> {
+        self.policy.filesystem.mounts.iter().rev().find(|mount| is_within(path, mount.target()))
+    }
+
+    /// Whether a path lies in a writable volume.
+    fn writable(&self, path: &str) -> bool {
+        matches!(self.mount(path), Some(Mount::Bind { access: Access::ReadWrite | Access::CopyOnWrite, .. }))
+    }
+
+    fn protected(&self, path: &str) -> RunNote {
+        let field = Field::Protected.name();
+        note(&format!("{} is protected, or has protected names in it ($.{field})", text::one_line(path)), None)
+    }
+
+    fn read_only(&self, path: Option<&str>) -> Option<RunNote> {
+        let cwd = self.policy.command.cwd.as_deref()?;
+        let in_cwd = path.is_none_or(|path| is_within(path, cwd));
+        if in_cwd && self.call.here_would_write {
+            return Some(note(&format!("{} is read-only to the program", text::one_line(cwd)), Some("--here".into())));
+        }
+        let path = path.filter(|_| !in_cwd)?;
+        let hint = match self.directory_to_write(path) {
+            Some(directory) => format!("-v {}", quoted(&format!("{directory}:{directory}:rw"))),
+            None => "-v DIR:DIR:rw lets it write a directory".to_owned(),
+        };
+        Some(note(&format!("{} is read-only to the program", text::one_line(path)), Some(hint)))
+    }
+
+    /// The directory of the host that a person may want to let the program write, so that it can write a path.
+    fn directory_to_write(&self, path: &str) -> Option<String> {
+        // The files of a repository belong together.
+        let directory = match path.find("/.git/") {
+            Some(at) => &path[..at + "/.git".len()],
+            None => path.rsplit_once('/')?.0,
+        };
+        let there = host_path(self.policy, directory).is_some_and(|shown| shown.path == Path::new(directory));
+        (there && self.may_be_offered(directory) && std::fs::metadata(directory).is_ok_and(|about| about.is_dir()))
+            .then(|| directory.to_owned())
+    }
+
+    /// Whether a hint may name a directory: no home, nothing of the system, nothing that is denied.
+    fn may_be_offered(&self, directory: &str) -> bool {
+        let there = Caller { cwd: directory.to_owned(), ..self.caller.clone() };
+        let denied =
+            self.policy.filesystem.deny.iter().any(|deny| is_within(directory, deny) || is_within(deny, directory));
+        !denied && there.require_project().is_ok() && there.require_no_home().is_ok()
+    }
+
+    fn without_network(&self) -> Option<RunNote> {
+        (self.policy.network.mode == NetworkMode::None).then(|| {
+            let host = self.policy.command.argv.iter().find_map(|argument| host_of_url(argument));
+            let hint = format!("--allow {}", host.unwrap_or_else(|| "HOST".into()));
+            note("the program has no network", Some(hint))
+        })
+    }
+
+    /// For a program that said nothing, where one of its arguments is an address.
+    fn silent_without_network(&self) -> Option<RunNote> {
+        self.policy
+            .command
+            .argv
+            .iter()
+            .any(|argument| host_of_url(argument).is_some())
+            .then(|| self.without_network())?
+    }
+
+    fn refused_on_loopback(&self) -> Option<RunNote> {
+        if self.policy.network.mode == NetworkMode::None {
+            return self.without_network();
+        }
+        (self.policy.network.mode != NetworkMode::Host).then(|| {
+            let port = self.policy.command.argv.iter().find_map(|argument| port_of_loopback(argument));
+            let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+            let hint = format!(
+                "--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL"
+            );
+            note("the loopback network is the sandbox's own: no server of this machine is there", Some(hint))
+        })
+    }
+
+    fn permission(&self, path: &str) -> Option<RunNote> {
+        let shown = text::one_line(path);
+        if let Some(denied) = self.policy.filesystem.deny.iter().find(|deny| is_within(path, deny)) {
+            return Some(self.denied(path, denied));
+        }
+        if let Some(option) = mount_without_exec(self.policy, Path::new(path)).filter(|_| self.was_executed()) {
+            let here = self.policy.command.cwd.as_deref().is_some_and(|cwd| {
+                matches!(self.mount(path), Some(Mount::Bind { source, target, access: Access::ReadWrite, .. })
+                    if source == target && target == cwd)
+            });
+            let option = if here { "-v .:.:rw, without noexec".to_owned() } else { option };
+            return Some(note(&format!("{shown} is in a place where nothing may be executed"), Some(option)));
+        }
+        let host = host_path(self.policy, path)?;
+        if self.was_executed() && is_on_noexec(&host.path) {
+            return Some(note(&format!("{shown} is on a file system that is mounted noexec on the host"), None));
+        }
+        let closed = std::fs::metadata(&host.path).is_ok_and(|about| about.is_dir())
+            && matches!(std::fs::read_dir(&host.path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
+        closed.then(|| note(&format!("{shown}: Permission denied outside of the sandbox, too"), None))
+    }
+
+    /// Whether the last command of the program could not be executed, as shells and make report it.
+    fn was_executed(&self) -> bool {
+        matches!(self.outcome.exit_code, Some(126 | 127 | 2))
+    }
+
+    /// For a path that the policy denies. What may hold credentials is never offered.
+    fn denied(&self, path: &str, denied: &str) -> RunNote {
+        let shown = text::one_line(path);
+        let homes = &self.caller.homes;
+        let of_a_home = homes.iter().find_map(|home| denied.strip_prefix(home)?.strip_prefix('/'));
+        let hidden = of_a_home.filter(|name| !name.contains('/') && name.starts_with('.'));
+        let holds_credentials = homes.iter().any(|home| {
+            let list = |directory: &str| names_in(&format!("{home}/{directory}"));
+            let credentials = cofferdam_policy::credential_deny(home, &list);
+            credentials.iter().any(|credential| is_within(credential, denied) || is_within(denied, credential))
+        });
+        match hidden.filter(|_| !holds_credentials && Path::new(denied).exists()) {
+            Some(_) => {
+                let hint = format!("-v {}", quoted(&format!("{denied}:{denied}")));
+                note(&format!("{shown} is hidden, as what begins with a dot in a home is"), Some(hint))
+            }
+            None => note(&format!("{shown} is denied by {} ($.filesystem.deny)", text::one_line(denied)), None),
+        }
+    }
+
+    fn no_space(&self, path: Option<&str>) -> Option<RunNote> {
+        let limits = &self.policy.limits;
+        let changes = self.outcome.changes.len() as u64;
+        let in_copy =
+            path.is_none_or(|path| matches!(self.mount(path), Some(Mount::Bind { access: Access::CopyOnWrite, .. })));
+        let copies =
+            self.policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { access: Access::CopyOnWrite, .. }));
+        if in_copy && copies {
+            return Some(if changes >= limits.layer_inodes / 2 {
+                let text = format!("a copy has room for {} files and directories", limits.layer_inodes);
+                note(&text, Some("--layer-files N".into()))
+            } else {
+                note(
+                    &format!("a copy has room for {} MiB of changes", limits.layer_mb),
+                    Some("--layer-size SIZE".into()),
+                )
+            });
+        }
+        let own = path.is_some_and(|path| match self.mount(path) {
+            Some(mount) => matches!(mount, Mount::Tmpfs { .. }),
+            None => ["/tmp", "/var/tmp", "/dev/shm", "/run"].iter().any(|own| is_within(path, own)),
+        });
+        own.then(|| {
+            let text = format!("a scratch file system has room for {} MiB", limits.tmpfs_mb);
+            note(&text, Some("--tmpfs-size SIZE".into()))
+        })
+    }
+
+    fn limit(&self, field: Field, option: &str) -> Option<RunNote> {
+        let said = self.outcome.violations.iter().any(|violation| violation.operation == field.name());
+        (!said).then(|| {
+            note(
+                &format!("the program is at the limit {}", super::notes::amount(field, self.policy)),
+                Some(option.into()),
+            )
+        })
+    }
+
+    /// A program that the caller's PATH has and the sandbox's view has not.
+    fn no_program(&self, name: &str) -> Option<RunNote> {
+        let small = matches!(self.policy.filesystem.root, Root::Minimal | Root::Interpreter);
+        let plain = !name.is_empty() && !name.contains('/');
+        let path = self.caller.variable("PATH").unwrap_or_default();
+        let there = plain && path.split(':').any(|dir| dir.starts_with('/') && Path::new(dir).join(name).is_file());
+        (small && there).then(|| {
+            let text = format!("{} is not in this view of the machine's files", text::one_line(name));
+            note(&text, Some("--root host".into()))
+        })
+    }
+
+    fn no_device(&self, path: &str) -> Option<RunNote> {
+        let device = is_within(path, "/dev") && path != "/dev" && Path::new(path).exists();
+        let known = ["/dev/kvm", "/dev/dri", "/dev/nvidia", "/dev/fuse", "/dev/snd", "/dev/video"];
+        let device = device || known.iter().any(|known| path.starts_with(known));
+        device.then(|| {
+            note(
+                &format!(
+                    "{} is not there: the sandbox has a /dev of its own, without devices of the host",
+                    text::one_line(path)
+                ),
+                None,
+            )
+        })
+    }
+
+    /// An option of ours that stands behind the program.
+    fn misplaced_option(&self) -> Option<RunNote> {
+        const OURS: [&str; 5] = ["--here", "--here=rw", "--here=cow", "--unix-sockets", "--nested-sandboxes"];
+        let argv = &self.policy.command.argv;
+        let at = argv.iter().skip(1).position(|word| OURS.contains(&word.as_str()))? + 1;
+        let rest = argv.iter().enumerate().filter(|(index, _)| *index != at).map(|(_, word)| quoted(word));
+        let hint = format!("cofferdam run {} {}", argv[at], rest.collect::<Vec<_>>().join(" "));
+        Some(note(&format!("{} stands behind the program, which got it as its own", argv[at]), Some(hint)))
+    }
+}
+
+fn note(text: &str, hint: Option<String>) -> RunNote {
+    RunNote { text: text.to_owned(), hint }
+}
+
+/// The names in a directory of the host.
+fn names_in(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Whether a file of the host is on a file system that is mounted noexec.
+fn is_on_noexec(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+}
+
+/// The port of an address on the loopback in an argument.
+fn port_of_loopback(argument: &str) -> Option<u16> {
+    let at = ["127.0.0.1", "localhost"].iter().find_map(|host| Some(argument.find(host)? + host.len()))?;
+    let rest = argument[at..].trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    (argument[at..].len() - rest.len() <= 4).then(|| rest[..digits].parse().ok())?
+}
+
+/// The host of an address in an argument, as `--allow` takes it: with the port where the scheme has another one.
+fn host_of_url(argument: &str) -> Option<String> {
+    let (scheme, rest) = argument.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let usual = match scheme {
+        "https" => ":443",
+        "http" => ":80",
+        _ => "",
+    };
+    let host = host.strip_suffix(usual).unwrap_or(host);
+    let entry: Result<AllowEntry, _> = host.parse();
+    entry.is_ok().then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_an_address_is_what_an_option_takes() {
+        for (argument, host) in [
+            ("https://example.org/a?b", Some("example.org")),
+            ("http://you:secret@example.org:80", Some("example.org")),
+            ("http://example.org:8443/", Some("example.org:8443")),
+            ("git+https://github.com/a/b.git#c", Some("github.com")),
+            ("example.org", None),
+            ("https://", None),
+            ("https://*", None),
+            ("data://x y", None),
+        ] {
+            assert_eq!(host_of_url(argument).as_deref(), host, "{argument}");
+        }
+    }
+
+    #[test]
+    fn the_port_of_a_server_on_the_loopback_is_found() {
+        for (argument, port) in [
+            ("http://127.0.0.1:8765/", Some(8765)),
+            ("socket.create_connection((\"127.0.0.1\", 5432))", Some(5432)),
+            ("localhost:1", Some(1)),
+            ("localhost", None),
+            ("127.0.0.1 and then 99", None),
+            ("localhost:99999", None),
+        ] {
+            assert_eq!(port_of_loopback(argument), port, "{argument}");
+        }
+    }
+}
