@@ -206,8 +206,9 @@ program learns it as from a pipe. Where output finds no room, as on a full disk,
 Commands that only read (`--dry-run`, `check`, `doctor`, and what `audit`, `skill` and `environment` show) end without a word
 and with 141, as by `SIGPIPE`, when the reader of their output goes away, as `head` does.
 
-Ctrl-C, `SIGTERM` and every limit end a run at once, without a handler of the program's, but for what is typed at a terminal of
-its own (`-t`), which goes to the program: [why](outcome.md#how-a-run-is-ended).
+Ctrl-C, `SIGTERM`, `SIGHUP` and `SIGQUIT` are passed on to the program, which has `--grace` (10 s) to end by itself; a second one
+kills it at once, and so does every limit. What is typed at a terminal of its own goes to the program, but Ctrl-C five times
+in a row within two seconds ends the run: [more](outcome.md#how-a-run-is-ended).
 What `--keep-changes` keeps, and what it only lists, is [there as well](outcome.md#what---keep-changes-dir-keeps).
 
 A program that fails and says that its directory is read-only, or that a name does not resolve, gets a note with the option that

@@ -22,7 +22,7 @@ pub struct Caller {
     pub variables: BTreeMap<String, String>,
     /// Whether standard input is a pipe, a socket or a file, and so something that was given to the program.
     pub gives_input: bool,
-    /// Whether standard input and standard output are a terminal.
+    /// Whether standard input, standard output and standard error are a terminal.
     pub at_terminal: bool,
     /// The memory of this machine in MiB, 0 where it is not known.
     pub memory_mb: u64,
@@ -45,7 +45,8 @@ impl Caller {
             Surroundings::observe().map_err(|error| CliRefusal::new("arguments", error.to_string()).split_hint())?;
         let system = rustix::system::sysinfo();
         let memory_mb = (u64::from(system.mem_unit) * system.totalram) >> 20;
-        let at_terminal = [rustix::stdio::stdin(), rustix::stdio::stdout()].into_iter().all(rustix::termios::isatty);
+        let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+        let at_terminal = streams.into_iter().all(rustix::termios::isatty);
         let Surroundings { cwd, homes, variables, .. } = seen;
         Ok(Caller { cwd, homes, variables, gives_input: gives_input(), at_terminal, memory_mb })
     }

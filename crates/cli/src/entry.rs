@@ -27,6 +27,9 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
             Err(refusal) => return exit_code_after(report(&refusal), json, &refusal),
         }
     }
+    if texts.len() == 2 && texts[1] == "version" {
+        texts[1] = "--version".into();
+    }
     let named = texts.get(1).and_then(|name| commands::find(name));
     // First of all: what the engine has to find out takes as long as parsing, and does not depend on it.
     let engine = named.filter(|named| named.engine_first).map(|_| Engine::for_own_process(expected(&texts)));

@@ -180,7 +180,13 @@ fn mistyped_calls_get_what_was_meant() {
         assert_eq!(output.status.code(), Some(code), "{text}");
         assert!(text.contains(&format!("hint: {hint}")), "{arguments:?}: {text}");
     };
-    refused(&["version"], 125, "cofferdam --version");
+    refused(&["run", "MODE=release", "make"], 127, "a variable is an option: cofferdam run -e MODE=release make");
+    refused(&["run", "--allow", "*", "true"], 125, "--network host");
+    refused(&["run", "--memory", "512", "true"], 125, "--memory 512m");
+    refused(&["eval", "pyhton", "1"], 125, "did you mean `python`");
+    refused(&["run", "sho", "-c", "true"], 127, "did you mean ");
+    let version = cofferdam().arg("version").output().unwrap();
+    assert!(version.status.success() && version.stdout.starts_with(b"cofferdam 0."), "{version:?}");
     refused(&["run", "--backend", "gvisor", "true"], 125, "--backend oci:runsc");
     refused(&["run", "-v", ".:rw", "true"], 125, "-v .:.:rw");
     refused(&["run", "-v", "part", "true"], 125, "-v part:part");

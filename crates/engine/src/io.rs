@@ -67,6 +67,8 @@ pub struct Io {
     pub input: Input,
     /// Where output goes.
     pub output: Output,
+    /// Whether the run ends, by `limits.output_bytes`, where captured output is longer than that; it is cut otherwise.
+    pub cut_ends_run: bool,
     /// `Some` for an interactive run.
     pub terminal: Option<Terminal>,
     /// Set from anywhere to end the run: the tree is killed.
@@ -101,6 +103,7 @@ impl Default for Io {
             handed_back: None,
             input: Input::Closed,
             output: Output::Capture,
+            cut_ends_run: false,
             terminal: None,
             cancel: Cancel::default(),
             signals: None,

@@ -108,6 +108,13 @@ pub(crate) fn usage_of(error: &clap::Error) -> String {
     lines.join("\n")
 }
 
+/// The known name that a mistyped one is most like, if any is: at most one letter in three is another one, missing or moved.
+pub(crate) fn similar<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let most = name.chars().count() / 3;
+    let distances = known.map(|known| (strsim::damerau_levenshtein(name, known), known));
+    distances.filter(|(distance, _)| (1..=most).contains(distance)).min().map(|(_, known)| known)
+}
+
 /// The hint for a name of an environment that is not defined.
 pub(crate) fn environment(name: &str) -> Option<String> {
     ENVIRONMENTS.iter().find(|(other, _)| *other == name).map(|(_, ours)| format!("cofferdam eval {ours}"))
@@ -167,23 +174,17 @@ fn unknown_option(name: &str, words: &[String], subcommands: &[&str]) -> String 
 
 /// The hint for a word in the place of a subcommand: a program, or a subcommand with another spelling.
 fn program(name: &str, words: &[String], subcommands: &[&str]) -> Option<String> {
-    if matches!(name, "exec" | "shell" | "validate" | "compile" | "version") {
+    if matches!(name, "exec" | "shell" | "validate" | "compile") {
         let ours = match name {
             "exec" if words.len() > 1 => return Some(run(&words[1..])),
             "exec" => "cofferdam run -- PROGRAM [ARGS]...",
             "shell" => "cofferdam eval shell -it",
             "validate" => "cofferdam check FILE",
-            "version" => "cofferdam --version",
             _ => "cofferdam export FILE.ncl",
         };
         return Some(ours.into());
     }
-    let letters = |word: &str| {
-        let mut letters: Vec<char> = word.chars().collect();
-        letters.sort_unstable();
-        letters
-    };
-    if let Some(ours) = subcommands.iter().find(|ours| letters(ours) == letters(name)) {
+    if let Some(ours) = similar(name, subcommands.iter().copied()) {
         return Some(format!("a similar subcommand exists: '{ours}'"));
     }
     let is_file = |path: &std::path::Path| path.metadata().is_ok_and(|metadata| metadata.is_file());

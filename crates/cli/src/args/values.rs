@@ -58,12 +58,17 @@ fn size(text: &str, like: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more bytes than fit in 64 bits"))
 }
 
+/// Stands for the option in the hint of a value.
+pub(crate) const OPTION: &str = "{option}";
+
 /// A size in MiB. 0 is accepted, because the validation of the policy refuses it where it is wrong.
 pub(crate) fn mebibytes(text: &str) -> Result<u64, String> {
     let like = "512m or 2g";
     let bytes = size(text, like)?;
     if bytes % (1 << 20) != 0 {
-        return Err(format!("`{text}` is not a whole number of MiB; write it like {like}"));
+        let unit_missing = text.bytes().all(|byte| byte.is_ascii_digit());
+        let hint = if unit_missing { format!("\nhint: {OPTION} {text}m") } else { String::new() };
+        return Err(format!("`{text}` is not a whole number of MiB; write it like {like}{hint}"));
     }
     Ok(bytes >> 20)
 }
@@ -336,6 +341,9 @@ pub(crate) fn deny_entry(text: &str) -> Result<DenyEntry, String> {
 /// The error for a value of `option` that is not one entry: where it is a comma list of valid entries, the hint repeats the
 /// option for each.
 pub(crate) fn not_one_entry(option: &str, text: &str, why: String) -> String {
+    if option == "allow" && text == "*" {
+        return format!("{why}\nhint: --network host");
+    }
     let entries = network_list(text);
     if entries.len() < 2 || entries.iter().any(|entry| allow_rule(entry).is_err()) {
         return why;

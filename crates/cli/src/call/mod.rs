@@ -52,6 +52,8 @@ pub struct RunnableCall {
     pub audit_secrets: Vec<String>,
     /// Whether the working directory is shown read-only and `--here` would let the program write it.
     pub here_would_write: bool,
+    /// Whether captured output that is longer than its limit ends the run.
+    pub cut_ends_run: bool,
     /// How long the program may take to end after a signal; then it is killed.
     pub grace: Duration,
     /// The code of an `eval`, where it is short enough to be the name of a file by mistake.
@@ -92,7 +94,6 @@ pub(crate) fn from_base(
     profile: Option<BasePolicy>,
     environment: Option<&ResolvedEnvironment>,
 ) -> Result<RunnableCall, CliRefusal> {
-    let flag = |name: &str| matches.get_flag(name);
     let text = |name: &str| text(matches, name);
     let code = if eval { text("code") } else { None };
     require_consistent(matches, code)?;
@@ -131,7 +132,11 @@ pub(crate) fn from_base(
         policy.go_by_hosts_proxy(|name| caller.variable(name).map(str::to_owned));
     }
     let env_given = given.iter().any(|option| option.long == "env");
-    if flag("tty") {
+    let options = stream_options(matches, code);
+    // Without code, `eval` is a prompt.
+    let talks = !eval || (code.is_none() && !is_given(matches, "file"));
+    let tty = options.tty || (file.is_none() && talks && streams::gets_terminal(options, caller, &policy));
+    if tty {
         streams::connect_terminal(&mut policy, caller, !env_given);
     }
     if eval {
@@ -140,20 +145,12 @@ pub(crate) fn from_base(
     } else if let Some(words) = matches.get_many::<String>("program") {
         policy.command.argv = words.cloned().collect();
     } else if policy.command.argv.is_empty() {
-        return Err(
-            CliRefusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]...")
-        );
+        return Err(CliRefusal::new("arguments", "no program to run")
+            .hint("cofferdam run -- PROGRAM [ARGS]..., with options before the dashes"));
     }
-    let options = stream_options(matches, code);
-    let tty = options.tty || (file.is_none() && !eval && streams::gets_terminal(options, caller, &policy));
     if file.is_none() {
         streams::set_input(&mut policy, options, caller, tty);
-        streams::lift_limits(&mut policy, options, tty && !eval);
-    }
-    if tty && !options.tty {
-        streams::connect_terminal(&mut policy, caller, !env_given);
-    }
-    if file.is_none() {
+        streams::lift_limits(&mut policy, options, tty && environment.is_none());
         if !policy.filesystem.deny.is_empty() {
             deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
         }
@@ -171,6 +168,7 @@ pub(crate) fn from_base(
         audit_trail: audit_trail::named(matches.get_one::<String>("audit-trail"), caller),
         audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         here_would_write,
+        cut_ends_run: file.is_none() && options.json && !options.output_limit,
         grace: grace(matches)?,
         perhaps_file: perhaps_file.map(str::to_owned),
     })
@@ -328,6 +326,7 @@ fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'st
     given.sort_by_key(|(index, option, _)| (option.late, *index));
     for (_, option, value) in &given {
         (option.apply)(draft, value)
+            .map_err(|message| message.replace(values::OPTION, &format!("--{}", option.long)))
             .map_err(|message| CliRefusal::new("arguments", format!("--{}: {message}", option.long)).split_hint())?;
         // A field that an option names becomes required. `--best-effort` is applied later and may undo that.
         option.requires.iter().for_each(|field| draft.policy.require(*field));

@@ -23,30 +23,11 @@ pub(super) struct StreamOptions {
     pub cpu_time: bool,
 }
 
-/// Programs that talk to a person whatever their arguments are.
-const INTERACTIVE: [&str; 21] = [
-    "btop", "emacs", "gdb", "htop", "less", "lldb", "man", "mc", "micro", "more", "nano", "nvim", "pico", "ranger",
-    "screen", "tig", "tmux", "top", "vi", "view", "vim",
-];
-
-/// Programs that talk to a person where they have no arguments but options of a shell.
-const SHELLS: [&str; 20] = [
-    "bash", "csh", "dash", "deno", "fish", "ghci", "ipython", "irb", "julia", "ksh", "lua", "mongosh", "node", "psql",
-    "python", "python3", "sh", "sqlite3", "tcsh", "zsh",
-];
-
-/// Whether a command line talks to a person: an editor, a pager, a shell without a script.
-fn is_interactive(argv: &[String]) -> bool {
-    let Some((program, arguments)) = argv.split_first() else { return false };
-    let name = program.rsplit('/').next().unwrap_or(program);
-    let of_a_shell = |argument: &String| matches!(argument.as_str(), "-i" | "-l" | "--login" | "-il" | "-li");
-    INTERACTIVE.contains(&name) || (SHELLS.contains(&name) && arguments.iter().all(of_a_shell))
-}
-
-/// Whether the program gets a terminal without `--tty`: where a person at a terminal starts a program that talks to one. It is a terminal of the sandbox's own, never the caller's.
+/// Whether the program gets a terminal without `--tty`: where all streams of the caller are one. It is a terminal of the
+/// sandbox's own, never the caller's.
 pub(super) fn gets_terminal(options: StreamOptions, caller: &Caller, policy: &Policy) -> bool {
     let has_terminals = matches!(policy.backend, BackendName::Auto | BackendName::Jail);
-    caller.at_terminal && has_terminals && !options.input && !options.json && is_interactive(&policy.command.argv)
+    caller.at_terminal && has_terminals && !options.input && !options.json
 }
 
 /// Has the program's input come from its terminal. `names_terminal` takes the name of the caller's, unless variables are named.
@@ -86,28 +67,16 @@ pub(super) fn lift_limits(policy: &mut Policy, options: StreamOptions, tty: bool
 mod tests {
     use super::*;
 
-    fn running(line: &str) -> Policy {
-        let mut policy = Policy::base();
-        policy.command.argv = line.split(' ').map(str::to_owned).collect();
-        policy
-    }
-
     #[test]
-    fn a_person_at_a_terminal_gets_one_for_programs_that_talk() {
+    fn a_program_that_is_started_at_a_terminal_gets_one() {
         let at = Caller { at_terminal: true, ..Caller::default() };
-        for talks in ["bash", "/bin/sh -l", "python3", "vim notes.txt", "less -R log", "htop"] {
-            assert!(gets_terminal(StreamOptions::default(), &at, &running(talks)), "{talks}");
-            assert!(
-                !gets_terminal(StreamOptions::default(), &Caller::default(), &running(talks)),
-                "{talks}: no terminal"
-            );
-            let given = StreamOptions { input: true, ..StreamOptions::default() };
-            assert!(!gets_terminal(given, &at, &running(talks)), "{talks}: it has its input");
-        }
-        for works in ["make", "bash build.sh", "sh -c x", "python3 -c x", "python3 report.py", "node app.js"] {
-            assert!(!gets_terminal(StreamOptions::default(), &at, &running(works)), "{works}");
-        }
-        let container = Policy { backend: BackendName::Docker, ..running("bash") };
+        assert!(gets_terminal(StreamOptions::default(), &at, &Policy::base()));
+        assert!(!gets_terminal(StreamOptions::default(), &Caller::default(), &Policy::base()), "no terminal");
+        let given = StreamOptions { input: true, ..StreamOptions::default() };
+        assert!(!gets_terminal(given, &at, &Policy::base()), "it has its input");
+        let captured = StreamOptions { json: true, ..StreamOptions::default() };
+        assert!(!gets_terminal(captured, &at, &Policy::base()), "its output is captured");
+        let container = Policy { backend: BackendName::Docker, ..Policy::base() };
         assert!(!gets_terminal(StreamOptions::default(), &at, &container), "a container has none");
     }
 

@@ -7,6 +7,7 @@
 mod dry_run;
 pub(crate) mod keep_changes;
 mod recording;
+mod sign_of_life;
 mod signals;
 
 use std::mem::ManuallyDrop;
@@ -23,6 +24,7 @@ use signal_hook::consts::SIGINT;
 
 use self::dry_run::DryRun;
 use self::keep_changes::ChangesDirectory;
+use self::sign_of_life::SignOfLife;
 use self::signals::Signals;
 use crate::call::RunnableCall;
 use crate::caller::Caller;
@@ -118,10 +120,13 @@ pub(crate) fn execute_about(
             return Err(refusal);
         }
     };
+    let watched = !call.tty && !presentation.json && !presentation.result && !presentation.quiet;
+    let sign = watched.then(|| SignOfLife::start(Arc::clone(&copied.excerpts))).flatten();
     let (mut outcome, unrecorded) = match &trail {
         None => (prepared.run(io), None),
         Some(trail) => recording::run(&prepared, io, &call, trail, about)?,
     };
+    drop(sign);
     if copied.asked.load(Ordering::Relaxed) {
         terminal::discard_answers();
     }
@@ -202,6 +207,7 @@ fn io(
             let Copied { lost, asked, excerpts } = copied.clone();
             Output::Stream(Box::new(stream::copy(signals.cancel.clone(), wall, lost, asked, excerpts)))
         },
+        cut_ends_run: call.cut_ends_run,
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),
         signals: signals.passed(call.grace, call.tty),

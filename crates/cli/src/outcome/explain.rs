@@ -8,9 +8,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cofferdam_engine::Failure;
-use cofferdam_policy::{Access, Field, Mount, Policy, Root};
+use cofferdam_policy::{Access, Field, Mount, Policy, Root, text};
 
 use super::host_paths::{HostPath, host_path, mount_without_exec};
+use crate::args::typing_mistakes::similar;
 use crate::caller::Caller;
 use crate::failure::{is_exec, is_mount_of, is_unexplained_exec};
 use crate::output::text::quoted;
@@ -24,11 +25,74 @@ pub(crate) fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
     if failure.code == 126 {
         explain_eacces(failure, policy, program);
     }
-    if failure.code == 127
-        && let Some(hint) = not_found(program, policy, caller)
-    {
-        failure.hint = Some(hint);
+    if failure.code == 127 {
+        match not_found(program, policy, caller) {
+            Some(hint) => failure.hint = Some(hint),
+            None => explain_missing(failure, policy, program, caller),
+        }
     }
+}
+
+/// For a program that the host does not have either, and for a script whose interpreter is missing.
+fn explain_missing(failure: &mut Failure, policy: &Policy, program: &str, caller: &Caller) {
+    if matches!(policy.filesystem.root, Root::Image(_)) {
+        return;
+    }
+    if let Some((assignment, _)) = program.split_once('=').filter(|(name, _)| is_name(name)) {
+        let rest: Vec<String> = policy.command.argv.iter().skip(1).map(|word| quoted(word)).collect();
+        failure.hint =
+            Some(format!("a variable is an option: cofferdam run -e {} {}", quoted(program), rest.join(" ")));
+        failure.message = format!("{assignment}=…: no program, but a variable");
+        return;
+    }
+    if !program.contains('/') {
+        let path = caller.variable("PATH").unwrap_or_default();
+        let directories = || path.split(':').filter(|directory| directory.starts_with('/'));
+        if !directories().any(|directory| Path::new(directory).join(program).exists()) {
+            let entries = directories().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
+            let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            failure.message = format!("{program}: not found on PATH, inside the sandbox or outside");
+            let similar = similar(program, names.iter().map(String::as_str));
+            failure.hint = similar.map(|name| format!("did you mean {}", quoted(name)));
+        }
+        return;
+    }
+    let cwd = policy.command.cwd.as_deref().unwrap_or("/");
+    let inside = cofferdam_policy::paths::lexical(&Path::new(cwd).join(program));
+    let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
+    match first_line(&shown.path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            failure.message = format!("{program} does not exist");
+            failure.hint = None;
+        }
+        Ok(line) => {
+            let Some(words) = line.strip_prefix("#!") else { return };
+            let interpreter = words.split_whitespace().next().unwrap_or_default();
+            let shown = text::one_line(interpreter);
+            if host_path(policy, interpreter).is_some_and(|interpreter| !interpreter.path.exists()) {
+                failure.message = format!("{program}: its first line names {shown}, which does not exist");
+                failure.hint =
+                    Some(format!("name an interpreter that is there: cofferdam run INTERPRETER {}", quoted(program)));
+            } else {
+                failure.message = format!("{program}: its first line names {shown}, which is not inside the sandbox");
+            }
+        }
+        Err(_) => {}
+    }
+}
+
+/// Whether a word can be the name of a variable.
+fn is_name(word: &str) -> bool {
+    let of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    word.chars().all(of_a_name) && word.chars().next().is_some_and(|c| !c.is_ascii_digit())
+}
+
+/// The first line of a file, as far as a kernel reads it.
+fn first_line(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    std::fs::File::open(path)?.take(256).read_to_end(&mut head)?;
+    Ok(String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned())
 }
 
 /// For a container that cannot show the working directory, which is shown by default.

@@ -39,7 +39,10 @@ pub(super) fn host_path(policy: &Policy, inside: &str) -> Option<HostPath> {
 /// The option that allows programs to be executed on the mount at this path, where it forbids that.
 pub(super) fn mount_without_exec(policy: &Policy, inside: &Path) -> Option<String> {
     let inside = inside.to_str()?;
-    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()))?;
+    let Some(mount) = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target())) else {
+        let scratch = ["/tmp", "/var/tmp"].into_iter().find(|scratch| is_within(inside, scratch))?;
+        return Some(format!("--tmpfs {scratch}:exec"));
+    };
     match mount {
         Mount::Bind { source, target, access: Access::ReadWrite, exec: false, .. } => {
             Some(format!("-v {}", quoted(&format!("{source}:{target}:rw,exec"))))

@@ -2,6 +2,7 @@
 //! output.
 
 use cofferdam_engine::{Ending, Failure, Outcome};
+use cofferdam_policy::Field;
 use serde::Serialize;
 
 use super::complaint_notes::complaint_notes;
@@ -13,7 +14,7 @@ use crate::call::RunnableCall;
 use crate::caller::Caller;
 use crate::failure;
 use crate::output::excerpt::Excerpt;
-use crate::output::stderr::{print_error, print_note};
+use crate::output::stderr::{print_error, print_note, write};
 use crate::output::stdout::print_json;
 use crate::refusal::CliRefusal;
 
@@ -87,6 +88,11 @@ pub(crate) fn report_outcome(run: &EndedRun<'_>, code: i32, presentation: Presen
     let EndedRun { outcome, call, .. } = run;
     if presentation.json {
         print_json(&OutcomeWithNotes { outcome, notes: run.notes() })?;
+        if outcome.limit == Some(Field::Output) && !presentation.quiet {
+            let text =
+                format!("stopped at {} bytes of output, which were to be captured", call.policy.limits.output_bytes);
+            print_note(&text, Some("--output-limit SIZE"));
+        }
         return Ok(code);
     }
     if presentation.result {
@@ -103,7 +109,12 @@ pub(crate) fn report_outcome(run: &EndedRun<'_>, code: i32, presentation: Presen
             if let Some(warning) = &run.warning {
                 print_note(warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
             }
-            run.notes().into_iter().for_each(print);
+            let notes = run.notes();
+            // A note is a line of its own, also behind an editor that leaves the cursor where it was.
+            if call.tty && !notes.is_empty() && run.output[0].last().is_some_and(|last| last != b'\n') {
+                write("\n");
+            }
+            notes.into_iter().for_each(print);
         }
         error => {
             if let Some(failure) = error.as_ref().filter(|failure| failure::is_repositories(failure)) {

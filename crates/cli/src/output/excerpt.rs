@@ -28,6 +28,11 @@ impl Excerpt {
         self.first.is_empty()
     }
 
+    /// The last byte.
+    pub(crate) fn last(&self) -> Option<u8> {
+        self.last.last().or_else(|| self.first.last()).copied()
+    }
+
     /// The excerpt of a stream that is there as a whole.
     pub(crate) fn of(text: &str) -> Excerpt {
         let mut excerpt = Excerpt::default();

@@ -113,5 +113,5 @@ pub(crate) fn require() -> Result<(), CliRefusal> {
         return Ok(());
     }
     Err(CliRefusal::new("terminal", "-t needs a terminal on standard input, which is none")
-        .hint("leave out -t; -i alone passes standard input on"))
+        .hint("-i, without -t: standard input is passed on as it is"))
 }

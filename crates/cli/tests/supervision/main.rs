@@ -276,6 +276,7 @@ fn the_outcome_has_every_field_of_its_documentation() {
         "execution_time_ms",
         "exit_code",
         "memory_used_bytes",
+        "notes",
         "outcome",
         "pid_count",
         "run_id",

@@ -3,6 +3,7 @@
 //! After the cap a stream is still read, and what comes is dropped: the program neither blocks nor fills our memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -133,7 +134,14 @@ pub(crate) struct InputSource {
     pending: Vec<u8>,
     sent: usize,
     terminal: bool,
+    /// How often Ctrl-C came in a row, and when it came first.
+    interrupts: (u32, Instant),
 }
+
+/// As often in a row, and within that time, Ctrl-C at a terminal ends a run whose program ignores it.
+const INTERRUPTS: (u32, Duration) = (5, Duration::from_secs(2));
+/// Ctrl-C.
+const INTERRUPT: u8 = 3;
 
 enum From {
     Nothing,
@@ -148,7 +156,7 @@ impl InputSource {
             Input::Bytes(b) => (From::Nothing, b),
             Input::Fd(fd) => (From::Fd(fd), Vec::new()),
         };
-        let mut s = InputSource { to: Some(to), from, pending, sent: 0, terminal };
+        let mut s = InputSource { to: Some(to), from, pending, sent: 0, terminal, interrupts: (0, Instant::now()) };
         s.close_when_done();
         s
     }
@@ -171,6 +179,7 @@ impl InputSource {
         let From::Fd(fd) = &self.from else { return };
         match rustix::io::read(fd, &mut buf[..4096]) {
             Ok(n) if n > 0 => {
+                self.count_interrupts(&buf[..n]);
                 self.pending = buf[..n].to_vec();
                 self.sent = 0;
                 self.write();
@@ -179,6 +188,22 @@ impl InputSource {
             _ => self.from = From::Nothing,
         }
         self.close_when_done();
+    }
+
+    fn count_interrupts(&mut self, bytes: &[u8]) {
+        let (count, first) = &mut self.interrupts;
+        for byte in bytes.iter().filter(|_| self.terminal) {
+            match *byte {
+                INTERRUPT if *count > 0 && first.elapsed() <= INTERRUPTS.1 => *count += 1,
+                INTERRUPT => (*count, *first) = (1, Instant::now()),
+                _ => *count = 0,
+            }
+        }
+    }
+
+    /// Whether a person at the terminal wants the run to end, whatever its program does.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupts.0 >= INTERRUPTS.0
     }
 
     /// Writes what waits.

@@ -15,7 +15,7 @@ use cofferdam_confine::cgroup::{Cgroup, OomWatch};
 use cofferdam_policy::{Field, NetworkMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::io::{Io, SignalsPassed};
+use crate::io::{Io, Output, SignalsPassed};
 use crate::proctree;
 use crate::run::directory_memory::Directories;
 use crate::run::evidence::Log;
@@ -211,11 +211,18 @@ impl RunSupervisor<'_, '_> {
                 }
             }
         }
+        let cut = self.run.sinks.iter().flatten().any(|sink| sink.truncated);
+        if cut && self.io.cut_ends_run && matches!(self.io.output, Output::Capture) {
+            self.end(RunEnd::Limit(Field::Output));
+        }
         if ready.from {
             self.run.source.read(&mut self.buf);
         }
         if ready.to {
             self.run.source.write();
+        }
+        if self.run.source.is_interrupted() {
+            self.end(RunEnd::Cancelled);
         }
         if ready.oom {
             self.out_of_memory();

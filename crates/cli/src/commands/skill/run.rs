@@ -111,6 +111,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         audit_trail: Some(invocation.trail_directory()?.to_string_lossy().into_owned()),
         audit_secrets: invocation.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         here_would_write: false,
+        cut_ends_run: false,
         grace: GRACE,
         perhaps_file: None,
     };
