@@ -6,19 +6,23 @@ use std::path::Path;
 use super::data::{Task, WITHIN};
 use super::home::Home;
 use super::judge::{self, Seen, Verdict};
+use super::stand_ins::{Network, StandIns};
 use super::{calls, process, terminal};
 use crate::Result;
 
 /// A lane of a user, whose tasks run one after the other.
 pub(super) struct Attempts {
     home: Home,
+    stand_ins: StandIns,
+    /// From the first task on that needs one.
+    network: Option<Network>,
     /// What was looked for already, and whether it is there.
     installed: BTreeMap<String, bool>,
 }
 
 impl Attempts {
-    pub(super) fn new(home: Home) -> Attempts {
-        Attempts { home, installed: BTreeMap::new() }
+    pub(super) fn new(home: Home, stand_ins: StandIns) -> Attempts {
+        Attempts { home, stand_ins, network: None, installed: BTreeMap::new() }
     }
 
     /// Runs a task.
@@ -31,10 +35,10 @@ impl Attempts {
                 return Ok(Verdict::NotRun(format!("{need} is missing")));
             }
         }
-        if let Some(name) = task.serve.first() {
-            return Ok(Verdict::NotRun(format!("needs the stand-in {name}")));
+        if let Some(reason) = self.unserved(task)? {
+            return Ok(Verdict::NotRun(reason));
         }
-        let project = self.home.fresh(task)?;
+        let project = self.home.fresh(task, self.network_of(task))?;
         let verdict = match self.judge(task, &project)? {
             Ok(verdict) => verdict,
             Err(reason) => Verdict::Failed(reason),
@@ -43,9 +47,30 @@ impl Attempts {
         Ok(verdict)
     }
 
+    /// Why the stand-ins of a task are not there. The first task that has any waits for the network.
+    fn unserved(&mut self, task: &Task) -> Result<Option<String>> {
+        if task.serve.is_empty() {
+            return Ok(None);
+        }
+        if let Some(reason) = StandIns::missing() {
+            return Ok(Some(reason));
+        }
+        let network = match self.network.take() {
+            Some(network) => network,
+            None => self.stand_ins.start(self.home.directory())?,
+        };
+        Ok(self.network.insert(network).lacks(&task.serve))
+    }
+
+    /// The network in which a task runs; none where it has no stand-ins.
+    fn network_of(&self, task: &Task) -> Option<&Network> {
+        self.network.as_ref().filter(|_| !task.serve.is_empty())
+    }
+
     fn judge(&self, task: &Task, project: &Path) -> Result<std::result::Result<Verdict, String>> {
+        let network = self.network_of(task);
         if !task.setup.is_empty() {
-            let seen = process::run(&mut self.home.shell(&task.setup, None, project, false), WITHIN)?;
+            let seen = process::run(&mut self.home.shell(&task.setup, None, project, network, false), WITHIN)?;
             if let Err(reason) = judge::after(&task.setup, &seen) {
                 return Ok(Err(reason.replacen("afterwards", "its setup", 1)));
             }
@@ -62,7 +87,7 @@ impl Attempts {
             return Ok(Err(reason));
         }
         if let Some(script) = &task.after {
-            let seen = process::run(&mut self.home.shell(script, None, project, false), WITHIN)?;
+            let seen = process::run(&mut self.home.shell(script, None, project, network, false), WITHIN)?;
             if let Err(reason) = judge::after(script, &seen) {
                 return Ok(Err(reason));
             }
@@ -71,7 +96,7 @@ impl Attempts {
     }
 
     fn typed(&self, task: &Task, line: &str, project: &Path) -> Result<Seen> {
-        let mut command = self.home.shell(line, Some(task), project, task.terminal);
+        let mut command = self.home.shell(line, Some(task), project, self.network_of(task), task.terminal);
         if task.terminal {
             terminal::run(&mut command, self.home.switch(), &task.keys, task.within)
         } else if task.calls.is_empty() {
@@ -90,7 +115,7 @@ impl Attempts {
             Some(module) => format!("python3 -c 'import {module}'"),
             None => format!("p=$(type -P {need}) || exit; case $p in */shims/*) pyenv which {need};; esac"),
         };
-        let seen = process::run(&mut self.home.shell(&script, None, self.home.directory(), false), WITHIN)?;
+        let seen = process::run(&mut self.home.shell(&script, None, self.home.directory(), None, false), WITHIN)?;
         let there = seen.code == Some(0);
         self.installed.insert(need.to_owned(), there);
         Ok(there)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::data::{Task, User};
+use super::stand_ins::{Network, StandIns};
 use super::toolchains::{KEPT, Toolchains};
 use crate::Result;
 use crate::shell::{run_quietly, succeeds, uid, which};
@@ -64,6 +65,12 @@ impl Place {
             text.replace(&self.home(user, lane).display().to_string(), "~")
                 .replace(&below_tmp(user, lane).display().to_string(), "/tmp/project")
         })
+    }
+
+    /// The stand-ins of a lane.
+    pub(super) fn stand_ins(&self, workspace: &Workspace, user: User, lane: usize) -> StandIns {
+        let name = format!("stand-ins-{}", of_lane(user, lane));
+        StandIns::new(workspace, self.directory.join(&name), &name)
     }
 
     fn home(&self, user: User, lane: usize) -> PathBuf {
@@ -171,8 +178,8 @@ impl Home {
         (0..LANES).map(lane).collect()
     }
 
-    /// Empties it and makes the project of a task.
-    pub(super) fn fresh(&self, task: &Task) -> Result<PathBuf> {
+    /// Empties it and makes the project of a task, with the key for the SSH server of its network.
+    pub(super) fn fresh(&self, task: &Task, network: Option<&Network>) -> Result<PathBuf> {
         self.clear()?;
         let ssh = self.directory.join(".ssh");
         let key = ssh.join("id_ed25519");
@@ -182,7 +189,14 @@ impl Home {
             .map_err(|error| format!("cannot write {}: {error}", key.display()))?;
         let project = if task.below_tmp { below_tmp(self.user, self.lane) } else { self.directory.join("project") };
         make(&project, 0o755)?;
-        for path in [&ssh, &key, &project] {
+        let mut owned = vec![ssh, key, project.clone()];
+        if let Some(network) = network.filter(|_| task.serve.iter().any(|name| name == "git-ssh")) {
+            let key = self.directory.join("deploy_key");
+            std::fs::copy(network.deploy_key(), &key)
+                .map_err(|error| format!("cannot write {}: {error}", key.display()))?;
+            owned.push(key);
+        }
+        for path in &owned {
             chown(path, self.switch, self.switch).map_err(|error| format!("cannot own {}: {error}", path.display()))?;
         }
         Ok(project)
@@ -212,12 +226,22 @@ impl Home {
         Ok(())
     }
 
-    /// A shell of the user with the variables of a task, in that directory and in a session of its own.
-    pub(super) fn shell(&self, script: &str, task: Option<&Task>, project: &Path, terminal: bool) -> Command {
+    /// A shell of the user with the variables of a task, in that directory and network and in a session of its own.
+    pub(super) fn shell(
+        &self,
+        script: &str,
+        task: Option<&Task>,
+        project: &Path,
+        network: Option<&Network>,
+        terminal: bool,
+    ) -> Command {
         let find = |name: &str| which(name).unwrap_or_else(|| name.into());
         let mut command = Command::new(find("setsid"));
         if terminal {
             command.arg("--ctty");
+        }
+        if let Some([enter, rest @ ..]) = network.map(|network| network.enter(project)).as_deref() {
+            command.arg(find(enter)).args(rest);
         }
         if let Some(id) = self.switch {
             let id = id.to_string();

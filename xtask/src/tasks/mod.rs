@@ -7,7 +7,7 @@
 //! A user has one lane for commands and others for tasks at a terminal, which wait for most of their time; the tasks of a
 //! lane run one after the other. Nothing is built: the programs are those of the last
 //! debug build. Everything is made below one directory of /home (of the caller's home where that is not root's) and one
-//! below /tmp for each user, and goes with the end of the run.
+//! below /tmp for each user, and goes with the end of the run. Tasks with stand-ins run in a network of their lane.
 
 mod attempt;
 mod calls;
@@ -16,6 +16,7 @@ mod home;
 mod judge;
 mod page;
 mod process;
+mod stand_ins;
 mod terminal;
 mod toolchains;
 
@@ -115,13 +116,14 @@ fn run_all(workspace: &Workspace, tasks: &[Task], users: &[User]) -> Result<Resu
     let place = Place::new(workspace)?;
     let place = &place;
     std::thread::scope(|scope| {
-        let started: Vec<_> = users.iter().map(|user| scope.spawn(move || run_as(place, tasks, *user))).collect();
+        let started: Vec<_> =
+            users.iter().map(|user| scope.spawn(move || run_as(workspace, place, tasks, *user))).collect();
         joined(started)
     })
 }
 
 /// Runs the tasks of a user in all lanes.
-fn run_as(place: &Place, tasks: &[Task], user: User) -> Result<Results> {
+fn run_as(workspace: &Workspace, place: &Place, tasks: &[Task], user: User) -> Result<Results> {
     if user == User::Root && uid() != Some(0) {
         let of_user = tasks.iter().filter(|task| task.users.contains(&user));
         return Ok(of_user.map(|task| ((task.id.clone(), user), Verdict::NotRun("needs root".into()))).collect());
@@ -130,7 +132,8 @@ fn run_as(place: &Place, tasks: &[Task], user: User) -> Result<Results> {
     std::thread::scope(|scope| {
         let started = homes.into_iter().enumerate().map(|(lane, home)| {
             let of_lane = tasks_of(tasks, user, lane);
-            scope.spawn(move || run_lane(place, home, of_lane, user))
+            let stand_ins = place.stand_ins(workspace, user, lane);
+            scope.spawn(move || run_lane(place, Attempts::new(home, stand_ins), of_lane, user))
         });
         joined(started.collect())
     })
@@ -156,9 +159,8 @@ fn tasks_of(tasks: &[Task], user: User, lane: usize) -> Vec<&Task> {
     }
 }
 
-fn run_lane(place: &Place, home: Home, tasks: Vec<&Task>, user: User) -> Result<Results> {
+fn run_lane(place: &Place, mut attempts: Attempts, tasks: Vec<&Task>, user: User) -> Result<Results> {
     let mut results = Results::new();
-    let mut attempts = Attempts::new(home);
     for task in tasks {
         let begun = Instant::now();
         let verdict = match attempts.run(task)? {
