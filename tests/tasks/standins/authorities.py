@@ -5,11 +5,10 @@ import glob
 import io
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 
 import addresses
+import go
 from fixtures import call, write
 
 STORE = "/etc/ssl/certs"
@@ -37,9 +36,11 @@ def trusted(base, home):
     """What is to be mounted, and where."""
     authority = read(f"{base}/tls/ca.pem")
     yield store(base, authority), STORE
-    for path in node():
-        if (program := with_authority_in_place(read(path), authority)) is not None:
-            yield write(f"{base}/node", program, 0o755), path
+    # Debian's Node.js uses the host's store; others have a list of their own.
+    if (path := real("node")) and (program := with_authority_in_place(read(path), authority)) is not None:
+        yield write(f"{base}/programs/node", program, 0o755), path
+    if (path := real("go")) and (program := go.program(base, read(path))) is not None:
+        yield write(f"{base}/programs/go", program, 0o755), path
     for at, path in enumerate(glob.glob(f"{home}/.pyenv/versions/*/lib/python3*/site-packages/**/certifi/cacert.pem", recursive=True)):
         yield write(f"{base}/certifi/{at}.pem", read(path) + authority), path
     for at, path in enumerate(glob.glob(f"{home}/.pyenv/versions/*/lib/python3*/ensurepip/_bundled/pip-*.whl")):
@@ -50,9 +51,8 @@ def store(base, authority):
     """The host's store with one authority more, in each form in which programs read it."""
     copy = f"{base}/certs"
     shutil.copytree(STORE, copy, symlinks=True)
-    for bundle in ["ca-certificates.crt"]:
-        old = read(f"{STORE}/{bundle}") if os.path.exists(f"{STORE}/{bundle}") else b""
-        write(f"{copy}/{bundle}", old + authority)
+    bundle = "ca-certificates.crt"
+    write(f"{copy}/{bundle}", (read(f"{STORE}/{bundle}") if os.path.exists(f"{STORE}/{bundle}") else b"") + authority)
     hashed = call("openssl", "x509", "-hash", "-noout", "-in", f"{base}/tls/ca.pem").strip()
     write(f"{copy}/{hashed}.0", authority)
     if os.path.exists(f"{copy}/java/cacerts") and shutil.which("keytool"):
@@ -61,10 +61,10 @@ def store(base, authority):
     return copy
 
 
-def node():
-    """Node.js that is installed. Debian's uses the host's store, others have a list of their own in the program."""
-    path = shutil.which("node")
-    return [os.path.realpath(path)] if path else []
+def real(name):
+    """The file of a program that is installed for all."""
+    path = shutil.which(name)
+    return path and os.path.realpath(path)
 
 
 def with_authority_in_place(program, authority):

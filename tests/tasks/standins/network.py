@@ -34,9 +34,10 @@ def bind(source, target):
 def main():
     base, log, home = sys.argv[1:]
     authorities.make(base)
+    mounts = list(authorities.trusted(base, home))
     with open(log, "wb") as errors:
         servers = subprocess.Popen(
-            ["unshare", "--net", "--mount", sys.executable, "-B", f"{HERE}/services.py", base],
+            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", sys.executable, "-B", f"{HERE}/services.py", base],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )
     if servers.stdout.readline() != b"namespaces\n":
@@ -49,7 +50,7 @@ def main():
     # The machine's own name server is not there, and its list of hosts may have names of the stand-ins.
     bind(write(f"{base}/resolv.conf", f"nameserver {addresses.RESOLVER}\n"), "/etc/resolv.conf")
     bind(write(f"{base}/hosts", "127.0.0.1 localhost\n::1 localhost\n"), "/etc/hosts")
-    for source, target in authorities.trusted(base, home):
+    for source, target in mounts:
         bind(source, target)
     ready = servers.stdout.readline()
     json.loads(ready or "null") or sys.exit(f"the servers did not start: {log}")

@@ -1,5 +1,4 @@
-"""PyPI: six of our own, and wheels that lie on this machine: those that Debian has for virtual environments, and those
-below target/tasks/pypi, where pandas may be put."""
+"""PyPI: six of our own, and the wheels in target/tasks/pypi, where `cargo xtask tasks --fetch` puts real ones."""
 
 import glob
 import hashlib
@@ -11,8 +10,7 @@ import zipfile
 import packages
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PLACES = ["/usr/share/python-wheels", f"{HERE}/../../../target/tasks/pypi"]
-OF_DEBIAN = ["setuptools", "wheel"]
+FETCHED = f"{HERE}/../../../target/tasks/pypi"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "application/vnd.pypi.simple.v1+html"
 
 
@@ -32,21 +30,34 @@ def normal(name):
 
 def wheels():
     yield Wheel(*packages.wheel("six", "1.16.0", "py2.py3", {"six.py": '__version__ = "1.16.0"\nPY2, PY3 = False, True\n'}))
-    for place in PLACES:
-        for path in sorted(glob.glob(f"{place}/*.whl")):
-            file = os.path.basename(path)
-            if place == PLACES[0] and normal(file.split("-")[0]) not in OF_DEBIAN:
-                continue
-            with zipfile.ZipFile(path) as archive:
-                metadata = next(name for name in archive.namelist() if re.fullmatch(r"[^/]*\.dist-info/METADATA", name))
-                text = archive.read(metadata).decode()
-            with open(path, "rb") as content:
-                yield Wheel(file, content.read(), text)
+    for path in sorted(glob.glob(f"{FETCHED}/*.whl")):
+        with zipfile.ZipFile(path) as archive:
+            metadata = next(name for name in archive.namelist() if re.fullmatch(r"[^/]*\.dist-info/METADATA", name))
+            text = archive.read(metadata).decode()
+        with open(path, "rb") as content:
+            yield Wheel(os.path.basename(path), content.read(), text)
 
 
 def start(_base):
     known = list(wheels())
     return lambda request: answer(request, known)
+
+
+def start_setuptools(_base):
+    there("setuptools", "wheel")
+
+
+def start_pandas(_base):
+    there("pandas")
+
+
+def there(*projects):
+    from services import Missing
+
+    known = {normal(os.path.basename(path).split("-")[0]) for path in glob.glob(f"{FETCHED}/*.whl")}
+    for project in projects:
+        if project not in known:
+            raise Missing(f"{project} is not in target/tasks/pypi; cargo xtask tasks --fetch")
 
 
 def answer(request, known):

@@ -1,4 +1,4 @@
-"""example/project.git with one commit, over https and, with a key, over ssh. It takes pushes."""
+"""example/project.git with one commit, over https and, with the key of the network, over ssh. It takes pushes."""
 
 import gzip
 import os
@@ -18,6 +18,27 @@ def start(base):
     root = f"{base}/git"
     repository(f"{root}/example/project.git", f"{base}/work")
     return lambda request: answer(request, root)
+
+
+def start_ssh(base):
+    """An SSH server for the same repository, to the user `git` with the key alone."""
+    from services import Missing
+
+    for program in ["git", "dropbear", "dropbearkey", "ssh-keygen"]:
+        if shutil.which(program) is None:
+            raise Missing(f"{program} is missing")
+    account, key, command = f"{base}/account", f"{base}/deploy_key", f"{base}/git-only"
+    call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+    write(command, f'#!/bin/sh\neval "set -- $SSH_ORIGINAL_COMMAND"\ncase $1 in git-*) exec git "${{1#git-}}" "{base}/git$2";; esac\nexit 1\n', 0o755)
+    with open(f"{key}.pub") as public:
+        write(f"{account}/.ssh/authorized_keys", f'command="{command}" {public.read()}', 0o600)
+    os.chmod(account, 0o700)
+    os.chmod(f"{account}/.ssh", 0o700)
+    call("dropbearkey", "-t", "ed25519", "-f", f"{base}/host_key")
+    # The server's own list of accounts, in its own mount namespace.
+    users = write(f"{base}/passwd", f"root:x:0:0::/:/bin/sh\ngit:x:0:0::{account}:/bin/sh\n")
+    call("mount", "--bind", users, "/etc/passwd")
+    subprocess.Popen(["dropbear", "-F", "-E", "-r", f"{base}/host_key", "-p", "22", "-s", "-j", "-k"], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def repository(bare, work):

@@ -1,6 +1,6 @@
 """The servers of a network: name server, HTTP and HTTPS for all hosts, SSH. What is asked is written to standard error.
 
-Started by network.py in namespaces of its own; ends with its standard input."""
+Started by network.py in namespaces of its own, as the first process of one for processes; ends with its standard input."""
 
 import http.server
 import importlib
@@ -8,7 +8,6 @@ import json
 import os
 import socketserver
 import ssl
-import subprocess
 import sys
 import threading
 
@@ -17,17 +16,22 @@ sys.path[1:1] = [f"{HERE}/../../egress/world"]
 
 import addresses
 import dns
-from fixtures import call, write
+from fixtures import call
 
 PLAIN, ENCRYPTED = [80], [443, 8443]
 
-# The module of each service.
-MODULES = {
-    "http": "downloads",
-    "git-https": "repositories",
-    "npm-registry": "npm",
-    "pypi": "pypi",
-    "crates": "crates",
+# What starts each service, by module and function. Its result answers requests for the hosts of the service.
+STARTS = {
+    "http": ("downloads", "start"),
+    "git-https": ("repositories", "start"),
+    "git-ssh": ("repositories", "start_ssh"),
+    "npm-registry": ("npm", "start"),
+    "pypi": ("pypi", "start"),
+    "pypi-setuptools": ("pypi", "start_setuptools"),
+    "pypi-pandas": ("pypi", "start_pandas"),
+    "crates": ("crates", "start"),
+    "go-proxy": ("go", "start"),
+    "model-api": ("model", "start"),
 }
 
 
@@ -111,16 +115,16 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def services(base):
-    """What answers for each host, and what services lack, by the names of services."""
-    hosts, state = {}, {name: "is not there yet" for name in [*addresses.HOSTS, "git-ssh"]}
-    for name, module in MODULES.items():
+    """What answers for each host; and for each service what it lacks, or nothing."""
+    hosts, lacks = {}, {name: "is not there yet" for name in addresses.HOSTS}
+    for name, (module, function) in STARTS.items():
         try:
-            answer = importlib.import_module(module).start(base)
-            hosts |= {host: answer for host in addresses.HOSTS[name]}
-            state[name] = ""
+            answer = getattr(importlib.import_module(module), function)(base)
+            hosts |= {host: answer for host in addresses.HOSTS.get(name, [])}
+            lacks[name] = ""
         except Missing as missing:
-            state[name] = str(missing)
-    return hosts, state
+            lacks[name] = str(missing)
+    return hosts, lacks
 
 
 def main():
@@ -132,14 +136,14 @@ def main():
         "link set lo up", "link set veth1 up", f"addr add {addresses.SERVERS}/30 dev veth1", "route add local 0.0.0.0/0 dev lo table main",
     ]).encode())
     dns.serve([addresses.RESOLVER], dns.Zone())
-    hosts, state = services(base)
+    hosts, lacks = services(base)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(f"{base}/tls/chain.pem", f"{base}/tls/key.pem")
     context.set_alpn_protocols(["http/1.1"])
     for port in PLAIN + ENCRYPTED:
         server = Server(port, context if port in ENCRYPTED else None, hosts)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(json.dumps(state), flush=True)
+    print(json.dumps(lacks), flush=True)
     sys.stdin.read()
     os._exit(0)
 
