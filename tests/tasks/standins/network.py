@@ -33,8 +33,7 @@ def bind(source, target):
 
 def main():
     base, log, home = sys.argv[1:]
-    authorities.make(base)
-    mounts = list(authorities.trusted(base, home))
+    mounts = [*authorities.Authority(base).trusted(home), *authorities.go_program(base)]
     with open(log, "wb") as errors:
         servers = subprocess.Popen(
             ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", sys.executable, "-B", f"{HERE}/services.py", base],

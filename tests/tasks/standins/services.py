@@ -138,7 +138,7 @@ def main():
     dns.serve([addresses.RESOLVER], dns.Zone())
     hosts, lacks = services(base)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(f"{base}/tls/chain.pem", f"{base}/tls/key.pem")
+    context.load_cert_chain(f"{base}/tls/cert.pem", f"{base}/tls/key.pem")
     context.set_alpn_protocols(["http/1.1"])
     for port in PLAIN + ENCRYPTED:
         server = Server(port, context if port in ENCRYPTED else None, hosts)
