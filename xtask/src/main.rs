@@ -56,7 +56,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "tasks",
-        usage: "tasks [FILTER…] [--must ID,…] [--users root|65534|all] [--write]   try what users type first, as tests/tasks says",
+        usage: "tasks [FILTER…] [--must ID,…] [--users root|65534|all] [--write|--fetch]   try what users type first, as tests/tasks says",
         run: tasks::run_from,
     },
     Task { name: "lint", usage: "lint                 formatting and clippy, warnings denied", run: lint::run_from },

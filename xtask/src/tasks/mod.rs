@@ -46,6 +46,8 @@ struct Options {
     must: Vec<String>,
     /// Writes the page.
     write: bool,
+    /// Fetches what stand-ins have from real services, and tries nothing.
+    fetch: bool,
     /// As whom.
     users: Vec<User>,
 }
@@ -57,6 +59,7 @@ impl Options {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--write" => options.write = true,
+                "--fetch" => options.fetch = true,
                 "--must" => {
                     let ids = words.next().ok_or("--must needs ids, separated by commas")?;
                     options.must.extend(ids.split(',').map(str::to_owned));
@@ -68,7 +71,7 @@ impl Options {
                 },
                 option if option.starts_with('-') => {
                     return Err(format!(
-                        "unknown argument {option}; accepted: FILTER…, --must ID,…, --users USER, --write"
+                        "unknown argument {option}; accepted: FILTER…, --must ID,…, --users USER, --write, --fetch"
                     ));
                 }
                 filter => options.filters.push(filter.to_owned()),
@@ -76,6 +79,9 @@ impl Options {
         }
         if options.write && (!options.filters.is_empty() || !options.must.is_empty() || options.users.len() < 2) {
             return Err("--write writes the page of all tasks and users: leave filters, --must and --users out".into());
+        }
+        if options.fetch && arguments.len() > 1 {
+            return Err("--fetch tries no tasks: leave all else out".into());
         }
         Ok(options)
     }
@@ -92,6 +98,9 @@ impl Options {
 pub(crate) fn run_from(arguments: &[String]) -> Result {
     let options = Options::parse(arguments)?;
     let workspace = Workspace::read()?;
+    if options.fetch {
+        return stand_ins::fetch(&workspace);
+    }
     let tasks = data::read(&workspace.root.join("tests/tasks"))?;
     if let Some(id) = options.must.iter().find(|id| !tasks.iter().any(|task| task.id == **id)) {
         return Err(format!("no task is called {id}"));
@@ -246,7 +255,8 @@ mod tests {
         assert_eq!(parse("").unwrap(), Options { users: both, ..Options::default() });
         let options = parse("git npm --must a,b --users 65534").unwrap();
         assert_eq!((options.filters.len(), options.must.len(), options.users), (2, 2, vec![User::Unprivileged]));
-        for wrong in ["--must", "--users", "--users me", "--all", "git --write", "--write --users root"] {
+        for wrong in ["--must", "--users", "--users me", "--all", "git --write", "--write --users root", "git --fetch"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

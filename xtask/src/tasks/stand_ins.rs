@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::Result;
-use crate::shell::{cannot_run, uid, which};
+use crate::shell::{cannot_run, run, uid, which};
 use crate::workspace::Workspace;
 
 /// The program that makes a network.
@@ -18,6 +18,22 @@ const PROGRAM: &str = "tests/tasks/standins/network.py";
 /// What it needs: the system's own Python, and where the others are looked for.
 const PYTHON: &str = "/usr/bin/python3";
 const NEEDS: &[&str] = &["ip", "unshare", "nsenter", "mount", "openssl", PYTHON];
+
+/// What PyPI's stand-in has from the real one.
+const WHEELS: &[&str] = &["setuptools", "wheel", "pandas"];
+
+/// Fetches what stand-ins do not make themselves: wheels, for the caller's Python and the system's.
+///
+/// # Errors
+/// pip failed.
+pub(super) fn fetch(workspace: &Workspace) -> Result {
+    for python in ["python3", PYTHON] {
+        let mut command = Command::new(python);
+        command.args(["-m", "pip", "download", "--only-binary", ":all:", "--dest"]);
+        run(command.arg(workspace.target.join("tasks/pypi")).args(WHEELS))?;
+    }
+    Ok(())
+}
 
 /// How a network is made for a lane.
 #[derive(Debug, Clone)]

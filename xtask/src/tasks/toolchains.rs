@@ -1,7 +1,7 @@
 //! The caller's toolchains, copied into the home of a task: rustup's default toolchain, cargo's programs, pyenv's version.
 //!
 //! They are one copy for each user, with links to it in the user's homes: a copy because an unprivileged user cannot read those of root, and a task may spoil its own alone. What names the
-//! old place is rewritten: the first lines of scripts, and the run path of a Python that is linked to its library.
+//! old place is rewritten: the first lines of scripts, the settings of a Python, and the run path of one that is linked to its library.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -99,11 +99,16 @@ fn relocate(pyenv: &Path, from: &Path) -> Result {
     let versions = children(&pyenv.join("versions"))?;
     for version in &versions {
         files.extend(children(&version.join("bin"))?);
+        for library in children(&version.join("lib"))? {
+            let kept = |file: &PathBuf| file.file_name().is_some_and(|name| is_settings(&name.to_string_lossy()));
+            files.extend(children(&library)?.into_iter().filter(kept));
+        }
     }
     for file in files.iter().filter(|file| !file.is_symlink() && file.is_file()) {
         let cannot = |error: std::io::Error| format!("cannot rewrite {}: {error}", file.display());
         let old = std::fs::read(file).map_err(cannot)?;
-        let new = if old.starts_with(b"#!") {
+        let settings = file.file_name().is_some_and(|name| is_settings(&name.to_string_lossy()));
+        let new = if settings || old.starts_with(b"#!") {
             String::from_utf8_lossy(&old).replace(&from, &to).into_bytes()
         } else if old.starts_with(b"\x7fELF") {
             versions.iter().fold(old.clone(), |program, version| {
@@ -118,6 +123,11 @@ fn relocate(pyenv: &Path, from: &Path) -> Result {
         }
     }
     Ok(())
+}
+
+/// Whether a file has the settings that a Python was built with, its directories among them.
+fn is_settings(name: &str) -> bool {
+    name.starts_with("_sysconfigdata") && name.ends_with(".py")
 }
 
 /// Writes a new file in place of one that has other links.
@@ -141,9 +151,10 @@ fn with_run_path(mut program: Vec<u8>, old: &[u8]) -> Vec<u8> {
 }
 
 fn children(directory: &Path) -> Result<Vec<PathBuf>> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if [NotADirectory, NotFound].contains(&error.kind()) => return Ok(Vec::new()),
         Err(error) => return Err(format!("cannot read {}: {error}", directory.display())),
     };
     entries
