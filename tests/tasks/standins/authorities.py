@@ -25,7 +25,7 @@ KNOWN, KEY_BYTES = f"{STORE}/Amazon_Root_CA_3.pem", 64
 WIDTHS = [64, 72, 76]
 
 # Programs with a list in themselves, where they are looked for: those for all users, and the lane's own.
-PROGRAMS = ["node", "claude"]
+PROGRAMS = ["node", "claude", "/usr/lib/chromium/chromium"]
 PROGRAMS_OF_HOME = [".pyenv/versions/*/bin/uv"]
 PYTHONS_OF_HOME = ".pyenv/versions/*/lib/python3*"
 
