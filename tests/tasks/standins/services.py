@@ -31,6 +31,7 @@ STARTS = {
     "pypi-pandas": ("pypi", "start_pandas"),
     "crates": ("crates", "start"),
     "go-proxy": ("go", "start"),
+    "maven": ("maven", "start"),
     "model-api": ("model", "start"),
 }
 
@@ -116,7 +117,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 def services(base):
     """What answers for each host; and for each service what it lacks, or nothing."""
-    hosts, lacks = {}, {name: "is not there yet" for name in addresses.HOSTS}
+    hosts, lacks = {}, {}
     for name, (module, function) in STARTS.items():
         try:
             answer = getattr(importlib.import_module(module), function)(base)
