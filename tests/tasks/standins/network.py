@@ -31,6 +31,13 @@ def bind(source, target):
     call("mount", "--bind", source, os.path.realpath(target))
 
 
+def accounts(home):
+    """The machine's accounts, with that home for the users of tasks."""
+    with open("/etc/passwd") as file:
+        lines = [line.rstrip("\n").split(":") for line in file]
+    return "".join(":".join([*line[:5], home, "/bin/bash"] if line[2] in ("0", "65534") else line) + "\n" for line in lines if len(line) == 7)
+
+
 def main():
     base, log, home = sys.argv[1:]
     mounts = [*authorities.Authority(base).trusted(home), *authorities.go_program(base)]
@@ -49,6 +56,8 @@ def main():
     # The machine's own name server is not there, and its list of hosts may have names of the stand-ins.
     bind(write(f"{base}/resolv.conf", f"nameserver {addresses.RESOLVER}\n"), "/etc/resolv.conf")
     bind(write(f"{base}/hosts", "127.0.0.1 localhost\n::1 localhost\n"), "/etc/hosts")
+    # What looks for its home there, as ssh and Java do, finds the lane's and not the machine's.
+    bind(write(f"{base}/machine-passwd", accounts(home)), "/etc/passwd")
     for source, target in mounts:
         bind(source, target)
     ready = servers.stdout.readline()

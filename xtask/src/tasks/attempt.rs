@@ -14,8 +14,8 @@ use crate::Result;
 pub(super) struct Attempts {
     home: Home,
     stand_ins: StandIns,
-    /// From the first task on that needs one.
-    network: Option<Network>,
+    /// From the first task on that needs one; or why there is none.
+    network: Option<Result<Network>>,
     /// What was looked for already, and whether it is there.
     installed: BTreeMap<String, bool>,
 }
@@ -35,7 +35,7 @@ impl Attempts {
                 return Ok(Verdict::NotRun(format!("{need} is missing")));
             }
         }
-        if let Some(reason) = self.unserved(task)? {
+        if let Some(reason) = self.unserved(task) {
             return Ok(Verdict::NotRun(reason));
         }
         let project = self.home.fresh(task, self.network_of(task))?;
@@ -48,23 +48,26 @@ impl Attempts {
     }
 
     /// Why the stand-ins of a task are not there. The first task that has any waits for the network.
-    fn unserved(&mut self, task: &Task) -> Result<Option<String>> {
+    fn unserved(&mut self, task: &Task) -> Option<String> {
         if task.serve.is_empty() {
-            return Ok(None);
-        }
-        if let Some(reason) = StandIns::missing() {
-            return Ok(Some(reason));
+            return None;
         }
         let network = match self.network.take() {
             Some(network) => network,
-            None => self.stand_ins.start(self.home.directory())?,
+            None => match StandIns::missing() {
+                Some(reason) => Err(reason),
+                None => self.stand_ins.start(self.home.directory()),
+            },
         };
-        Ok(self.network.insert(network).lacks(&task.serve))
+        match self.network.insert(network) {
+            Ok(network) => network.lacks(&task.serve),
+            Err(reason) => Some(reason.clone()),
+        }
     }
 
     /// The network in which a task runs; none where it has no stand-ins.
     fn network_of(&self, task: &Task) -> Option<&Network> {
-        self.network.as_ref().filter(|_| !task.serve.is_empty())
+        self.network.as_ref().filter(|_| !task.serve.is_empty())?.as_ref().ok()
     }
 
     fn judge(&self, task: &Task, project: &Path) -> Result<std::result::Result<Verdict, String>> {

@@ -124,3 +124,48 @@ impl Drop for Network {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tasks::process;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_network_has_its_hosts_and_trust_and_the_machine_stays_as_it_is() {
+        if let Some(reason) = StandIns::missing() {
+            eprintln!("skipped: {reason}");
+            assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || uid() != Some(0), "skipped: {reason}");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let before = std::fs::read("/etc/resolv.conf").unwrap();
+        let (base, log) = (directory.path().join("base"), directory.path().join("log"));
+        let program = Workspace::read().unwrap().root.join(PROGRAM);
+        let network = StandIns { program, base, log }.start(directory.path()).unwrap();
+        assert_eq!(network.lacks(&texts(&["http", "npm-registry"])), None);
+        assert!(network.lacks(&texts(&["http", "no-such"])).unwrap().contains("no-such"));
+
+        let seen = |line: &str| {
+            let mut command = Command::new("setsid");
+            command.args(network.enter(Path::new("/"))).args(["sh", "-c", line]).env_clear();
+            process::run(&mut command, Duration::from_secs(60)).unwrap()
+        };
+        let page = seen("curl -fsS https://downloads.example.org/data.txt");
+        assert_eq!((page.code, page.out.as_str()), (Some(0), "some data\n"), "{page:?}");
+        let other = seen("curl -sS https://nobody.example.org/");
+        assert_eq!(other.code, Some(6), "no other name leads anywhere: {other:?}");
+        let home = seen("getent passwd 0 | cut -d: -f6");
+        assert_eq!(home.out.trim(), directory.path().display().to_string());
+        assert_eq!(std::fs::read("/etc/resolv.conf").unwrap(), before);
+
+        let id = network.child.id();
+        drop(network);
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+}
