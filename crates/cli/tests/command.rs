@@ -250,7 +250,7 @@ fn signals_reach_the_program_which_may_end_by_itself() {
             let output = child.wait_with_output().unwrap();
             assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"tidied\n"[..]), "{backend} {signal:?}");
             // Without a handler it ends by the signal, a stopped process as well. The shell itself ignores SIGQUIT.
-            let scripts = ["echo up; exec sleep 30", "(sleep 1; echo up) & kill -STOP $$"];
+            let scripts = ["(sleep 0.3; echo up) & exec sleep 30", "(sleep 1; echo up) & kill -STOP $$"];
             for script in scripts.into_iter().take(if signal == Signal::QUIT { 1 } else { 2 }) {
                 let mut child = up(options, script);
                 kill_process(Pid::from_child(&child), signal).unwrap();
@@ -590,6 +590,47 @@ fn interactive_shell_has_its_own_pty_and_ours_is_restored() {
     let after = rustix::termios::tcgetattr(&theirs).unwrap();
     assert_eq!(after.local_modes, before.local_modes);
     assert_eq!(after.output_modes, before.output_modes);
+}
+
+/// Types at a terminal of `run` once the program has written `up`, and returns the screen and the exit code.
+fn typed(arguments: &[&str], keys: &[u8]) -> (String, i32) {
+    let (ours, theirs) = pty(24, 80);
+    let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
+    let mut command = cofferdam_with_signals("default");
+    command.args(["run", "-w", "/"]).args(arguments);
+    let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
+    let (mut screen, mut typed, start) = (String::new(), false, Instant::now());
+    loop {
+        let mut ready = [rustix::event::PollFd::new(&ours, rustix::event::PollFlags::IN)];
+        let tenth = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        if rustix::event::poll(&mut ready, Some(&tenth)).unwrap() > 0 {
+            let mut chunk = [0; 4096];
+            let read = rustix::io::read(&ours, &mut chunk).unwrap_or(0);
+            screen.push_str(&String::from_utf8_lossy(&chunk[..read]));
+        } else if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        if !typed && screen.contains("up") {
+            typed = true;
+            rustix::io::write(&ours, keys).unwrap();
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{screen}");
+    }
+    let code = shell_code(child.wait().unwrap());
+    (screen, code)
+}
+
+#[test]
+fn a_program_that_is_started_at_a_terminal_can_ask_there() {
+    let asks = "test -t 0 && test -t 1 && test -t 2 && echo up && read name && echo hello $name";
+    let (screen, code) = typed(&["sh", "-c", asks], b"Ann\n");
+    assert!(code == 0 && screen.contains("hello Ann"), "{code}: {screen}");
+    // Ctrl-C is the program's, which may go on; five times in a row end it in any case.
+    let ignores = "trap 'echo caught' INT; echo up; sleep 2; sleep 2; echo end; exit 3";
+    let (screen, code) = typed(&["sh", "-c", ignores], b"\x03");
+    assert!(code == 3 && screen.contains("caught") && screen.contains("end"), "{code}: {screen}");
+    let (screen, code) = typed(&["sh", "-c", ignores], b"\x03\x03\x03\x03\x03");
+    assert!(code == 143 && !screen.contains("end"), "{code}: {screen}");
 }
 
 #[test]

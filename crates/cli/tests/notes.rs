@@ -533,3 +533,103 @@ except OSError: pass"
     assert_eq!(String::from_utf8_lossy(&output.stdout), "b'served'\n", "{}", String::from_utf8_lossy(&output.stderr));
     serving.join().unwrap();
 }
+
+/// What the command itself says about a run in the project, and the exit code.
+fn notes_of(project: &std::path::Path, home: &std::path::Path, arguments: &[&str]) -> (i32, String) {
+    let mut command = cofferdam();
+    command.env("HOME", home).current_dir(project).arg("run").args(arguments);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let own: Vec<&str> = text.lines().filter(|line| line.starts_with("cofferdam: ")).collect();
+    (output.status.code().unwrap(), own.join("\n"))
+}
+
+#[test]
+fn a_failed_program_is_given_the_option_for_what_it_lacks() {
+    let Some(directory) = common::shown_directory("lacking") else { return };
+    let home = directory.0.join("home");
+    let project = home.join("project");
+    for made in ["project/part", "beside", ".tool", ".ssh", "project/.vscode"] {
+        std::fs::create_dir_all(home.join(made)).unwrap();
+    }
+    for made in ["", "project", "project/part", "beside"] {
+        std::fs::set_permissions(home.join(made), std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    std::fs::write(home.join(".tool/conf"), "setting").unwrap();
+    std::fs::write(home.join(".ssh/id_rsa"), "key").unwrap();
+    let (tool, key) = (home.join(".tool/conf"), home.join(".ssh/id_rsa"));
+    let beside = home.join("beside");
+    let beside = format!("-v {0}:{0}:rw", beside.display());
+    let dot = home.join(".tool");
+    let dot = format!("-v {0}:{0}", dot.display());
+    let open = "import os; [os.open('/dev/null', 0) for _ in range(200)]";
+    let unix = "import socket; socket.socket(socket.AF_UNIX)";
+    let refused = "import socket; socket.create_connection(('127.0.0.1', 5432))";
+    // What is run, what is said, and the same where the policy is not the cause, of which nothing is said.
+    let cases: &[(&[&str], &str, &[&str])] = &[
+        (&["--here", "touch", "../beside/a"], &beside, &["--here", "touch", "../beside/missing/a"]),
+        (&["--here", "rm", "-r", ".vscode"], ".vscode is protected", &["--here", "rm", "gone"]),
+        (&["sh", "-c", "cat \"$0\"", tool.to_str().unwrap()], &dot, &["cat", "gone"]),
+        (&["sh", "-c", "cp /bin/true /tmp/t && /tmp/t"], "--tmpfs /tmp:exec", &["sh", "-c", "/tmp/t"]),
+        (
+            &["sh", "-c", "head -c 999M /dev/zero >/tmp/big"],
+            "--tmpfs-size SIZE",
+            &["--here", "sh", "-c", "echo sh: ./a/b: ENOSPC >&2; exit 1"],
+        ),
+        (&["--open-files", "64", "--", common::PYTHON, "-c", open], "--open-files N", &["sh", "-c", "exit 1"]),
+        (
+            &["--", common::PYTHON, "-c", unix],
+            "--unix-sockets",
+            &["--unix-sockets", "sh", "-c", "echo EAFNOSUPPORT >&2; exit 1"],
+        ),
+        (
+            &["--stdin", "none", "--", common::PYTHON, "-c", "input()"],
+            "-i",
+            &["--stdin", "", "--", common::PYTHON, "-c", "input()"],
+        ),
+        (
+            &["--network", "loopback", "--", common::PYTHON, "-c", refused],
+            "--api http://127.0.0.1:5432",
+            &["--network", "host", "sh", "-c", "echo ECONNREFUSED >&2; exit 1"],
+        ),
+        (&["sh", "-c", "exec 3</dev/kvm"], "a /dev of its own", &["sh", "-c", "exec 3</etc/none"]),
+        (&["touch", "a", "--here"], "cofferdam run --here touch a", &["--here", "touch", "gone/a"]),
+    ];
+    for (fails, said, twin) in cases {
+        let (code, notes) = notes_of(&project, &home, fails);
+        assert!(code != 0 && code != 125 && notes.contains(said), "{fails:?}: {code} {notes}");
+        let (code, notes) = notes_of(&project, &home, twin);
+        assert!(code != 0 && code != 125 && !notes.contains("hint:"), "{twin:?}: {code} {notes}");
+    }
+    // No option that would show a key, whatever says that it lacks it.
+    let (code, notes) = notes_of(&project, &home, &["sh", "-c", "cat \"$0\"", key.to_str().unwrap()]);
+    assert!(code == 1 && notes.contains("is denied by") && !notes.contains("hint:"), "{notes}");
+    for place in [&home.display().to_string(), "/etc", "/", "/home", &home.join(".ssh").display().to_string()] {
+        let (_, notes) =
+            notes_of(&project, &home, &["sh", "-c", "echo \"touch: cannot touch '$0/x': EROFS\" >&2; exit 1", place]);
+        assert!(!notes.contains(&format!("{place}:")), "{place}: {notes}");
+    }
+}
+
+#[test]
+fn json_has_the_notes_and_output_that_is_cut_is_a_failure() {
+    let json = |arguments: &[&str]| {
+        let output = cofferdam().args(["run", "--json", "-w", "/"]).args(arguments).output().unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), value, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let unresolved = "echo 'Could not resolve host: example.org' >&2; exit 6";
+    let (code, value, _) = json(&["--", "sh", "-c", unresolved, "fetch", "https://example.org"]);
+    assert_eq!((code, &value["notes"][0]["hint"]), (Some(6), &"--allow example.org".into()));
+    let (code, value, _) = json(&["--", "true"]);
+    assert_eq!((code, &value["notes"]), (Some(0), &serde_json::json!([])));
+    let much = ["--", "head", "-c", "11M", "/dev/zero"];
+    let (code, value, text) = json(&much);
+    assert_eq!(
+        (code, &value["outcome"], &value["limit"]),
+        (Some(137), &"limit_exceeded".into(), &"limits.output_bytes".into())
+    );
+    assert!(text.contains("hint: --output-limit SIZE"), "{text}");
+    let (code, value, _) = json(&[&["--output-limit", "1m"][..], &much].concat());
+    assert_eq!((code, &value["truncated"]["stdout"]), (Some(0), &true.into()), "where it is asked for, it is cut");
+}

@@ -78,7 +78,12 @@ impl Context<'_> {
                 )
             }),
             ComplaintKind::Permission => path.and_then(|path| self.permission(path)),
-            ComplaintKind::NoSpace => self.no_space(path),
+            // `standard output` is no path.
+            ComplaintKind::NoSpace => {
+                self.no_space(path.filter(|path| {
+                    complaint.object.as_ref().is_some_and(|o| o.contains('/')) || Path::new(path).exists()
+                }))
+            }
             ComplaintKind::OpenFiles => self.limit(Field::OpenFiles, "--open-files N"),
             ComplaintKind::NoProcess => self.limit(Field::Processes, "--pids N"),
             ComplaintKind::SocketFamily => (!self.policy.process.unix_sockets)
@@ -253,7 +258,7 @@ impl Context<'_> {
                 )
             });
         }
-        let own = path.is_some_and(|path| match self.mount(path) {
+        let own = path.is_none_or(|path| match self.mount(path) {
             Some(mount) => matches!(mount, Mount::Tmpfs { .. }),
             None => ["/tmp", "/var/tmp", "/dev/shm", "/run"].iter().any(|own| is_within(path, own)),
         });
