@@ -51,7 +51,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l image -d 'Wh
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
@@ -132,7 +132,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l image -d 'W
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r

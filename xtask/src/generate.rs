@@ -11,6 +11,7 @@ use cofferdam::args::help::defaults;
 use cofferdam::args::table::POLICY_OPTIONS;
 use cofferdam::call::preset;
 use cofferdam::cli_command;
+use cofferdam_policy::bundles::HOST_BUNDLES;
 
 use crate::Result;
 
@@ -73,6 +74,7 @@ fn files() -> Result<BTreeMap<String, Vec<u8>>> {
         files.insert(format!("completions/{name}"), tidy(&script));
     }
     files.insert("docs/cli.md".into(), page(&command).into_bytes());
+    files.insert("docs/bundles.md".into(), bundles().into_bytes());
     files.insert("docs/policy.md".into(), crate::policy_page::page()?.into_bytes());
     files.insert("docs/policy.schema.json".into(), cofferdam_policy::schema::json_schema_text().into_bytes());
     Ok(files)
@@ -149,6 +151,17 @@ fn page(command: &clap::Command) -> String {
     page
 }
 
+/// The page of bundles, out of the table that the policy's reader has.
+fn bundles() -> String {
+    let mut page = String::from(BUNDLES);
+    for bundle in HOST_BUNDLES {
+        let hosts: Vec<String> = bundle.hosts.iter().map(|host| format!("`{host}`")).collect();
+        let (purpose, lets_out) = (cell(bundle.purpose), cell(bundle.lets_out));
+        page.push_str(&format!("| `@{}` | {purpose} | {} | {lets_out} |\n", bundle.name, hosts.join(", ")));
+    }
+    page
+}
+
 fn options(page: &mut String, command: &clap::Command, wanted: impl Fn(&str) -> bool) {
     page.push_str("| option | meaning | policy field |\n|---|---|---|\n");
     for arg in command.get_arguments() {
@@ -171,6 +184,33 @@ fn options(page: &mut String, command: &clap::Command, wanted: impl Fn(&str) -> 
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
+
+const BUNDLES: &str = "<!-- Generated from crates/policy/src/bundles.rs by `cargo xtask generate`; regenerate it, do not edit it. -->
+
+# Bundles of hosts
+
+A bundle is a name for the hosts that a tool needs, wherever hosts are allowed:
+
+```sh
+cofferdam run --network allow=@pypi,@npm,downloads.example.org -- ./build.sh
+cofferdam run --allow @github -- git ls-remote https://github.com/example/project.git
+```
+
+In a policy file it is an entry of `network.allow`, in a profile one of `allowed_domains`, in a configuration of skills the
+operator's one of `allowedHosts`. A skill's own manifest names hosts, never bundles. A bundle is expanded when it is read: policies, `--dry-run`, outcomes and the audit trail have the
+hosts, and a policy that was printed allows the same with a later version. What is [denied](network.md#entries) has hosts
+alone.
+
+Each host is named exactly, with its ports. No bundle has user pages or a cloud's storage, where anybody publishes under a name
+of their own (`*.github.io`, `*.amazonaws.com`): where a tool is redirected there, the refusal names the host. Some downloads of
+`@go` lead to `storage.googleapis.com`, and large files of `@github` to storage of that kind.
+
+**A host that takes data is a way out.** A program needs no key of yours for it: it can bring a key of its own, and
+push, publish or send to that account whatever it can read. Name the bundles that a run needs, and let the sandbox see little.
+
+| bundle | for | hosts | what it lets out |
+|---|---|---|---|
+";
 
 const TEXT: &str = "
 Options are written before PROGRAM; everything from PROGRAM on is the program's own. The last word counts where an

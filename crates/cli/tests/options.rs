@@ -156,6 +156,17 @@ fn each_option_changes_its_leaf() {
             "network.allow",
             json!(["a.example", "b.example:22,80-90", "*.c:*"]),
         ),
+        (
+            &["--network", "allow=@crates,b.example:22,80"],
+            "network.allow",
+            json!(["index.crates.io:443", "static.crates.io:443", "b.example:22,80"]),
+        ),
+        (
+            &["--allow", "@pypi", "--allow", "a.example"],
+            "network.allow",
+            json!(["pypi.org:443", "files.pythonhosted.org:443", "a.example"]),
+        ),
+        (&["--allow", "@pypi"], "network.mode", json!("allowlist")),
         (&["--allow", "*.example", "--deny-host", "a.example"], "network.deny", json!(["a.example"])),
         (&["--api", "http://127.0.0.1:8000/v1"], "network.api.url", json!("http://127.0.0.1:8000/v1")),
         (&["--api", "http://127.0.0.1:8000/v1"], "network.api.variable", json!("ISCL_API_URL")),
@@ -333,6 +344,8 @@ fn refusals_say_what_would_be_accepted() {
         (&["--network", "allowlist"], "at least one entry"),
         (&["--network", "bridge"], "no network mode"),
         (&["--network", "allow="], "entry is empty"),
+        (&["--allow", "@pipy"], "did you mean `@pypi`"),
+        (&["--deny-host", "@pypi"], "bundle of hosts"),
         (&["--network", "none", "--deny-host", "a"], "--deny-host: $.network.deny"),
         (&["--allow", "a b"], "write it like api.example.org"),
         (&["--allow", "a", "--deny-host", "a"], "denies all of it"),
@@ -351,6 +364,19 @@ fn refusals_say_what_would_be_accepted() {
         let refusal = run(arguments).expect_err(&format!("{arguments:?}"));
         assert_eq!(refusal.code, 125, "{arguments:?}");
         assert!(refusal.message.contains(part), "{arguments:?}: {}", refusal.message);
+    }
+}
+
+#[test]
+fn misspelt_bundle_is_corrected_in_the_option_that_had_it() {
+    for (arguments, hint) in [
+        (&["--network", "allow=a.example,@pipy,@npm"], "--network allow=a.example,@pypi,@npm"),
+        (&["--network", "@pypi"], "--allow @pypi"),
+        (&["--allow", "@githb"], "--allow @github"),
+        (&["--allow", "@pypi,@npm"], "--allow @pypi --allow @npm"),
+    ] {
+        let refusal = run(arguments).expect_err(&format!("{arguments:?}"));
+        assert_eq!((refusal.code, refusal.hint.as_deref()), (125, Some(hint)), "{arguments:?}");
     }
 }
 

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::bundles::SIGN;
 use crate::host::{host_name, is_local};
 use crate::ports::{Ports, number};
 
@@ -255,6 +256,9 @@ impl Serialize for AllowRule {
 fn read(entry: &str, unsaid: fn() -> Ports) -> Result<AllowEntry, &'static str> {
     if entry.is_empty() {
         return Err("the entry is empty");
+    }
+    if entry.starts_with(SIGN) {
+        return Err("a bundle of hosts is no single host, and belongs into what is allowed alone");
     }
     if entry.contains("://") {
         return Err("a URL: only its host and port belong here");

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use crate::allow::{AllowRule, DenyEntry};
+use crate::bundles::{AllowFault, allow_rules, bundle_names};
 use crate::defaults::{API_VARIABLE_DEFAULT, HOSTNAME_DEFAULT, default_protected, default_variables, unnamed_limits};
 use crate::error::{Collector, PolicyError, PolicyErrors, PolicyPlace, closest, shown_text};
 use crate::field::Field;
@@ -210,7 +211,12 @@ impl Decoder {
         let object = self.object(at, json, &object_schema::NETWORK);
         Network {
             mode: self.word(&at.key("mode"), object.get("mode"), NETWORK_MODES),
-            allow: self.list(&at.key("allow"), object.get("allow"), Decoder::allow_rule).unwrap_or_default(),
+            allow: self
+                .list(&at.key("allow"), object.get("allow"), Decoder::allow_rules)
+                .unwrap_or_default()
+                .into_iter()
+                .flatten()
+                .collect(),
             deny: self.list(&at.key("deny"), object.get("deny"), Decoder::deny_entry).unwrap_or_default(),
             methods: self.strings(&at.key("methods"), object.get("methods")),
             api: object.get("api").map(|json| self.api(&at.key("api"), json)),
@@ -222,24 +228,41 @@ impl Decoder {
         }
     }
 
-    fn allow_rule(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> AllowRule {
+    /// The rules of one element of `network.allow`: a bundle stands for several.
+    fn allow_rules(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> Vec<AllowRule> {
         match json {
-            Json::String(_) => return self.parsed(at, json, true, ENTRY, AllowRule::unread),
+            Json::String(_) => return self.allowed(at, json),
             Json::Object(_) => {}
             _ => {
                 let accepted = format!(r#"{ENTRY}; or an object, {{"to": …}} with more"#);
                 self.wrong(at, json, "neither a text nor an object", &accepted);
-                return AllowRule::unread();
+                return vec![AllowRule::unread()];
             }
         }
         let object = self.object(at, Some(json), &object_schema::ALLOW_RULE);
-        let to = object.get("to").map(|json| self.parsed(&at.key("to"), json, true, ENTRY, AllowRule::unread));
-        AllowRule {
-            methods: self.strings(&at.key("methods"), object.get("methods")),
-            paths: self.strings(&at.key("paths"), object.get("paths")),
-            encrypted_hello: self.boolean(&at.key("encrypted_hello"), object.get("encrypted_hello"), false),
-            ..to.unwrap_or_else(AllowRule::unread)
-        }
+        let to = object.get("to").map(|json| self.allowed(&at.key("to"), json));
+        let methods = self.strings(&at.key("methods"), object.get("methods"));
+        let paths = self.strings(&at.key("paths"), object.get("paths"));
+        let encrypted_hello = self.boolean(&at.key("encrypted_hello"), object.get("encrypted_hello"), false);
+        let to = to.unwrap_or_else(|| vec![AllowRule::unread()]).into_iter();
+        to.map(|to| AllowRule { methods: methods.clone(), paths: paths.clone(), encrypted_hello, ..to }).collect()
+    }
+
+    /// Where a text of `network.allow` leads, or a stand-in for what cannot be read.
+    fn allowed(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> Vec<AllowRule> {
+        let Some(text) = word_of(json) else {
+            self.string(at, json);
+            return vec![AllowRule::unread()];
+        };
+        allow_rules(text).unwrap_or_else(|fault| {
+            let accepted = match (fault, fault.meant()) {
+                (_, Some(meant)) => format!("did you mean `{meant}`?"),
+                (AllowFault::Bundle(_), None) => format!("one of {}", bundle_names()),
+                (AllowFault::Entry(_), None) => ENTRY.into(),
+            };
+            self.wrong(at, json, &fault.to_string(), &accepted);
+            vec![AllowRule::unread()]
+        })
     }
 
     fn deny_entry(&mut self, at: &PolicyPlace<'_>, json: &Json<'_>) -> DenyEntry {

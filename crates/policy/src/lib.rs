@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allow;
+pub mod bundles;
 mod decode;
 mod defaults;
 pub mod errno;

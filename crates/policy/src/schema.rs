@@ -157,7 +157,10 @@ impl JsonSchema for AllowRule {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let expected = &object_schema::ALLOW_RULE;
-        let to = format!("{TO} Without PORTS: 80 and 443.");
+        let to = format!(
+            "{TO} Without PORTS: 80 and 443. Or a bundle, which stands for its hosts: {}.",
+            crate::bundles::bundle_names()
+        );
         let properties = json!({
             "to": {"description": to, "type": "string"},
             "methods": {

@@ -221,6 +221,34 @@ fn networks_say_what_they_mean() {
 }
 
 #[test]
+fn bundle_of_hosts_is_expanded_where_it_is_read() {
+    let allow = |list: &str| with(&format!(r#""network":{{"mode":"allowlist","allow":{list}}}"#));
+    let text = allow(r#"["@crates", {"to":"@debian","methods":["GET"]}, "a.example"]"#);
+    let policy = serde_json::to_value(Policy::from_json(text.as_bytes()).unwrap()).unwrap();
+    let debian = |to: &str| serde_json::json!({"to": to, "methods": ["GET"], "encrypted_hello": false});
+    assert_eq!(
+        policy["network"]["allow"],
+        serde_json::json!([
+            "index.crates.io:443",
+            "static.crates.io:443",
+            debian("deb.debian.org"),
+            debian("security.debian.org"),
+            "a.example"
+        ])
+    );
+    refused(
+        &allow(r#"["a.example","@pipy"]"#),
+        &[r#"$.network.allow[1] = "@pipy": no bundle of hosts has this name; did you mean `@pypi`?"#],
+    );
+    refused(
+        &with(r#""network":{"mode":"allowlist","allow":["a.example"],"deny":["@pypi"]}"#),
+        &[
+            r#"$.network.deny[0] = "@pypi": a bundle of hosts is no single host, and belongs into what is allowed alone; accepted: HOST[:PORTS], *.SUFFIX[:PORTS], ADDRESS[/PREFIX][:PORTS] or [IPV6[/PREFIX]]:PORTS, PORTS such as `443`, `80,8000-8010` or `*`"#,
+        ],
+    );
+}
+
+#[test]
 fn network_urls_are_parsed_strictly_and_normalised() {
     let network = |fields: &str| with(&format!(r#""network":{{"mode":"allowlist",{fields}}}"#));
     let entry = "HOST[:PORTS], *.SUFFIX[:PORTS], ADDRESS[/PREFIX][:PORTS] or [IPV6[/PREFIX]]:PORTS, PORTS such as `443`, \

@@ -2,8 +2,9 @@
 
 mod common;
 
+use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::schema::{json_schema, json_schema_text};
-use cofferdam_policy::{AllowEntry, DenyEntry, HttpUrl, Policy};
+use cofferdam_policy::{DenyEntry, HttpUrl, Policy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ fn the_committed_schema_is_up_to_date() {
 fn is_read(definition: &str, value: &Value) -> bool {
     let text = value.as_str().or_else(|| value.get("to").and_then(Value::as_str));
     text.is_none_or(|text| match definition {
-        "/$defs/AllowRule" => text.parse::<AllowEntry>().is_ok(),
+        "/$defs/AllowRule" => allow_rules(text).is_ok(),
         "/$defs/DenyEntry" => text.parse::<DenyEntry>().is_ok(),
         "/$defs/HttpUrl" => text.parse::<HttpUrl>().is_ok(),
         _ => true,

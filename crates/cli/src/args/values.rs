@@ -2,6 +2,7 @@
 //!
 //! Parses text into data and never looks at the host. Each error names the value and what would be accepted.
 
+use cofferdam_policy::bundles::{self, AllowFault};
 use cofferdam_policy::network_limits::NETWORK_LIMITS;
 use cofferdam_policy::{
     API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, BackendName, DenyEntry, HttpUrl, NetworkApi,
@@ -328,9 +329,15 @@ pub(crate) fn network_list(text: &str) -> Vec<String> {
     entries
 }
 
-/// A rule of `network.allow` that names only a destination.
-pub(crate) fn allow_rule(text: &str) -> Result<AllowRule, String> {
-    text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
+/// The rules of `network.allow` that an entry or a bundle of hosts stands for. `option` makes the hint out of what was meant.
+pub(crate) fn allow_rules(text: &str, option: impl Fn(&str) -> String) -> Result<Vec<AllowRule>, String> {
+    bundles::allow_rules(text).map_err(|fault| match (fault, fault.meant()) {
+        (_, Some(meant)) => format!("`{text}`: {fault}; did you mean `{meant}`?\nhint: {}", option(&meant)),
+        (AllowFault::Bundle(_), None) => {
+            format!("`{text}`: {fault}\nhint: {}, one of {}", option("@NAME"), bundles::bundle_names())
+        }
+        (AllowFault::Entry(why), None) => format!("`{text}`: {why}; {NETWORK_ENTRY}"),
+    })
 }
 
 /// An entry of `network.deny`.
@@ -345,10 +352,12 @@ pub(crate) fn not_one_entry(option: &str, text: &str, why: String) -> String {
         return format!("{why}\nhint: --network host");
     }
     let entries = network_list(text);
-    if entries.len() < 2 || entries.iter().any(|entry| allow_rule(entry).is_err()) {
+    if entries.len() < 2 || entries.iter().any(|entry| bundles::allow_rules(entry).is_err()) {
         return why;
     }
     let each: Vec<String> = entries.iter().map(|entry| format!("--{option} {entry}")).collect();
+    // A hint of the entry's own is about something else.
+    let why = why.split("\nhint:").next().unwrap_or_default();
     format!("{why}\nhint: {}", each.join(" "))
 }
 
@@ -466,11 +475,28 @@ mod tests {
         }
     }
 
+    fn allow(text: &str) -> Result<Vec<AllowRule>, String> {
+        allow_rules(text, |meant| format!("--allow {meant}"))
+    }
+
+    #[test]
+    fn bundle_stands_for_its_hosts_and_a_misspelt_one_is_corrected() {
+        let hosts = allow("@crates").unwrap();
+        let hosts: Vec<String> = hosts.iter().map(|rule| rule.entry.to_string()).collect();
+        assert_eq!(hosts, ["index.crates.io:443", "static.crates.io:443"]);
+        assert!(allow("@pipy").unwrap_err().ends_with("did you mean `@pypi`?\nhint: --allow @pypi"));
+        let unknown = allow("@nowhere").unwrap_err();
+        assert!(unknown.contains("\nhint: --allow @NAME, one of @pypi, @npm"), "{unknown}");
+        assert!(deny_entry("@pypi").unwrap_err().contains("bundle"));
+    }
+
     #[test]
     fn hint_for_a_comma_list_of_hosts_repeats_the_option() {
-        let error = |text: &str| not_one_entry("allow", text, allow_rule(text).unwrap_err());
+        let error = |text: &str| not_one_entry("allow", text, allow(text).unwrap_err());
         assert!(error("a.example,b.example").ends_with("\nhint: --allow a.example --allow b.example"));
         assert!(error("a.example:80,443,b.example").ends_with("\nhint: --allow a.example:80,443 --allow b.example"));
+        let bundles = not_one_entry("allow", "@pypi,b.example", allow("@pypi,b.example").unwrap_err());
+        assert!(bundles.ends_with("\nhint: --allow @pypi --allow b.example"), "{bundles}");
         for one in ["a.example:", "a.example,", "a.example,b..example"] {
             assert!(!error(one).contains("hint"), "{one}: {}", error(one));
         }

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::{
     API_VARIABLE_DEFAULT, AllowEntry, HttpUrl, NetworkMode, PolicyError, PolicyErrors, UrlHost, paths, variables,
 };
@@ -177,10 +178,14 @@ fn hosts(read: &mut ValueReader, value: &Value, allowlist: bool) -> Vec<AllowEnt
     for (index, item) in read.list("$.allowedHosts", Some(value), 0, 1000).iter().enumerate() {
         let at = format!("$.allowedHosts[{index}]");
         let text = read.text(&at, Some(item), "a host", |_| true);
-        match text.parse() {
-            Ok(entry) => hosts.push(entry),
-            Err(why) if item.is_string() => {
-                read.wrong(&at, Some(item), why, "a host, such as api.example.com or *.example.com:443")
+        match allow_rules(&text) {
+            Ok(rules) => hosts.extend(rules.into_iter().map(|rule| rule.entry)),
+            Err(fault) if item.is_string() => {
+                let accepted = match fault.meant() {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => "a host, such as api.example.com or *.example.com:443, or a bundle such as @pypi".into(),
+                };
+                read.wrong(&at, Some(item), &fault.to_string(), &accepted)
             }
             Err(_) => {}
         }

@@ -224,6 +224,8 @@ fn the_narrower_network_wins() {
         (a.clone(), granted("['b.example.com', '*.a.example.com']"), vec![]),
         (a.clone(), granted("['a.example.com:8080']"), vec![]),
         (json!(["*.example.com"]), granted("['a.example.com:80']"), vec!["a.example.com:80"]),
+        (json!(true), granted("['@pypi']"), vec!["pypi.org:443", "files.pythonhosted.org:443"]),
+        (json!(["pypi.org", "a.example.com"]), granted("['@pypi']"), vec!["pypi.org:443"]),
         (
             both.clone(),
             granted("['x.b.example.com', '10.1.2.0/24:443']"),

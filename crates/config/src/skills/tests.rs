@@ -163,6 +163,7 @@ fn every_field_has_its_limits() {
         ("/permissions/networkAccess", "$.permissions.networkAccess[0]", json!(["*"])),
         ("/permissions/networkAccess", "$.permissions.networkAccess[0]", json!(["http://a.example/"])),
         ("/permissions/networkAccess", "$.permissions.networkAccess[0]", json!([1])),
+        ("/permissions/networkAccess", "$.permissions.networkAccess[0]", json!(["@pypi"])),
         ("/permissions/filesystemAccess", "$.permissions.filesystemAccess[0]", json!([""])),
         ("/sandbox/memoryMb", "$.sandbox.memoryMb", json!(0)),
         ("/sandbox/memoryMb", "$.sandbox.memoryMb", json!(513)),

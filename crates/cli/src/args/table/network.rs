@@ -26,12 +26,19 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
                 _ => {
                     let Some(list) = text.strip_prefix("allow=") else {
                         let known = "none, loopback, allowlist, host or allow=HOST[:PORTS],…";
-                        // A word with a dot can only have been meant for a host.
-                        let host = text.contains('.').then(|| format!("\nhint: --allow {}", quoted(text)));
+                        // A word with a dot can only have been meant for a host, and one behind an `@` for a bundle of them.
+                        let named = text.contains('.') || text.starts_with('@');
+                        let host = named.then(|| format!("\nhint: --allow {}", quoted(text)));
                         return Err(format!("`{text}` is no network mode: {known}{}", host.unwrap_or_default()));
                     };
-                    for entry in values::network_list(list) {
-                        draft.policy.network.allow.push(values::allow_rule(&entry)?);
+                    let entries = values::network_list(list);
+                    for (at, entry) in entries.iter().enumerate() {
+                        let corrected = |meant: &str| {
+                            let mut entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+                            entries[at] = meant;
+                            format!("--network allow={}", entries.join(","))
+                        };
+                        draft.policy.network.allow.extend(values::allow_rules(entry, corrected)?);
                     }
                     NetworkMode::Allowlist
                 }
@@ -44,16 +51,16 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "allow",
         takes: Takes::Many("HOST[:PORTS]"),
-        help: "A host, *.SUFFIX or CIDR it may reach",
-        more: "PORTS is a list such as `22`, `80,8000-8010`, or `*` for every port; without it 80 and 443. Alone it means \
-               --network allowlist.",
+        help: "A host, *.SUFFIX, CIDR or @BUNDLE it may reach",
+        more: "PORTS is a list such as `22`, `80,8000-8010`, or `*` for every port; without it 80 and 443. A bundle such as @pypi \
+               stands for its hosts. Alone it means --network allowlist.",
         heading: Heading::NetworkAndProcesses,
         leaves: &["network.allow"],
         requires: &[Field::Network],
         apply: |draft, text| {
             draft.default_to_allowlist();
-            let rule = values::allow_rule(text).map_err(|why| values::not_one_entry("allow", text, why))?;
-            draft.policy.network.allow.push(rule);
+            let rules = values::allow_rules(text, |meant| format!("--allow {meant}"));
+            draft.policy.network.allow.extend(rules.map_err(|why| values::not_one_entry("allow", text, why))?);
             Ok(())
         },
         ..BLANK
