@@ -52,6 +52,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A p
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-private -d 'A host it may reach also at a private address' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
@@ -133,6 +134,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-private -d 'A host it may reach also at a private address' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r

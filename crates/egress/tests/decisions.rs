@@ -167,6 +167,49 @@ fn only_public_or_named_addresses_are_connected_to() {
 }
 
 #[test]
+fn private_rule_opens_addresses_of_private_networks_to_its_name_alone() {
+    let rules = rules(
+        r#""allow":[{"to":"in.example:443","private":true},"in.example:80","*.example:443"],"deny":["10.9.0.0/16"]"#,
+    );
+    let reason = |to: &EgressTarget, port: u16, address: &str| {
+        rules.upstream(to, port, address.parse().unwrap()).map_err(|refusal| refusal.reason)
+    };
+    let (inside, other) = (target("in.example"), target("other.example"));
+    let not_public = Err(NetworkReason::AddressNotPublic);
+    for private in ["10.1.2.3", "192.168.7.7", "172.16.5.5", "fd12::1", "100.64.0.1", "203.0.113.7", "8.8.8.8"] {
+        assert_eq!(reason(&inside, 443, private), Ok(()), "{private}");
+        // The same addresses, on another port and of another name.
+        let public = private == "8.8.8.8";
+        assert_eq!(reason(&inside, 80, private), if public { Ok(()) } else { not_public }, "{private}");
+        assert_eq!(reason(&other, 443, private), if public { Ok(()) } else { not_public }, "{private}");
+        let itself = EgressTarget::Address(private.parse().unwrap());
+        assert!(rules.connect(&itself, 443).is_err(), "{private}");
+    }
+    for never in [
+        "127.0.0.1",
+        "::1",
+        "0.0.0.0",
+        "169.254.1.2",
+        "169.254.169.254",
+        "fd00:ec2::254",
+        "168.63.129.16",
+        "100.100.100.200",
+        "fe80::1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::ffff:10.1.2.3",
+        "64:ff9b::10.1.2.3",
+        "fd00:1::5efe:7f00:1",
+    ] {
+        assert_eq!(reason(&inside, 443, never), not_public, "{never}");
+    }
+    assert_eq!(reason(&inside, 443, "10.9.1.1"), Err(NetworkReason::Denied));
+    // The host's own addresses are named by themselves alone.
+    let own = rules.upstream_own(&inside, 443, "10.1.2.3".parse().unwrap()).unwrap_err();
+    assert_eq!(own.reason, NetworkReason::AddressNotPublic);
+}
+
+#[test]
 fn an_entry_with_methods_or_paths_opens_its_address_to_no_name() {
     let name = target("a.example");
     for (address, range) in

@@ -204,6 +204,9 @@ pub struct AllowRule {
     pub paths: Option<Vec<String>>,
     /// Whether a TLS greeting may hide its name (Encrypted Client Hello): then the address alone says where it goes.
     pub encrypted_hello: bool,
+    /// Whether the name may lead to an address of a private network. Never to this host, a link-local address or a metadata
+    /// service.
+    pub private: bool,
 }
 
 impl AllowRule {
@@ -220,7 +223,7 @@ impl AllowRule {
 
 impl From<AllowEntry> for AllowRule {
     fn from(entry: AllowEntry) -> AllowRule {
-        AllowRule { entry, methods: None, paths: None, encrypted_hello: false }
+        AllowRule { entry, methods: None, paths: None, encrypted_hello: false, private: false }
     }
 }
 
@@ -235,10 +238,11 @@ impl FromStr for AllowRule {
 
 impl Serialize for AllowRule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if !self.inspects() && !self.encrypted_hello {
+        if !self.inspects() && !self.encrypted_hello && !self.private {
             return self.entry.serialize(serializer);
         }
-        let said = 2 + usize::from(self.methods.is_some()) + usize::from(self.paths.is_some());
+        let optional = [self.methods.is_some(), self.paths.is_some(), self.private];
+        let said = 2 + optional.into_iter().filter(|said| *said).count();
         let mut rule = serializer.serialize_struct("AllowRule", said)?;
         rule.serialize_field("to", &self.entry)?;
         if let Some(methods) = &self.methods {
@@ -248,6 +252,9 @@ impl Serialize for AllowRule {
             rule.serialize_field("paths", paths)?;
         }
         rule.serialize_field("encrypted_hello", &self.encrypted_hello)?;
+        if self.private {
+            rule.serialize_field("private", &self.private)?;
+        }
         rule.end()
     }
 }

@@ -244,8 +244,10 @@ impl Decoder {
         let methods = self.strings(&at.key("methods"), object.get("methods"));
         let paths = self.strings(&at.key("paths"), object.get("paths"));
         let encrypted_hello = self.boolean(&at.key("encrypted_hello"), object.get("encrypted_hello"), false);
+        let private = self.boolean(&at.key("private"), object.get("private"), false);
         let to = to.unwrap_or_else(|| vec![AllowRule::unread()]).into_iter();
-        to.map(|to| AllowRule { methods: methods.clone(), paths: paths.clone(), encrypted_hello, ..to }).collect()
+        to.map(|to| AllowRule { methods: methods.clone(), paths: paths.clone(), encrypted_hello, private, ..to })
+            .collect()
     }
 
     /// Where a text of `network.allow` leads, or a stand-in for what cannot be read.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::allow::{AllowEntry, AllowRule, DenyEntry, METHODS};
+use crate::allow::{AllowEntry, AllowRule, DenyEntry, METHODS, To};
 use crate::error::PolicyPlace;
 use crate::host::UrlHost;
 use crate::model::{Network, NetworkApi, NetworkLimits, NetworkMode};
@@ -20,6 +20,40 @@ pub(crate) const PROXY_URL: &str = "http://[USER:PASSWORD@]HOST:PORT";
 
 /// What has an effect with mode `allowlist` alone.
 const ONLY_ALLOWLIST: &str = "only mode `allowlist` has an effect on it";
+
+/// Names by which clouds' machines know their metadata service. That none of its addresses is connected to is the gateway's:
+/// here a mistake is named early.
+const METADATA_NAMES: &[&str] = &[
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata",
+    "metadata.azure.internal",
+    "metadata.goog",
+    "metadata.google.internal",
+    "metadata.tencentyun.com",
+];
+
+impl AllowRule {
+    /// Why it cannot be about private addresses, and what is accepted; none where it is not, or can be.
+    pub fn private_fault(&self) -> Option<(&'static str, &'static str)> {
+        match &self.entry.to {
+            _ if !self.private => None,
+            _ if self.inspects() => Some((
+                "other rules about the name would pass requests to that address",
+                "no `methods` and no `paths` beside it",
+            )),
+            To::Host { name } if METADATA_NAMES.contains(&name.as_str()) => Some((
+                "a cloud's metadata service, which gives this machine's credentials to any client",
+                "the name of another host",
+            )),
+            To::Host { .. } => None,
+            To::Suffix { .. } => {
+                Some(("the owner of the suffix could lead any name to any private address", "one name"))
+            }
+            To::Net { .. } => Some(("an address leads nowhere else", "one name; an address is allowed by its entry")),
+        }
+    }
+}
 
 impl Checker {
     pub(crate) fn network(&mut self, at: &PolicyPlace<'_>, network: &Network) {
@@ -84,6 +118,9 @@ impl Checker {
         if let Some((index, over)) = deny.iter().enumerate().find(|(_, over)| over.0.covers(entry)) {
             let problem = format!("network.deny[{index}] (`{over}`) denies all of it");
             self.text(at, &entry.to_string(), &problem, "what no entry of network.deny covers, or neither of both");
+        }
+        if let Some((problem, accepted)) = rule.private_fault() {
+            self.add(&at.key("private"), "true", problem, accepted);
         }
         if let Some(methods) = &rule.methods {
             self.methods(&at.key("methods"), methods, true);

@@ -44,7 +44,7 @@ pub(crate) const TMPFS: ObjectSchema =
 pub(crate) const NETWORK: ObjectSchema =
     object("a network", &["mode", "allow", "deny", "methods", "api", "upstream_proxy", "limits"], &[]);
 pub(crate) const ALLOW_RULE: ObjectSchema =
-    object("a rule of the network", &["to", "methods", "paths", "encrypted_hello"], &["to"]);
+    object("a rule of the network", &["to", "methods", "paths", "encrypted_hello", "private"], &["to"]);
 pub(crate) const NETWORK_API: ObjectSchema = object("an API", &["url", "variable"], &["url"]);
 pub(crate) const NETWORK_LIMITS: ObjectSchema = object(
     "limits of the network",

@@ -178,6 +178,12 @@ impl JsonSchema for AllowRule {
                                 alone says where it goes.",
                 "type": "boolean", "default": false,
             },
+            "private": {
+                "description": "Whether this one name may lead to an address of a private network (RFC 1918, 100.64/10, \
+                                fc00::/7, documentation). Never to this host's own addresses, link-local ones or a \
+                                metadata service. Not together with `methods` or `paths`.",
+                "type": "boolean", "default": false,
+            },
         });
         json_schema!({
             "description": "One rule of what may be reached; a text when it says no more than where.",

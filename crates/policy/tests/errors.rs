@@ -249,6 +249,27 @@ fn bundle_of_hosts_is_expanded_where_it_is_read() {
 }
 
 #[test]
+fn private_addresses_are_opened_to_one_name() {
+    let allow = |rule: &str| with(&format!(r#""network":{{"mode":"allowlist","allow":[{rule}]}}"#));
+    let written = |rule: &str| {
+        serde_json::to_value(Policy::from_json(allow(rule).as_bytes()).unwrap()).unwrap()["network"]["allow"].clone()
+    };
+    let rule = serde_json::json!([{"to": "db.example:5432", "encrypted_hello": false, "private": true}]);
+    assert_eq!(written(r#"{"to":"db.example:5432","private":true}"#), rule);
+    assert_eq!(written(r#"{"to":"db.example:5432","private":false}"#), serde_json::json!(["db.example:5432"]));
+    for (rule, part) in [
+        (r#"{"to":"*.example","private":true}"#, "the owner of the suffix"),
+        (r#"{"to":"10.1.2.3","private":true}"#, "leads nowhere else"),
+        (r#"{"to":"db.example","private":true,"methods":["GET"]}"#, "other rules about the name"),
+        (r#"{"to":"metadata.google.internal","private":true}"#, "metadata service"),
+        (r#"{"to":"localhost","private":true}"#, "the sandbox itself"),
+    ] {
+        let errors = Policy::from_json(allow(rule).as_bytes()).unwrap_err().to_string();
+        assert!(errors.lines().count() == 1 && errors.contains(part), "{rule}: {errors}");
+    }
+}
+
+#[test]
 fn network_urls_are_parsed_strictly_and_normalised() {
     let network = |fields: &str| with(&format!(r#""network":{{"mode":"allowlist",{fields}}}"#));
     let entry = "HOST[:PORTS], *.SUFFIX[:PORTS], ADDRESS[/PREFIX][:PORTS] or [IPV6[/PREFIX]]:PORTS, PORTS such as `443`, \
@@ -287,7 +308,7 @@ fn network_urls_are_parsed_strictly_and_normalised() {
             ),
             "$.network.allow[2].to: missing; accepted: a rule of the network: `to` cannot be left out",
             "$.network.allow[3].to = null: not a text; accepted: a text in quotes; leave the key out for the built-in value",
-            "$.network.allow[4].zz = 1: a rule of the network has no such key; accepted: `to`, `methods`, `paths`, `encrypted_hello`",
+            "$.network.allow[4].zz = 1: a rule of the network has no such key; accepted: `to`, `methods`, `paths`, `encrypted_hello`, `private`",
             &format!(
                 r#"$.network.deny[0] = "x y": not a host name: labels of letters, digits, `-` and `_`, joined by single dots; accepted: {entry}"#
             ),

@@ -2,16 +2,21 @@
 //!
 //! Parses text into data and never looks at the host. Each error names the value and what would be accepted.
 
+use cofferdam_engine::network_address::not_offered;
 use cofferdam_policy::bundles::{self, AllowFault};
 use cofferdam_policy::network_limits::NETWORK_LIMITS;
 use cofferdam_policy::{
-    API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, BackendName, DenyEntry, HttpUrl, NetworkApi,
-    SyscallAction, SyscallRule,
+    API_VARIABLE_DEFAULT, Access, AllowEntry, AllowRule, ArgCondition, ArgOp, BackendName, DenyEntry, HttpUrl,
+    NetworkApi, SyscallAction, SyscallRule, To,
 };
 
 /// The syntax of `--allow` and `--deny-host`, for errors.
 const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443, *.example.org:8000-8010, 192.0.2.0/24 or \
                              [2001:db8::1]:443";
+
+/// Names that container engines give to the host, and `localhost`, which is the sandbox itself inside.
+pub(crate) const HOST_NAMES: &[&str] =
+    &["localhost", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
 
 /// The names of the backends.
 pub(crate) const BACKENDS: &[&str] = &{
@@ -340,6 +345,42 @@ pub(crate) fn allow_rules(text: &str, option: impl Fn(&str) -> String) -> Result
     })
 }
 
+/// The rule of `--allow-private`: a name that may lead to private addresses, or such an address itself.
+pub(crate) fn private_rule(text: &str) -> Result<AllowRule, String> {
+    // Refused below as well, with a hint that is of less use.
+    let host = text.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    let own = |host: &str| {
+        let port = text.rsplit_once(':').map(|(_, port)| port).filter(|port| port.parse::<u16>().is_ok());
+        format!(
+            "`{text}`: {host} is this machine, whose own services no name leads to\nhint: --api http://127.0.0.1:{}, for a \
+             server on this machine's loopback",
+            port.unwrap_or("PORT")
+        )
+    };
+    if HOST_NAMES.contains(&host.as_str()) || host.ends_with(".localhost") {
+        return Err(own(&host));
+    }
+    let entry: AllowEntry =
+        text.parse().map_err(|why| format!("`{text}`: {why}; write it like db.example.org:5432"))?;
+    let rule = AllowRule { private: true, ..AllowRule::from(entry) };
+    let To::Net { address, prefix } = rule.entry.to else {
+        return match rule.private_fault() {
+            Some((problem, accepted)) => Err(format!("`{text}`: {problem}; {accepted}")),
+            None => Ok(rule),
+        };
+    };
+    if address.is_loopback() || address.is_unspecified() {
+        return Err(own(&address.to_string()));
+    }
+    if prefix != if address.is_ipv4() { 32 } else { 128 } {
+        return Err(format!("`{text}`: a net is no name\nhint: --allow {text}"));
+    }
+    match not_offered(address) {
+        Some(why) => Err(format!("`{text}`: {why}")),
+        None => Ok(rule.entry.into()),
+    }
+}
+
 /// An entry of `network.deny`.
 pub(crate) fn deny_entry(text: &str) -> Result<DenyEntry, String> {
     text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
@@ -488,6 +529,37 @@ mod tests {
         let unknown = allow("@nowhere").unwrap_err();
         assert!(unknown.contains("\nhint: --allow @NAME, one of @pypi, @npm"), "{unknown}");
         assert!(deny_entry("@pypi").unwrap_err().contains("bundle"));
+    }
+
+    #[test]
+    fn private_rule_is_one_name_and_never_this_machine() {
+        let rule = private_rule("db.example.org:5432").unwrap();
+        assert!(rule.private && rule.entry.to_string() == "db.example.org:5432");
+        let address = private_rule("10.1.2.3").unwrap();
+        assert!(!address.private && address.entry.to_string() == "10.1.2.3");
+        for (text, part) in [
+            ("localhost", "\nhint: --api http://127.0.0.1:PORT,"),
+            ("LOCALHOST.:8080", "\nhint: --api http://127.0.0.1:8080,"),
+            ("a.localhost", "--api"),
+            ("127.0.0.1:8080", "\nhint: --api http://127.0.0.1:8080,"),
+            ("::1", "--api"),
+            ("0.0.0.0", "--api"),
+            ("host.docker.internal", "--api"),
+            ("169.254.169.254", "metadata service"),
+            ("[fd00:ec2::254]:80", "metadata service"),
+            ("168.63.129.16", "metadata service"),
+            ("metadata.google.internal", "metadata service"),
+            ("Metadata", "metadata service"),
+            ("169.254.1.2", "link-local"),
+            ("224.0.0.1", "multicast"),
+            ("10.0.0.0/8", "\nhint: --allow 10.0.0.0/8"),
+            ("*.example.org", "one name"),
+            ("@pypi", "bundle"),
+            ("http://a.example", "a URL"),
+        ] {
+            let error = private_rule(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
     }
 
     #[test]

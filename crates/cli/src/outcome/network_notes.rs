@@ -4,19 +4,17 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use cofferdam_engine::network_address::{Special, not_offered, special};
+use cofferdam_engine::network_address::{Special, is_of_private_network, not_offered, special};
 use cofferdam_engine::network_event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_engine::{Evidence, Outcome, Violation};
+
+use crate::args::values::HOST_NAMES;
 
 /// Most reasons, and most options in a hint, for one refusal.
 const MOST_REASONS: usize = 5;
 
 /// Kinds of addresses that are not named in notes: documentation uses them as placeholders.
 const PLACEHOLDERS: [Special; 2] = [Special::Documentation, Special::Benchmark];
-
-/// Names that container engines give to the host, and `localhost`, which is the sandbox itself inside.
-const HOST_NAMES: &[&str] =
-    &["localhost", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
 
 /// A host that the program tried to reach and that no rule allows.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,15 +120,21 @@ pub(super) fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Opti
     (why, (!entries.is_empty()).then(|| entries.join(" ")))
 }
 
-/// The option that allows a refused address, which is not public, with its port. None for addresses that no rule makes
-/// reachable, and for those that give out a machine's credentials.
+/// The option that allows a refused address, which is not public: by its name where the name may lead there, else by the
+/// address, with its port. None for addresses that no rule makes reachable, and for those that give out a machine's credentials.
 fn address_option(event: &NetworkEvent) -> Option<String> {
     let (address, port) = (event.address?.to_canonical(), event.port?);
     if event.reason == Some(NetworkReason::AddressNotPublic) && address.is_loopback() {
         return Some(hint_for_host_loopback(Some(port)));
     }
-    (event.reason == Some(NetworkReason::AddressNotPublic) && not_offered(address).is_none())
-        .then(|| format!("--allow {}", std::net::SocketAddr::new(address, port)))
+    let refused = event.reason == Some(NetworkReason::AddressNotPublic) && not_offered(address).is_none();
+    let is_own = event.detail.as_deref().is_some_and(|detail| detail.contains("the host's own"));
+    let name = event.host.as_ref().filter(|_| is_of_private_network(address) && !is_own);
+    refused.then(|| match name {
+        Some(name) if [80, 443].contains(&port) => format!("--allow-private {name}"),
+        Some(name) => format!("--allow-private {name}:{port}"),
+        None => format!("--allow {}", std::net::SocketAddr::new(address, port)),
+    })
 }
 
 /// Allowed connections that failed, each with the number of attempts.

@@ -185,6 +185,16 @@ pub fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
+/// Whether a rule that says so opens this address to a name: one of a private network, or of documentation, which stands for
+/// one in tests. Never loopback, link-local, multicast or a metadata service, nor what may be translated to another address.
+pub fn is_of_private_network(address: IpAddr) -> bool {
+    let of_network = matches!(
+        special(address),
+        Some(Special::Private | Special::UniqueLocal | Special::Cgnat | Special::Documentation)
+    );
+    of_network && embedded(address).is_none()
+}
+
 /// Why a message must not suggest to allow an address, in words; none if it may. A metadata service gives the machine's
 /// credentials to any client, so a user has to name it without being prompted; and some addresses no rule can allow.
 pub fn not_offered(address: IpAddr) -> Option<String> {
@@ -239,6 +249,43 @@ mod tests {
         }
         for text in ["93.184.216.34", "10.1.2.3", "fd00::1", "203.0.113.7", "2606:4700::1", "::ffff:10.1.2.3"] {
             assert_eq!(why(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_private_networks_are_those_of_other_machines() {
+        let of = |text: &str| is_of_private_network(text.parse().unwrap_or_else(|_| panic!("{text}")));
+        for text in
+            ["10.1.2.3", "172.16.5.5", "192.168.7.7", "100.64.0.1", "fd12::1", "fec0::1", "203.0.113.7", "2001:db8::1"]
+        {
+            assert!(of(text), "{text}");
+        }
+        for text in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "169.254.1.2",
+            "169.254.169.254",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "198.18.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::ffff:10.1.2.3",
+            "::10.1.2.3",
+            "64:ff9b::10.1.2.3",
+            "2002:a01:203::1",
+            "2001::f5fe:fdfc",
+            "fd00:1::5efe:7f00:1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "fe80::1",
+            "ff02::1",
+            "8.8.8.8",
+        ] {
+            assert!(!of(text), "{text}");
         }
     }
 

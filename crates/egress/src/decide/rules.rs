@@ -3,7 +3,8 @@
 //! ```text
 //! name ─▶ may it be resolved?     some port of it is allowed, and not all of those are denied
 //! connect ─▶ may it go there?     no deny entry matches, some allow rule does: a Grant, which lists all of them
-//! upstream ─▶ that very address?  public, or named by a Net entry that is no wider than what makes it special
+//! upstream ─▶ that very address?  public; private, by a rule for the name; or named by a Net entry that is no wider than
+//!                                 what makes it special
 //! request ─▶ this method, path?   every request of plain HTTP, by any rule of the Grant
 //! ```
 //!
@@ -15,7 +16,7 @@ use std::net::IpAddr;
 use cofferdam_policy::allow::PLAIN_HTTP;
 use cofferdam_policy::{AllowEntry, AllowRule, DenyEntry, Network, Ports, To, webpath};
 
-use crate::decide::address::{canonical, embedded, range};
+use crate::decide::address::{canonical, embedded, is_of_private_network, range};
 use crate::decide::host_name::Name;
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::socket_layout::{SocketLayout, TooManyPorts};
@@ -146,8 +147,8 @@ impl EgressRules {
         }
     }
 
-    /// Whether the gateway may connect to an address of `to`: a public one, or one that an entry of `network.allow`
-    /// names. An entry names a special address only if it is no wider than the range that makes the address special:
+    /// Whether the gateway may connect to an address of `to`: a public one, one of a private network where a rule for the
+    /// name is `private`, or one that an entry of `network.allow` names. An entry names a special address only if it is no wider than the range that makes the address special:
     /// `8.0.0.0/5` does not name 10.0.0.1, and only its own address names a metadata service. No entry names an IPv4
     /// address embedded in IPv6: it has to name the IPv4 address. An entry with methods or paths names an address only
     /// to a connection made to the address itself: requests to a name are not checked against it.
@@ -160,7 +161,9 @@ impl EgressRules {
         }
         self.denied(&EgressTarget::Address(address), port)?;
         match range(address) {
-            Some((special, prefix)) if !self.names_address(to, address, port, prefix) => {
+            Some((special, prefix))
+                if !self.names_address(to, address, port, prefix) && !self.opens_private(to, port, address) =>
+            {
                 Err(self.not_public(address, port, prefix, &special.to_string()))
             }
             _ => Ok(()),
@@ -243,6 +246,19 @@ impl EgressRules {
                 && matches!(rule.entry.to, To::Net { prefix: named, .. } if named >= prefix)
                 && (matches!(to, EgressTarget::Address(_)) || !rule.inspects())
         })
+    }
+
+    /// Whether a rule for that very name says that it may lead to private addresses, and this is one. A rule with methods or
+    /// paths does not, as with [`EgressRules::names_address`].
+    fn opens_private(&self, to: &EgressTarget, port: u16, address: IpAddr) -> bool {
+        let EgressTarget::Name(name) = to else { return false };
+        is_of_private_network(address)
+            && self.allowed.of_name(name.as_str()).iter().map(|rule| &self.allow[*rule]).any(|rule| {
+                rule.private
+                    && !rule.inspects()
+                    && rule.entry.ports.contains(port)
+                    && matches!(rule.entry.to, To::Host { .. })
+            })
     }
 
     /// The refusal of an address. Says so where an entry names it for connections to the address alone.

@@ -17,6 +17,7 @@ use tokio::time::Sleep;
 use crate::connect::dialer::Connected;
 use crate::connect::poll_io::{self, ReadBudget};
 use crate::connect::relay::reset;
+use crate::decide::address::special;
 use crate::decide::host_name::RequestedHost;
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::rules::{EgressTarget, Grant};
@@ -158,7 +159,10 @@ impl UpstreamConnection {
     pub(super) fn report_allowed(&self) {
         if !self.reported.swap(true, Ordering::Relaxed) {
             self.client.sandbox.count_outbound();
-            self.client.report(self.event(NetworkKind::Allowed));
+            let mut event = self.event(NetworkKind::Allowed);
+            // Where a name leads is in no rule, so a place that is not public is named.
+            event.detail = event.address.and_then(|to| special(to).map(|special| format!("{to} is {special}")));
+            self.client.report(event);
         }
     }
 

@@ -103,6 +103,7 @@ fn rule(to: &str, more: &[&str]) -> Option<AllowRule> {
         match word.split_once('=') {
             Some(("methods", methods)) => rule.methods = list(methods),
             Some(("paths", paths)) => rule.paths = list(paths),
+            _ if *word == "private" => rule.private = true,
             _ => rule.encrypted_hello = *word == "hello",
         }
     }
@@ -194,7 +195,9 @@ fn upstream(network: &Network, compiled: [&EgressRules; 2], target: &EgressTarge
     }
     if answers[0].is_ok() && address::special(given).is_some() {
         let named = network.allow.iter().any(|rule| names(rule, target, port, given));
-        assert!(named, "{given} is {:?}, and nothing names it", address::special(given));
+        let opened = address::is_of_private_network(given)
+            && network.allow.iter().any(|rule| rule.private && !rule.inspects() && is_about(&rule.entry, target, port));
+        assert!(named || opened, "{given} is {:?}, and nothing names it", address::special(given));
     }
     if !denied && matches!(target, EgressTarget::Name(_)) && address::special(given).is_none() {
         assert_eq!(answers[0], Ok(()), "{given} is public");

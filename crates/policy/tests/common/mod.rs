@@ -52,6 +52,11 @@ fn network() -> impl Strategy<Value = Network> {
         methods,
         paths,
         encrypted_hello,
+        private: false,
+    });
+    let rule = (rule, any::<bool>()).prop_map(|(rule, private)| AllowRule {
+        private: private && !rule.inspects() && matches!(rule.entry.to, To::Host { .. }),
+        ..rule
     });
     let deny = entry().prop_map(|entry| entry.parse::<DenyEntry>().unwrap());
     let urls =

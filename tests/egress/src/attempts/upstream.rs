@@ -277,6 +277,116 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         ..BASE
     },
     Attempt {
+        name: "private-of-another-name",
+        class: CLASS,
+        what: "A name that leads to a private address, where another name may lead to one",
+        options: &["--allow", "private.test", "--allow-private", "private172.test"],
+        call: &["{attempt}", "http", "to=private.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow-private", "private.test"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-unique",
+        class: CLASS,
+        what: "A name that leads to a unique local address, where it may on another port",
+        options: &["--allow", "unique.test", "--allow-private", "unique.test:8080"],
+        call: &["{attempt}", "http", "to=unique.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow-private", "unique.test"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-metadata",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to the metadata address",
+        options: &["--allow-private", "metadata.test"],
+        call: &["{attempt}", "http", "to=metadata.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "metadata.test", "--allow", "169.254.169.254"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-metadata6",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to the metadata address of IPv6",
+        options: &["--allow-private", "metadata6.test"],
+        call: &["{attempt}", "http", "to=metadata6.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "metadata6.test", "--allow", "[fd00:ec2::254]:80"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-azure",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to 168.63.129.16",
+        options: &["--allow-private", "azure.test"],
+        call: &["{attempt}", "http", "to=azure.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "azure.test", "--allow", "168.63.129.16"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-own",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to the host's own public address",
+        options: &["--allow-private", "own.test"],
+        call: &["{attempt}", "http", "to=own.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "own.test", "--allow", "93.184.216.77"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-ownlink",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to the host's own address on its link, of a documentation range",
+        options: &["--allow-private", "ownlink.test"],
+        call: &["{attempt}", "http", "to=ownlink.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "ownlink.test", "--allow", "192.0.2.2"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-loopback",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to 127.0.0.1",
+        options: &["--allow-private", "loopback.test", "--allow", "allowed.test"],
+        call: &["{attempt}", "http", "to=loopback.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-loopback6",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to ::1",
+        options: &["--allow-private", "loopback6.test", "--allow", "allowed.test"],
+        call: &["{attempt}", "http", "to=loopback6.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-linklocal6",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to a link-local address",
+        options: &["--allow-private", "linklocal6.test", "--allow", "allowed.test"],
+        call: &["{attempt}", "http", "to=linklocal6.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        ..BASE
+    },
+    Attempt {
+        name: "private-to-mapped",
+        class: CLASS,
+        what: "A name that may lead to private addresses, and leads to ::ffff:10.1.2.3",
+        options: &["--allow-private", "mapped.test", "--allow", "allowed.test"],
+        call: &["{attempt}", "http", "to=mapped.test", "path=/{canary}"],
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        ..BASE
+    },
+    Attempt {
         name: "to-cname",
         class: CLASS,
         what: "An allowed name that leads to another name, and that to a private address",

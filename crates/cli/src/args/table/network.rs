@@ -66,6 +66,24 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         ..BLANK
     },
     PolicyOption {
+        long: "allow-private",
+        takes: Takes::Many("HOST[:PORTS]"),
+        help: "A host it may reach also at a private address",
+        more: "One name, which may lead to an address of a private network (RFC 1918, 100.64/10, fc00::/7) as to a public one. It \
+               never leads to this machine, link-local addresses or a metadata service. Otherwise the same as --allow.",
+        heading: Heading::NetworkAndProcesses,
+        rare: true,
+        leaves: &["network.allow"],
+        requires: &[Field::Network],
+        apply: |draft, text| {
+            draft.default_to_allowlist();
+            let rule = values::private_rule(text)?;
+            draft.policy.network.allow.push(rule);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
         long: "deny-host",
         takes: Takes::Many("HOST[:PORTS]"),
         help: "A host, *.SUFFIX or CIDR that stays out of reach",
