@@ -404,6 +404,6 @@ fn call_reports_changes_in_a_copy_on_write_project() {
     let closed = call(&mut client, "work", "t", "import os; os.mkdir('/project/d'); os.chmod('/project/d', 0)");
     assert_eq!(closed["structuredContent"]["changes"][0]["path"], at("d"), "{closed}");
     let mode = call(&mut client, "work", "t", "print(oct(os.stat('/project/d').st_mode & 0o777))");
-    assert_eq!(text(&mode), "0o0\n");
+    assert_eq!(text(&mode), "0o0\n[changed in the copy: A /project/d]");
     assert_eq!(std::fs::read_to_string(project.join("old")).unwrap(), "old\n", "the project itself is as it was");
 }

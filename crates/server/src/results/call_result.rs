@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use cofferdam_engine::{Ending, Outcome};
-use cofferdam_policy::text;
+use cofferdam_engine::{Ending, Outcome, Violation};
+use cofferdam_policy::{Field, text};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::json;
 
@@ -120,13 +120,41 @@ fn text(outcome: &Outcome, note: Option<&str>, session: Option<&SessionStatus>) 
     let has = |operation: &str| outcome.violations.iter().any(|violation| violation.operation == operation);
     let disabled = has("gitlink").then(|| DISABLED.into());
     let unlinked = has("link").then(|| UNLINKED.into());
-    for ending in [ending, disabled, unlinked].into_iter().flatten() {
+    let notes = refusals(outcome).into_iter().chain(changes(outcome));
+    for ending in [ending, disabled, unlinked].into_iter().flatten().chain(notes) {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
         text.push_str(&ending);
     }
     text
+}
+
+/// Most refusals, and most changed files, that stand in the text. The data has them all.
+const MOST: usize = 10;
+
+/// What was refused, a line each. A model reads the text, and seldom the data.
+fn refusals(outcome: &Outcome) -> Vec<String> {
+    let limits = |operation: &str| Field::ALL.iter().any(|field| field.name() == operation);
+    let listed = |v: &&Violation| !matches!(v.operation.as_str(), "gitlink" | "link") && !limits(&v.operation);
+    let all: Vec<&Violation> = outcome.violations.iter().filter(listed).collect();
+    let line = |v: &&Violation| {
+        let object = v.object.as_deref().map(|object| format!(" {}", text::one_line(object))).unwrap_or_default();
+        let times = if v.count > 1 { format!(", {} times", v.count) } else { String::new() };
+        format!("[refused: {}{object} ({}{times})]", v.operation, v.field)
+    };
+    let more = all.len().saturating_sub(MOST);
+    all.iter().take(MOST).map(line).chain((more > 0).then(|| format!("[{more} more refusals]"))).collect()
+}
+
+/// What copy-on-write volumes changed, in one line.
+fn changes(outcome: &Outcome) -> Option<String> {
+    let named =
+        outcome.changes.iter().take(MOST).map(|change| format!("{} {}", change.kind, text::one_line(&change.path)));
+    let named: Vec<String> = named.collect();
+    let more = outcome.changes.len() as u64 - named.len() as u64 + outcome.changes_omitted;
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    (!named.is_empty()).then(|| format!("[changed in the copy: {}{more}]", named.join(", ")))
 }
 
 /// How a run ended that did not exit by itself.
@@ -136,6 +164,9 @@ fn ending(outcome: &Outcome) -> Option<String> {
         Ending::Exited => return silent_failure(outcome),
         Ending::Signalled => format!("[ended by signal {}]", outcome.signal.unwrap_or(9)),
         Ending::TimedOut => format!("[ended after {:.0} ms by its time limit]", outcome.execution_time_ms),
+        Ending::LimitExceeded if outcome.limit == Some(Field::Memory) => {
+            format!("[ended by {}; hint: memory = \"SIZE\" in the definition of the environment]", limit())
+        }
         Ending::LimitExceeded => format!("[ended by {}]", limit()),
         Ending::Violation => "[ended because of what it tried]".into(),
         Ending::SetupFailed => match &outcome.error {
@@ -212,6 +243,32 @@ mod tests {
     use super::*;
     use crate::workspace::output::OutputFiles;
     use cofferdam_engine::{FailedStep, Failure};
+
+    #[test]
+    fn refusals_and_changes_stand_in_the_text_a_line_each() {
+        let violation = |object: &str, count| Violation {
+            operation: "connect".into(),
+            object: Some(object.into()),
+            field: "$.network.allow".into(),
+            evidence: cofferdam_engine::Evidence::Gateway,
+            pid: 1,
+            count,
+            aggregated: false,
+        };
+        let change = |path: &str| cofferdam_engine::FileChange { kind: 'M', path: path.into() };
+        let some = Outcome {
+            violations: vec![violation("a.example:443", 2), violation("b\n[refused: forged]", 1)],
+            changes: vec![change("/project/notes.txt"), change("/project/x\n[y]")],
+            ..outcome("o", "", 0)
+        };
+        let expected = "o\n[refused: connect a.example:443 ($.network.allow, 2 times)]\n[refused: connect \
+                        b\\n[refused: forged] ($.network.allow)]\n[changed in the copy: M /project/notes.txt, M \
+                        /project/x\\n[y]]";
+        assert_eq!(text(&some, None, None), expected);
+        let many = Outcome { violations: vec![violation("a", 1); MOST + 2], ..outcome("", "", 0) };
+        assert!(text(&many, None, None).ends_with("[2 more refusals]"));
+        assert_eq!(text(&outcome("o", "", 0), None, None), "o");
+    }
 
     fn outcome(stdout: &str, stderr: &str, code: i32) -> Outcome {
         Outcome {
