@@ -247,7 +247,7 @@ max_sessions_per_client = 4
         "/c/config.toml:7: environments.none.timeout_seconds: `0` is out of range; accepted: 1 to ".into(),
         "/c/config.toml:8: environments.none.memory_mb: is a string; accepted: a whole number, 1 to ".into(),
         "/c/config.toml:9: environments.none.network: `open` is not known; accepted: none, loopback, host; \
-         a list of hosts is a profile's to give, as network_policy = \"whitelist\" with allowed_domains"
+         a list of hosts is `allow`, as in allow = [\"@pypi\", \"api.example.org:443\"]"
             .into(),
         "/c/config.toml:10: environments.none.backend: `lxc` is not known; accepted: auto, jail".into(),
         "/c/config.toml:11: environments.none.colour: is not known; accepted: preset".into(),
@@ -271,6 +271,50 @@ max_sessions_per_client = 4
     );
     let all = made.load();
     assert!(!all.problems.is_empty() && all.problems[0].place.ends_with("config.toml:1"), "{:?}", all.problems);
+}
+
+#[test]
+fn definition_names_hosts_and_memory_as_options_do() {
+    let made = Fixture::new();
+    made.write(
+        "home/.config/cofferdam/config.toml",
+        "[environments.a]\npreset = \"python\"\nallow = [\"@crates\", \"a.example:22\"]\nmemory = \"1g\"\n",
+    );
+    let all = made.load();
+    assert!(all.problems.is_empty(), "{:?}", all.problems);
+    let (policy, _) = applied_to_base(&spec(find(&all, "a"), None).unwrap());
+    let hosts: Vec<String> = policy.network.allow.iter().map(|rule| rule.entry.to_string()).collect();
+    assert_eq!(hosts, ["index.crates.io:443", "static.crates.io:443", "a.example:22"]);
+    assert_eq!((policy.network.mode, policy.limits.memory_mb), (NetworkMode::Allowlist, 1024));
+    assert!(policy.is_required(Field::Network) && policy.is_required(Field::Memory));
+    let reported = reported(
+        r#"
+[environments.a]
+preset = "python"
+allow = ["@pipy", "https://x.org", 7]
+network = "host"
+memory = "1.5"
+[environments.b]
+preset = "python"
+allow = []
+memory = "1g"
+memory_mb = 5
+allo = ["@pypi"]
+"#,
+    )
+    .join("\n");
+    for part in [
+        ":4: environments.a.allow: `@pipy`: no bundle of hosts has this name; did you mean `@pypi`?; accepted: a list",
+        ":4: environments.a.allow: `https://x.org`: a URL: only its host and port belong here; accepted: a list",
+        ":4: environments.a.allow: is an integer; accepted: a list",
+        ":5: environments.a.network: says otherwise than `allow`",
+        ":6: environments.a.memory: `1.5` is no size",
+        ":9: environments.b.allow: is no list of hosts",
+        ":10: environments.b.memory: says the same as `memory_mb`",
+        ":12: environments.b.allo: is not known; did you mean `allow`?; accepted: preset",
+    ] {
+        assert!(reported.contains(part), "{part}\nin:\n{reported}");
+    }
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub(crate) fn shown_text(text: &str) -> String {
 }
 
 /// The one of `candidates` that `given` was most likely meant to be: at most a third of its letters wrong.
-pub(crate) fn closest<'c>(given: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+pub fn closest<'c>(given: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     if given.is_empty() || given.len() > 64 || !given.is_ascii() {
         return None;
     }

@@ -32,6 +32,7 @@ mod ports;
 mod protected;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod sizes;
 pub mod text;
 mod typed;
 mod url;
@@ -42,7 +43,7 @@ pub mod webpath;
 pub use allow::{AllowEntry, AllowRule, DenyEntry, To};
 pub use defaults::API_VARIABLE_DEFAULT;
 pub use errno::errno_from_name;
-pub use error::{MAX_ERRORS, PolicyError, PolicyErrors};
+pub use error::{MAX_ERRORS, PolicyError, PolicyErrors, closest};
 pub use field::Field;
 pub use host::UrlHost;
 pub use json::{MAX_DEPTH, MAX_POLICY_BYTES};

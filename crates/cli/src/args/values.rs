@@ -5,9 +5,10 @@
 use cofferdam_engine::network_address::not_offered;
 use cofferdam_policy::bundles::{self, AllowFault};
 use cofferdam_policy::network_limits::NETWORK_LIMITS;
+pub use cofferdam_policy::sizes::bytes;
 use cofferdam_policy::{
     API_VARIABLE_DEFAULT, Access, AllowEntry, AllowRule, ArgCondition, ArgOp, BackendName, DenyEntry, HttpUrl,
-    NetworkApi, SyscallAction, SyscallRule, To,
+    NetworkApi, SyscallAction, SyscallRule, To, sizes,
 };
 
 /// The syntax of `--allow` and `--deny-host`, for errors.
@@ -42,41 +43,14 @@ pub(crate) fn no_variable(name: &str) -> String {
     )
 }
 
-/// A size in bytes: a whole number with an optional unit `b`, `k`, `m`, `g` or `t`, all powers of 1024, as docker parses
-/// them. `KiB`, `MB` and the like mean the same.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    size(text, "512m, 2g or 65536")
-}
-
-/// A size in bytes. `like` is the example in the error.
-fn size(text: &str, like: &str) -> Result<u64, String> {
-    let accepted = || format!("`{text}` is not a size; write it like {like}");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| accepted())?;
-    let shift = match text[digits..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(accepted()),
-    };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more bytes than fit in 64 bits"))
-}
-
 /// Stands for the option in the hint of a value.
 pub(crate) const OPTION: &str = "{option}";
 
-/// A size in MiB. 0 is accepted, because the validation of the policy refuses it where it is wrong.
+/// A size in MiB. A number without a unit, which was meant as MiB, gets a hint.
 pub(crate) fn mebibytes(text: &str) -> Result<u64, String> {
-    let like = "512m or 2g";
-    let bytes = size(text, like)?;
-    if bytes % (1 << 20) != 0 {
-        let unit_missing = text.bytes().all(|byte| byte.is_ascii_digit());
-        let hint = if unit_missing { format!("\nhint: {OPTION} {text}m") } else { String::new() };
-        return Err(format!("`{text}` is not a whole number of MiB; write it like {like}{hint}"));
-    }
-    Ok(bytes >> 20)
+    let unit_missing = text.bytes().all(|byte| byte.is_ascii_digit());
+    let hint = if unit_missing { format!("\nhint: {OPTION} {text}m") } else { String::new() };
+    sizes::mebibytes(text).map_err(|why| format!("{why}{hint}"))
 }
 
 /// A time in milliseconds: a number with at most three decimals and a unit `ms`, `s`, `m`, `h` or `d`. Without a unit, seconds.

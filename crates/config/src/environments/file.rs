@@ -7,7 +7,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{BackendName, NetworkMode};
+use cofferdam_policy::bundles::allow_rules;
+use cofferdam_policy::sizes::mebibytes;
+use cofferdam_policy::{AllowRule, BackendName, NetworkMode, closest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -63,7 +65,10 @@ pub struct Parsed {
 }
 
 /// What to use for networks that a definition's `network` cannot express.
-const HOSTS: &str = "; a list of hosts is a profile's to give, as network_policy = \"whitelist\" with allowed_domains";
+const HOSTS: &str = "; a list of hosts is `allow`, as in allow = [\"@pypi\", \"api.example.org:443\"]";
+/// What an element of `allow` may be.
+const ENTRY: &str =
+    "a list of hosts such as \"api.example.org:443\" or \"*.example.org\", or bundles such as \"@pypi\"";
 
 const FORMS: &[&str] = &["preset", "sandbox", "flake", "profile", "image"];
 const KEYS: &[&str] = &[
@@ -74,8 +79,10 @@ const KEYS: &[&str] = &[
     "image",
     "interpreter",
     "timeout_seconds",
+    "memory",
     "memory_mb",
     "network",
+    "allow",
     "description",
     "backend",
     "nesting",
@@ -369,7 +376,9 @@ impl<'a> Fields<'a, '_> {
         for key in self.table.keys() {
             let name: &str = key.get_ref();
             if !known.contains(&name) {
-                self.wrong(&key.span(), name, "is not known", &known.join(", "));
+                let meant = closest(name, known.iter().copied());
+                let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                self.wrong(&key.span(), name, format!("is not known{meant}"), &known.join(", "));
             }
         }
     }
@@ -484,6 +493,55 @@ impl<'a> Fields<'a, '_> {
         if is_local { format!("{}{rest}", self.reader.path(path).display()) } else { text.to_owned() }
     }
 
+    /// `memory` as a size, or `memory_mb` as a number.
+    fn memory(&mut self) -> Option<u64> {
+        let number = self.number("memory_mb", most_memory());
+        let Some((text, span)) = self.text("memory") else { return number };
+        if self.get("memory_mb").is_some() {
+            self.wrong(&span, "memory", "says the same as `memory_mb`", "one of both");
+        }
+        match mebibytes(text) {
+            Ok(size) if (1..=most_memory()).contains(&size) => Some(size),
+            _ => {
+                let problem = format!("{} is no size that is accepted", shown(text));
+                self.wrong(&span, "memory", problem, "a whole number of MiB, as in \"512m\" or \"2g\"");
+                None
+            }
+        }
+    }
+
+    /// The rules of `allow`: hosts, and bundles of them.
+    fn allow(&mut self) -> Vec<AllowRule> {
+        let Some(value) = self.table.get("allow") else { return Vec::new() };
+        if let Some(network) = self.table.get("network") {
+            self.wrong(
+                &network.span(),
+                "network",
+                "says otherwise than `allow`, which reaches its hosts alone",
+                "one of both",
+            );
+        }
+        let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {
+            self.wrong(&value.span(), "allow", "is no list of hosts", ENTRY);
+            return Vec::new();
+        };
+        let mut rules = Vec::new();
+        for item in list {
+            let Some(text) = item.get_ref().as_str() else {
+                self.wrong(&item.span(), "allow", kind(item.get_ref()), ENTRY);
+                continue;
+            };
+            match allow_rules(text) {
+                Ok(found) => rules.extend(found),
+                Err(fault) => {
+                    let meant = fault.meant().map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                    self.wrong(&item.span(), "allow", format!("{}: {fault}{meant}", shown(text)), ENTRY);
+                }
+            }
+        }
+        rules
+    }
+
     fn overrides(&mut self) -> Overrides {
         let networks = [("none", NetworkMode::None), ("loopback", NetworkMode::Loopback), ("host", NetworkMode::Host)];
         let backends: Vec<(&str, BackendWord)> = BackendName::NAMES
@@ -493,8 +551,9 @@ impl<'a> Fields<'a, '_> {
             .collect();
         Overrides {
             timeout_seconds: self.number("timeout_seconds", most_seconds()),
-            memory_mb: self.number("memory_mb", most_memory()),
+            memory_mb: self.memory(),
             network: self.word("network", &networks, HOSTS),
+            allow: self.allow(),
             description: self.text("description").map(|(text, _)| text.to_owned()),
             backend: self.word("backend", &backends, ""),
             nesting: self.flag("nesting"),

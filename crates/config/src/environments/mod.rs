@@ -31,7 +31,7 @@ mod surroundings;
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{BackendName, FileIdentity, NetworkMode, Root};
+use cofferdam_policy::{AllowRule, BackendName, FileIdentity, NetworkMode, Root};
 
 pub use artifact::{Artifact, artifact};
 pub use built::{BuildError, as_known, build_environment, build_project_shell};
@@ -181,6 +181,8 @@ pub struct Overrides {
     pub memory_mb: Option<u64>,
     /// The network.
     pub network: Option<NetworkMode>,
+    /// The hosts that it reaches; with any, it is an allowlist.
+    pub allow: Vec<AllowRule>,
     /// A description, for display.
     pub description: Option<String>,
     /// The backend.

@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, Field, Mount, Network, NetworkMode, Policy, Root, Stdin};
 
 use super::artifact::NIX_STORE;
 use super::metadata::StdinMode;
@@ -237,6 +237,11 @@ impl EnvironmentSpec {
                 NetworkMode::Allowlist => policy.network.mode = network,
                 other => policy.network.replace(other),
             }
+        }
+        if !named.allow.is_empty() {
+            let allow = named.allow.clone();
+            policy.network = Network { mode: NetworkMode::Allowlist, allow, ..Network::none() };
+            policy.require(Field::Network);
         }
         if let Some(BackendWord::Ours(backend)) = named.backend {
             policy.backend = backend;
