@@ -38,6 +38,27 @@ pub(crate) const GIT: &[Attack] = &[
         outside: ("clone", "git push origin HEAD:refs/heads/new"),
     },
     Attack {
+        name: "hooks in a directory with a tab in its name",
+        victim: "git init -q -b main repo && cd repo && printf '[core]\\nhooksPath = h\\\\th\\n' >>.git/config && git commit -q --allow-empty -m a",
+        volume: "repo",
+        attack: "d=$(printf 'h\\th'); mkdir \"$d\"; printf '#!/bin/sh\\nPAYLOAD\\n' >\"$d/post-commit\"; chmod +x \"$d/post-commit\"",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "hooks in a directory with a blank at the end of its name",
+        victim: "git init -q -b main repo && cd repo && git config core.hooksPath 'hh ' && git commit -q --allow-empty -m a",
+        volume: "repo",
+        attack: "mkdir 'hh '; printf '#!/bin/sh\\nPAYLOAD\\n' >'hh /post-commit'; chmod +x 'hh /post-commit'",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a script that a shell runs",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && git config core.fsmonitor 'sh tool'",
+        volume: "repo",
+        attack: "echo 'PAYLOAD' >tool",
+        outside: ("repo", "git status"),
+    },
+    Attack {
         name: "a link between a hook and the script that it leads to",
         victim: "git init -q -b main repo && cd repo && mkdir tools && printf '#!/bin/sh\\n' >tools/x && chmod +x tools/x && \
                  ln -s tools/x cur && ln -s ../../cur .git/hooks/post-commit && git add . && git commit -q -m a",

@@ -264,6 +264,32 @@ fn remote_that_a_run_leaves_as_it_was_is_pushed_to_wherever_the_address_stands()
     }
 }
 
+/// The name of a directory of hooks that cannot be given to what protects it.
+#[test]
+fn directory_of_hooks_whose_name_is_no_text_is_refused() {
+    if !there("git") {
+        return;
+    }
+    for (name, refused) in [("h\\351", true), ("h\\303\\251", false)] {
+        for file in ["repo/.git/config", ".gitconfig"] {
+            let root = open_directory();
+            let at = root.path();
+            done(at, at, &format!("{REPOSITORY} && printf '[core]\\nhooksPath = {name}\\n' >>../{file}"));
+            let repo = at.join("repo");
+            let mut command = cofferdam();
+            command.env("HOME", at);
+            let script = format!(
+                "d=$(printf '{name}'); echo ran; mkdir $d; printf '#!/bin/sh\\ntouch PWN\\n' >$d/post-commit; chmod +x $d/post-commit"
+            );
+            let ran = inside_of(command, &repo, repo.to_str().unwrap(), &script);
+            let said = String::from_utf8_lossy(&ran.stderr);
+            assert_eq!(ran.stdout != b"ran\n", refused, "{name} in {file}: {said}");
+            assert_eq!(said.contains("another encoding than UTF-8") && said.contains("hint: "), refused, "{said}");
+            done(&repo, at, "git commit -q --allow-empty -m b; ! test -e PWN");
+        }
+    }
+}
+
 /// A repository and what `EMBED` plants in it, where the payload makes the file that is given.
 fn embedded(at: &Path) -> (std::path::PathBuf, String, std::path::PathBuf) {
     done(at, at, REPOSITORY);

@@ -157,6 +157,18 @@ pub(crate) const HG: &[Attack] = &[
         outside: ("repo", "hg status"),
     },
     Attack {
+        name: "what an extension in the work tree is compiled to",
+        victim: "hg init repo && cd repo && mkdir tools && touch -d 2020-01-01 tools/ext.py && hg commit -q -A -m a && \
+                 printf '[extensions]\\next = %s/tools/ext.py\\n' \"$PWD\" >.hg/hgrc",
+        volume: "repo",
+        attack: "/usr/bin/python3 -c 'import importlib.util as u, marshal, os, struct\n\
+s = os.stat(\"tools/ext.py\"); os.makedirs(\"tools/__pycache__\", exist_ok=True)\n\
+h = u.MAGIC_NUMBER + struct.pack(\"<III\", 0, int(s.st_mtime), s.st_size)\n\
+c = compile(\"import os; os.system(\\\"PAYLOAD\\\")\", \"x\", \"exec\")\n\
+open(u.cache_from_source(\"tools/ext.py\"), \"wb\").write(h + marshal.dumps(c))'",
+        outside: ("repo", "hg status"),
+    },
+    Attack {
         name: "a file that the configuration of a subrepository includes",
         victim: "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
                  (cd sub && echo a >a && hg add a && hg commit -m s && touch team.rc && echo '%include ../team.rc' >.hg/hgrc) && \

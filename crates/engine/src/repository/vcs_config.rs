@@ -48,7 +48,7 @@ fn relative(text: &str, wanted: FileKey) -> Vec<PathBuf> {
 enum FileKey {
     HooksPath,
     Include,
-    /// A word with a slash in a command line.
+    /// A word in a command line that may be a file.
     Program,
 }
 
@@ -62,7 +62,10 @@ fn values_of_git(text: &str) -> Vec<(FileKey, String)> {
             ("core", "fsmonitor") => {
                 let command = value.replace(['\'', '"'], "");
                 let words = command.split([' ', '\t', ';', '&', '|', '(', ')', '<', '>']);
-                found.extend(words.filter(|word| word.contains('/')).map(|word| (FileKey::Program, word.to_owned())));
+                let words = words.filter(|word| !word.is_empty()).enumerate();
+                // The first one without a slash is looked for in PATH, and another one may be the script of a shell.
+                let words = words.filter(|(at, word)| word.contains('/') || *at > 0 && !word.starts_with('-'));
+                found.extend(words.map(|(_, word)| (FileKey::Program, word.to_owned())));
                 continue;
             }
             _ => continue,
@@ -91,7 +94,7 @@ pub(crate) fn settings_of_git(text: &str) -> Vec<GitSetting> {
     let mut found = Vec::new();
     // git passes over a byte order mark, and takes several headers in one line.
     for line in whole_lines(text.strip_prefix('\u{feff}').unwrap_or(text)) {
-        let mut line = line.trim();
+        let mut line = trimmed(&line);
         while let Some((header, rest)) = line.strip_prefix('[').and_then(header_of) {
             let name = header.split(['"', ' ', '\t']).next().unwrap_or_default();
             let quoted = text_of(&header[name.len()..]);
@@ -99,13 +102,13 @@ pub(crate) fn settings_of_git(text: &str) -> Vec<GitSetting> {
             let (name, older) = name.split_once('.').unwrap_or((name, ""));
             section = name.to_ascii_lowercase();
             subsection = if older.is_empty() { quoted } else { older.to_ascii_lowercase() };
-            line = rest.trim();
+            line = trimmed(rest);
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         found.push(GitSetting {
             section: section.clone(),
             subsection: subsection.clone(),
-            key: key.trim().to_ascii_lowercase(),
+            key: trimmed(key).to_ascii_lowercase(),
             value: text_of(value),
         });
     }
@@ -154,7 +157,12 @@ pub(crate) fn obeyed_by_mercurial(text: &str, file: &Path, tree: &Path, home: Op
             Some(rest) => home.map(|home| home.join(rest.trim_start_matches('/'))),
             None => base.map(|base| base.join(value)),
         };
-        found.extend(path.filter(|_| !value.is_empty()).map(|path| lexical(&path)));
+        let path = path.filter(|_| !value.is_empty()).map(|path| lexical(&path));
+        // Where Python looks for a module compiled.
+        let is_module =
+            !section.is_empty() && path.as_ref().is_some_and(|path| path.extension().is_some_and(|e| e == "py"));
+        found.extend(path.iter().filter(|_| is_module).map(|path| path.with_file_name("__pycache__")));
+        found.extend(path);
     }
     found
 }
@@ -197,17 +205,41 @@ fn ends_in_backslash(line: &str) -> bool {
 
 /// A value without quotes, escapes and a comment behind it.
 fn text_of(value: &str) -> String {
-    let (mut text, mut quoted) = (String::new(), false);
-    let mut all = value.trim().chars();
+    let (mut text, mut quoted, mut end) = (String::new(), false, 0);
+    let mut all = trimmed(value).chars();
     while let Some(c) = all.next() {
         match c {
             '"' => quoted = !quoted,
-            '\\' => text.extend(all.next()),
+            '\\' => text.extend(all.next().map(escaped)),
             '#' | ';' if !quoted => break,
             c => text.push(c),
         }
+        // A blank at the end counts where it is quoted.
+        if quoted || !is_blank(c) {
+            end = text.len();
+        }
     }
-    text.trim_end().to_owned()
+    text.truncate(end);
+    text
+}
+
+/// What a letter behind a backslash stands for.
+fn escaped(letter: char) -> char {
+    match letter {
+        't' => '\t',
+        'n' => '\n',
+        'b' => '\u{8}',
+        itself => itself,
+    }
+}
+
+/// What git takes for a blank; no other one ends a value.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(is_blank)
 }
 
 #[cfg(test)]
@@ -244,6 +276,14 @@ mod tests {
     }
 
     #[test]
+    fn a_value_has_the_characters_that_git_reads() {
+        let text = "[core]\nhooksPath = h\\th # c\nhooksPath = h\u{a0}\nhooksPath = \"h \" \nhooksPath = h\\bh\n";
+        let found = obeyed_by_git(text, Path::new("/w/c"), Path::new("/w"), None);
+        let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["/w/h\th", "/w/h\u{a0}", "/w/h ", "/w/h\u{8}h"]);
+    }
+
+    #[test]
     fn a_line_that_goes_on_is_read_whole_and_a_comment_does_not_go_on() {
         let text = "[include]\n path = a\\\nb # c \\\n[include]\r\n path = \"d\\\r\n e\"\n; \\\n path = f\\\\\n path = g\n\
                     path = %(prefix)/x\npath = %(prefix)x\n";
@@ -257,7 +297,7 @@ mod tests {
         let text = "%include $HOME/a.rc\n[extensions]\nx = ${HOME}/x.py\ny = $HOMES/y.py\n";
         let found = obeyed_by_mercurial(text, Path::new("/w/.hg/hgrc"), Path::new("/w"), Some(Path::new("/h")));
         let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
-        assert_eq!(found, ["/h/a.rc", "/h/x.py", "/w/$HOMES/y.py"]);
+        assert_eq!(found, ["/h/a.rc", "/h/__pycache__", "/h/x.py", "/w/$HOMES/__pycache__", "/w/$HOMES/y.py"]);
     }
 
     #[test]
@@ -266,6 +306,9 @@ mod tests {
                     [hooks]\ncommit = python:tools/h.py:check\nupdate = make tags\n[ui]\neditor = tools/no\n";
         let found = obeyed_by_mercurial(text, Path::new("/w/.hg/hgrc"), Path::new("/w"), Some(Path::new("/h")));
         let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
-        assert_eq!(found, ["/w/team.rc", "/w/tools/ext.py", "/h/e.py", "/w/tools/h.py"]);
+        let compiled = "/w/tools/__pycache__";
+        let expected =
+            ["/w/team.rc", compiled, "/w/tools/ext.py", "/h/__pycache__", "/h/e.py", compiled, "/w/tools/h.py"];
+        assert_eq!(found, expected);
     }
 }

@@ -49,6 +49,8 @@ pub(super) enum Unheld {
     Root,
     /// It lies in an overlay of the host of which one layer is not known, and so not where else it shows.
     UnknownLayer,
+    /// A configuration of version control names it, in another encoding than UTF-8.
+    NotText,
 }
 
 /// From this many denied names of one read-only directory on, one layer hides them all.
@@ -163,6 +165,9 @@ pub(super) fn hold(
         let (dir, name) = split(path);
         dirs.entry(dir).or_default().protect.push(name);
     }
+    // Which file it is can no longer be said.
+    let garbled = below_mounts.iter().filter(|path| path.contains(char::REPLACEMENT_CHARACTER));
+    w.held.unheld.extend(garbled.map(|path| (path.clone(), Unheld::NotText, false)));
     for (dir, names) in dirs {
         w.names(dir, &names.deny, true);
         w.names(dir, &names.protect, false);

@@ -148,6 +148,13 @@ pub(crate) fn plan(
                 ),
                 "mount the overlay with absolute names of its layers, and unmount what covers them",
             ),
+            Unheld::NotText => (
+                format!(
+                    "the configuration of version control names {path}, which it obeys or runs, in another encoding than UTF-8: \
+                     it cannot be protected"
+                ),
+                "give it a name in UTF-8 (core.hooksPath, core.fsmonitor, include.path, extensions of Mercurial)",
+            ),
         };
         return Err(Failure::new(field, message).hint(hint));
     }
