@@ -11,6 +11,7 @@ mod attacks;
 mod interrupted;
 mod linked;
 mod mercurial_attacks;
+mod named_attacks;
 mod push_attacks;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use std::process::{Command, Output};
 use attacks::{Attack, BARE, BEHIND, EMBED, GIT, INDEX, LINKED, REPOSITORY};
 use common::{cofferdam, open_directory};
 use mercurial_attacks::{HG, LINKS, NAMED, SUBREPOSITORY};
+use named_attacks::{ELSEWHERE, NAMED_BY_OTHERS};
 use push_attacks::{ADDRESSES, HOOKED, PUSH, TO_PUSH};
 
 /// Whether a program is there; that it is missing is a failure where all have to be.
@@ -264,6 +266,35 @@ fn remote_that_a_run_leaves_as_it_was_is_pushed_to_wherever_the_address_stands()
     }
 }
 
+#[test]
+fn git_outside_runs_nothing_of_a_run_that_another_repositorys_configuration_names() {
+    if there("git") {
+        holds(NAMED_BY_OTHERS);
+    }
+}
+
+/// What stands for the work of a run that has nothing to do with these repositories.
+const UNRELATED: &str = "git config --global --add safe.directory '*'; set -e; echo x >unrelated; mkdir -p more; echo x >more/x; \
+                         for d in . up z wt/sub; do [ ! -e $d/.git ] || (cd $d; echo x >new; git add new; git commit -q -m new); done; \
+                         [ ! -d up.git ] || git push -q ./up.git HEAD:refs/heads/inside; echo ran";
+
+#[test]
+fn repository_stays_whose_configuration_names_what_a_run_left_as_it_was() {
+    if !there("git") {
+        return;
+    }
+    for attack in NAMED_BY_OTHERS {
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let repo = at.join("repo");
+        let ran = inside(&repo, repo.to_str().unwrap(), UNRELATED);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.stdout == b"ran\n" && !said.contains(".disabled"), "{}: {ran:?}", attack.name);
+        done(&at.join(attack.outside.0), at, attack.outside.1);
+    }
+}
+
 /// The name of a directory of hooks that cannot be given to what protects it.
 #[test]
 fn directory_of_hooks_whose_name_is_no_text_is_refused() {
@@ -287,6 +318,13 @@ fn directory_of_hooks_whose_name_is_no_text_is_refused() {
             assert_eq!(said.contains("another encoding than UTF-8") && said.contains("hint: "), refused, "{said}");
             done(&repo, at, "git commit -q --allow-empty -m b; ! test -e PWN");
         }
+    }
+}
+
+#[test]
+fn push_outside_runs_no_hooks_that_a_run_planted_wherever_git_is_called() {
+    if there("git") {
+        holds(ELSEWHERE);
     }
 }
 

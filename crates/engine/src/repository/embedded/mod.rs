@@ -28,19 +28,24 @@ use crate::plan::tree::Disk;
 use crate::repository::configurations::relative_programs;
 use crate::repository::git_index;
 use crate::repository::git_index::{Entries, MOST_INDEX};
-use crate::repository::protected_names::MOST_WORKTREES;
+use crate::repository::protected_names::{MOST_WORKTREES, is_git_directory};
 
 mod addresses;
+mod config_values;
 mod followed;
 mod lists;
+mod named;
 mod obeyed;
 mod pending;
+mod remotes;
 mod work_trees;
 
 use followed::Followed;
-use obeyed::{FoundRepository, Print, Remote, absent, beneath, find, hash, read, read_itself, remotes_of};
+use named::names_others;
+use obeyed::{FoundRepository, Print, Scope, absent, beneath, find, hash, read, read_itself};
 pub(crate) use pending::RepositoryWatch;
 pub(crate) use pending::watches;
+use remotes::{Remote, remotes_of};
 use work_trees::Restored;
 
 /// Repositories that are looked at below one work tree, at most. Where there are more, its index counts as not understood.
@@ -111,10 +116,12 @@ pub(crate) struct Mended {
 pub(crate) fn before(volumes: &[String]) -> RepositoriesBefore {
     let tops: BTreeSet<WorkTree> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
     let hooks = relative_programs(&Disk, &[]);
+    let writable: Vec<PathBuf> = volumes.iter().filter_map(|volume| std::fs::canonicalize(volume).ok()).collect();
+    let scope = Scope { hooks: &hooks, volumes: &writable };
     let tops: Vec<(WorkTree, IndexTargets)> = tops
         .into_iter()
         .map(|top| {
-            let seen = see(&top, &hooks);
+            let seen = see(&top, scope);
             (top, seen)
         })
         .collect();
@@ -135,8 +142,7 @@ pub(crate) fn before(volumes: &[String]) -> RepositoriesBefore {
         };
         (directory, found)
     };
-    let volumes = volumes.iter().filter_map(|volume| std::fs::canonicalize(volume).ok()).collect();
-    RepositoriesBefore { volumes, tops, followed: directories.into_iter().map(look).collect() }
+    RepositoriesBefore { volumes: writable, tops, followed: directories.into_iter().map(look).collect() }
 }
 
 impl RepositoriesBefore {
@@ -220,8 +226,7 @@ impl RepositoriesBefore {
     ) -> RepositoryWalk<'a> {
         RepositoryWalk {
             top,
-            hooks,
-            volumes: &self.volumes,
+            scope: Scope { hooks, volumes: &self.volumes },
             seen: IndexTargets::default(),
             known: Some((known, mended)),
         }
@@ -239,8 +244,8 @@ impl RepositoriesBefore {
     }
 }
 
-fn see(top: &WorkTree, hooks: &BTreeSet<PathBuf>) -> IndexTargets {
-    let mut walk = RepositoryWalk { top, hooks, volumes: &[], seen: IndexTargets::default(), known: None };
+fn see(top: &WorkTree, scope: Scope<'_>) -> IndexTargets {
+    let mut walk = RepositoryWalk { top, scope, seen: IndexTargets::default(), known: None };
     walk.index();
     walk.seen
 }
@@ -248,8 +253,23 @@ fn see(top: &WorkTree, hooks: &BTreeSet<PathBuf>) -> IndexTargets {
 /// The work trees whose index git reads for a command in this directory, and those linked to them.
 fn tops(volume: &Path) -> BTreeSet<WorkTree> {
     let mut found = BTreeSet::new();
-    let Some(tree) = volume.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok()) else { return found };
-    let Some(git) = git_directory(tree) else { return found };
+    for above in volume.ancestors() {
+        if above.join(".git").symlink_metadata().is_ok() {
+            found.extend(git_directory(above).into_iter().flat_map(|git| tops_of(above, git)));
+            break;
+        }
+        // That of a work tree is found with it.
+        let is_bare = !above.ends_with(".git") && above.to_str().is_some_and(|above| is_git_directory(above, &Disk));
+        if is_bare {
+            found.extend(tops_of(above, above.to_owned()));
+        }
+    }
+    found
+}
+
+/// The work tree of this repository, or the repository itself where it has none, and those linked to it.
+fn tops_of(tree: &Path, git: PathBuf) -> BTreeSet<WorkTree> {
+    let mut found = BTreeSet::new();
     found.insert(WorkTree { tree: tree.to_owned(), index: git.join("index") });
     let common = match read(CWD, &git.join("commondir"), 8192) {
         Ok(Some(text)) => git.join(OsStr::from_bytes(text.trim_ascii_end())),
@@ -281,10 +301,7 @@ fn git_directory(tree: &Path) -> Option<PathBuf> {
 /// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
 struct RepositoryWalk<'a> {
     top: &'a WorkTree,
-    /// Directories of hooks, and programs, that git looks for in every work tree, relative to it.
-    hooks: &'a BTreeSet<PathBuf>,
-    /// What the program could write.
-    volumes: &'a [PathBuf],
+    scope: Scope<'a>,
     seen: IndexTargets,
     known: Option<(&'a IndexTargets, &'a mut Mended)>,
 }
@@ -325,13 +342,15 @@ impl RepositoryWalk<'_> {
 
     /// Looks at the repositories that a push goes to. One in a volume is disabled by the name of its directory.
     fn remotes(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>) {
-        for Remote { place, obeys, plain } in remotes_of(tree, git, self.hooks, self.known.is_some()) {
+        for Remote { place, obeys, plain } in remotes_of(tree, git, self.scope, self.known.is_some()) {
             if let Some((known, mended)) = &mut self.known
                 && !plain
                 && (obeys.is_none() || known.remotes.get(&place) != Some(&obeys))
                 // It has gone with a directory above it that was renamed.
                 && !place.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-                && self.volumes.iter().any(|volume| place.starts_with(volume))
+                // Of one that the program could not write, what it names may be the program's.
+                && (self.scope.volumes.iter().any(|volume| place.starts_with(volume))
+                    || names_others(known.remotes.get(&place), &obeys))
                 && let (Some(parent), Some(name)) = (place.parent(), place.file_name())
             {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -388,7 +407,7 @@ impl RepositoryWalk<'_> {
                 return false;
             }
             let path = Path::new(OsStr::from_bytes(path));
-            let found = find(tree, path, self.hooks, self.known.is_some()).transpose();
+            let found = find(tree, path, self.scope, self.known.is_some()).transpose();
             if found.is_some() && self.seen.repositories.len() >= MOST {
                 return false;
             }
@@ -428,7 +447,7 @@ impl RepositoryWalk<'_> {
         let place = std::fs::read_link(Path::new("/proc/self/fd").join(link.within.as_raw_fd().to_string()));
         let (Ok(place), Some(name)) = (place, link.at.file_name()) else { return false };
         // One that the program could not make is the caller's.
-        if !self.volumes.iter().any(|volume| place.starts_with(volume)) {
+        if !self.scope.volumes.iter().any(|volume| place.starts_with(volume)) {
             return false;
         }
         let object = place.join(name);

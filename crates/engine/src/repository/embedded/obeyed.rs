@@ -4,23 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::addresses::{self, AddressEnd};
-use crate::plan::tree::Disk;
+use super::addresses;
+use super::config_values::of_git;
+use super::named::{Configuration, named, print_with};
 
 /// Bytes of a file that git obeys.
-const MOST_BYTES: u64 = 1 << 20;
+pub(super) const MOST_BYTES: u64 = 1 << 20;
 /// Hooks of one repository, or its remotes.
 const MOST_FILES: usize = 4096;
 
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// What a repository obeys, as a hash; `None` where that cannot be read, which is like nothing else.
 pub(super) type Print = Option<String>;
@@ -48,6 +49,20 @@ pub(super) struct LinkOnTheWay {
     pub leads: String,
 }
 
+/// What counts in every repository that is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// Directories of hooks, and programs, that git looks for in each of them, relative to it.
+    pub hooks: &'a BTreeSet<PathBuf>,
+    /// What the program may write.
+    pub volumes: &'a [PathBuf],
+}
+
+/// Where an open directory is.
+pub(super) fn place_of(directory: BorrowedFd<'_>) -> Option<PathBuf> {
+    std::fs::read_link(Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string())).ok()
+}
+
 /// How a path in a work tree is opened.
 pub(super) fn beneath() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
@@ -58,8 +73,8 @@ pub(super) fn absent(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
 
-/// What git finds at the path of an entry: a directory with a `.git`, or a link on the way, wherever that leads. `hooks` are
-/// looked for in it as well. With `restore`, permissions that its owner lacks are given back: the program may have taken them
+/// What git finds at the path of an entry: a directory with a `.git`, or a link on the way, wherever that leads. What
+/// `scope` has git look for in it counts as well. With `restore`, permissions that its owner lacks are given back: the program may have taken them
 /// away, for the time of a look.
 ///
 /// # Errors
@@ -67,12 +82,12 @@ pub(super) fn absent(e: Errno) -> bool {
 pub(super) fn find(
     tree: BorrowedFd<'_>,
     path: &Path,
-    hooks: &BTreeSet<PathBuf>,
+    scope: Scope<'_>,
     restore: bool,
 ) -> Result<Option<FoundRepository>, Errno> {
     let found = match reach(tree, path, restore) {
-        Err(Errno::LOOP) => linked(tree, path, hooks),
-        within => within.and_then(|within| repository(tree, within, hooks, restore)),
+        Err(Errno::LOOP) => linked(tree, path, scope),
+        within => within.and_then(|within| repository(tree, within, scope, restore)),
     };
     match found {
         Err(e) if absent(e) => Ok(None),
@@ -82,18 +97,15 @@ pub(super) fn find(
 
 /// What git finds behind a link on the way. It is there also where the link leads nowhere: something may be put there later,
 /// from where this work tree is not looked at.
-fn linked(tree: BorrowedFd<'_>, path: &Path, hooks: &BTreeSet<PathBuf>) -> Result<FoundRepository, Errno> {
+fn linked(tree: BorrowedFd<'_>, path: &Path, scope: Scope<'_>) -> Result<FoundRepository, Errno> {
     let (within, at) = first_link(tree, path)?;
     let target = readlinkat(&within, at.file_name().unwrap_or_default(), Vec::new())?.into_bytes();
     // Permissions are none of the link's: what cannot be entered counts as what cannot be read.
     let end = open(tree, path.as_os_str());
-    let place = end.as_ref().ok().and_then(|end| {
-        std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(end).to_string())).ok()
-    });
-    let place = place.unwrap_or_default();
+    let place = end.as_ref().ok().and_then(|end| place_of(end.as_fd())).unwrap_or_default();
     let leads = hash(&[at.as_os_str().as_bytes(), &target, place.as_os_str().as_bytes()]);
     let link = |within| Some(LinkOnTheWay { within, at: at.to_owned(), leads: leads.clone() });
-    match end.and_then(|end| repository(tree, end, hooks, false)) {
+    match end.and_then(|end| repository(tree, end, scope, false)) {
         Ok(found) => {
             let obeys = found.obeys.map(|obeys| format!("{leads} {obeys}"));
             Ok(FoundRepository { obeys, link: link(within), ..found })
@@ -141,7 +153,7 @@ fn reach(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<OwnedFd, Er
 fn repository(
     tree: BorrowedFd<'_>,
     within: OwnedFd,
-    hooks: &BTreeSet<PathBuf>,
+    scope: Scope<'_>,
     restore: bool,
 ) -> Result<FoundRepository, Errno> {
     let look = || statat(&within, ".git", AtFlags::SYMLINK_NOFOLLOW);
@@ -170,8 +182,8 @@ fn repository(
     };
     let files = git.as_ref().map(|git| {
         let mut files = obeyed(git.as_fd())?;
-        files.pushed = pushed(tree, within.as_fd(), hooks, &files.config)?;
-        files.add_hooks(within.as_fd(), hooks)?;
+        files.pushed = pushed(tree, within.as_fd(), scope, &files.config)?;
+        files.add_beside(within.as_fd(), scope)?;
         Ok::<_, Errno>(files)
     });
     let plain = kind == FileType::Directory && matches!(&files, Some(Ok(files)) if files.is_plain());
@@ -191,13 +203,15 @@ fn leads(within: BorrowedFd<'_>) -> (Option<OwnedFd>, Vec<u8>) {
 }
 
 /// Opens a directory as git would, but for links whose end depends on who follows them.
-fn open(at: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open(at: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
     openat2(at, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
 }
 
 /// The files of a repository that git obeys.
 #[derive(Default)]
-struct RepositoryFiles {
+pub(super) struct RepositoryFiles {
+    /// Where they are.
+    at: Option<PathBuf>,
     config: Vec<u8>,
     worktree: Vec<u8>,
     common: Option<Vec<u8>>,
@@ -209,22 +223,43 @@ struct RepositoryFiles {
     shared: Option<Box<RepositoryFiles>>,
     /// Those of the repositories that a remote's address leads to: their hooks run where a push goes on to submodules.
     pushed: Vec<RepositoryFiles>,
+    /// The states of what the configuration names in the volumes.
+    named: Vec<String>,
     /// Whether one of them is a link.
     links: bool,
 }
 
 impl RepositoryFiles {
-    /// Adds the hooks in these directories below or beside the one in which git looks for them, and those that are programs.
-    fn add_hooks(&mut self, at: BorrowedFd<'_>, all: &BTreeSet<PathBuf>) -> Result<(), Errno> {
-        for one in all {
+    /// Adds what git would run and read that lies elsewhere than in the repository, used in this directory: hooks and programs
+    /// that the caller's configuration has it look for there, and what the repository's own names.
+    pub(super) fn add_beside(&mut self, at: BorrowedFd<'_>, scope: Scope<'_>) -> Result<(), Errno> {
+        for one in scope.hooks {
             let path = |name: Vec<u8>| [one.as_os_str().as_bytes(), b"/", &name].concat();
             self.hooks.extend(hooks_in(at, one)?.into_iter().map(|(name, file)| (path(name), file)));
             self.hooks.extend(program(at, one)?.map(|file| (one.as_os_str().as_bytes().to_owned(), file)));
         }
+        let mut configurations = self.configurations();
+        configurations.retain(|(_, text)| !is_plain(text));
+        if configurations.is_empty() {
+            return Ok(());
+        }
+        let shared = self.shared.as_ref().and_then(|shared| shared.at.clone());
+        let above = self.at.as_deref().filter(|at| at.ends_with(".git")).and_then(Path::parent).map(Path::to_owned);
+        let mut bases: Vec<PathBuf> = [place_of(at), self.at.clone(), shared, above].into_iter().flatten().collect();
+        bases.sort();
+        bases.dedup();
+        self.named = named(configurations, &bases, scope.volumes, of_git)?;
         Ok(())
     }
 
-    fn is_plain(&self) -> bool {
+    /// The texts of its configuration, and the directories that they lie in.
+    fn configurations(&self) -> Vec<Configuration> {
+        let own =
+            self.at.iter().flat_map(|at| [(at.clone(), self.config.clone()), (at.clone(), self.worktree.clone())]);
+        own.chain(self.shared.iter().flat_map(|shared| shared.configurations())).collect()
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
         !self.links
             && self.worktree.is_empty()
             && self.common.is_none()
@@ -232,6 +267,11 @@ impl RepositoryFiles {
             && self.remotes.is_empty()
             && is_plain(&self.config)
             && self.pushed.iter().all(RepositoryFiles::is_plain)
+    }
+
+    /// The hash, and beside it that of what is named elsewhere.
+    pub(super) fn print(&self) -> String {
+        print_with(self.hash(), &self.named)
     }
 
     fn hash(&self) -> String {
@@ -244,13 +284,18 @@ impl RepositoryFiles {
         parts.extend(further.iter().map(String::as_bytes));
         parts.push(b"remotes");
         parts.extend(self.remotes.iter().flat_map(|(name, file)| [name.as_slice(), file.as_bytes()]));
+        if !self.named.is_empty() {
+            parts.push(b"named");
+            parts.extend(self.named.iter().map(String::as_bytes));
+        }
         hash(&parts)
     }
 }
 
-fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
+pub(super) fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
     let file = |name: &str| read(git, Path::new(name), MOST_BYTES);
     let mut files = RepositoryFiles {
+        at: place_of(git),
         config: file("config")?.unwrap_or_default(),
         worktree: file("config.worktree")?.unwrap_or_default(),
         common: file("commondir")?,
@@ -258,6 +303,7 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
         remotes: remotes(git)?,
         shared: None,
         pushed: Vec::new(),
+        named: Vec::new(),
         links: ["config", "config.worktree", "commondir", "hooks", "remotes", "branches"].iter().any(|name| {
             statat(git, *name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
@@ -267,7 +313,13 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
         let shared = open(git, OsStr::from_bytes(common.trim_ascii_end()))?;
         let config = read(shared.as_fd(), Path::new("config"), MOST_BYTES)?.unwrap_or_default();
         let (hooks, remotes) = (hooks(shared.as_fd())?, remotes(shared.as_fd())?);
-        files.shared = Some(Box::new(RepositoryFiles { config, hooks, remotes, ..RepositoryFiles::default() }));
+        files.shared = Some(Box::new(RepositoryFiles {
+            at: place_of(shared.as_fd()),
+            config,
+            hooks,
+            remotes,
+            ..RepositoryFiles::default()
+        }));
     }
     Ok(files)
 }
@@ -276,14 +328,13 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
 fn pushed(
     tree: BorrowedFd<'_>,
     within: BorrowedFd<'_>,
-    relative_hooks: &BTreeSet<PathBuf>,
+    scope: Scope<'_>,
     config: &[u8],
 ) -> Result<Vec<RepositoryFiles>, Errno> {
     let Ok(config) = std::str::from_utf8(config) else { return Ok(Vec::new()) };
     let around = fstat(tree)?;
     // A push of the repository around hands on the name of its remote.
-    let place = std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&tree).to_string()));
-    let outer = place.ok().and_then(|place| place.to_str().map(addresses::remote_names)).unwrap_or_default();
+    let outer = place_of(tree).and_then(|place| place.to_str().map(addresses::remote_names)).unwrap_or_default();
     let mut names: BTreeSet<&str> = outer.iter().map(String::as_str).collect();
     names.insert("origin");
     let mut found = Vec::new();
@@ -299,7 +350,7 @@ fn pushed(
             if statat(&git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 let mut files = obeyed(git.as_fd())?;
                 // A push has them looked for in the directory of the repository.
-                files.add_hooks(git.as_fd(), relative_hooks)?;
+                files.add_beside(git.as_fd(), scope)?;
                 found.push(files);
             }
         }
@@ -319,113 +370,16 @@ fn looked_for(at: BorrowedFd<'_>, address: &OsStr) -> impl Iterator<Item = (&'st
     })
 }
 
-const SUFFIXES: [&str; 4] = ["/.git", "", ".git/.git", ".git"];
+pub(super) const SUFFIXES: [&str; 4] = ["/.git", "", ".git/.git", ".git"];
 
-fn with_suffix(address: &OsStr, suffix: &str) -> OsString {
+pub(super) fn with_suffix(address: &OsStr, suffix: &str) -> OsString {
     let mut path = address.to_owned();
     path.push(suffix);
     path
 }
 
-/// A repository that a remote of the work tree's own repository leads to: `git push` runs its hooks.
-pub(super) struct Remote {
-    /// Its directory, or the file `.git` that leads to it, without links; a link, where that leads elsewhere for each process.
-    pub place: PathBuf,
-    pub obeys: Print,
-    pub plain: bool,
-}
-
-/// Those of the remotes whose address is a path. What is the repository itself, or its work tree, is left out. With `restore`,
-/// permissions that its owner lacks on the way are given back.
-pub(super) fn remotes_of(
-    tree: BorrowedFd<'_>,
-    git: BorrowedFd<'_>,
-    hooks: &BTreeSet<PathBuf>,
-    restore: bool,
-) -> Vec<Remote> {
-    let common = read(git, Path::new("commondir"), MOST_BYTES).ok().flatten();
-    let common = common.and_then(|common| open(git, OsStr::from_bytes(common.trim_ascii_end())).ok());
-    let place = |fd: BorrowedFd<'_>| {
-        std::fs::read_link(Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&fd).to_string())).ok()
-    };
-    let known = [place(git), common.as_ref().and_then(|common| place(common.as_fd()))];
-    let Some(top) = place(tree) else { return Vec::new() };
-    let own: Vec<String> = known.iter().flatten().filter_map(|place| place.to_str().map(str::to_owned)).collect();
-    let mut found = Vec::new();
-    for address in addresses::push_paths(&Disk, &own) {
-        for suffix in SUFFIXES {
-            found.extend(remotes_at(&top, &with_suffix(&address, suffix), hooks, restore));
-        }
-    }
-    let mut places = BTreeSet::new();
-    found.retain(|remote| !known.contains(&Some(remote.place.clone())) && places.insert(remote.place.clone()));
-    found
-}
-
-/// What git may find at this path: a repository, or a file that leads to one, and that one.
-fn remotes_at(top: &Path, path: &OsStr, hooks: &BTreeSet<PathBuf>, restore: bool) -> Vec<Remote> {
-    // Through links of the kernel's it is another path for git than here.
-    let opened = || match addresses::resolve(top, path) {
-        AddressEnd::At(end) => {
-            let opened = openat2(CWD, &end, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-            Ok((end, opened))
-        }
-        AddressEnd::Nowhere => Err(Vec::new()),
-        AddressEnd::Unknown(links) => Err(links),
-    };
-    let is_closed = |git: &OwnedFd| statat(git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS);
-    let opened = match opened() {
-        Ok((end, Err(Errno::ACCESS))) if restore => {
-            super::permit_above(&end.join("HEAD"));
-            opened()
-        }
-        opened => opened,
-    };
-    if let Ok((_, Ok(git))) = &opened
-        && restore
-        && is_closed(git)
-    {
-        super::permit(git.as_fd());
-    }
-    let remote = |place: &Path, (obeys, plain)| Remote { place: place.to_owned(), obeys, plain };
-    let unknown = |why: String| (Some(why), false);
-    match opened {
-        Err(links) => links.iter().map(|link| remote(link, unknown("elsewhere for each process".into()))).collect(),
-        Ok((end, Ok(git))) => judged_remote(git.as_fd(), hooks).map(|files| remote(&end, files)).into_iter().collect(),
-        Ok((_, Err(Errno::NOENT | Errno::NAMETOOLONG))) => Vec::new(),
-        Ok((end, Err(Errno::NOTDIR))) if !is_gitfile(CWD, &end) => Vec::new(),
-        Ok((end, Err(Errno::NOTDIR))) => {
-            let text = read(CWD, &end, MOST_BYTES).ok().flatten().unwrap_or_default();
-            let says = text.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii).zip(end.parent());
-            let git = says.map(|(says, within)| within.join(OsStr::from_bytes(says)));
-            let git = git.and_then(|git| match addresses::resolve(top, git.as_os_str()) {
-                AddressEnd::At(git) => Some(git),
-                AddressEnd::Unknown(_) | AddressEnd::Nowhere => None,
-            });
-            let files = git.as_ref().and_then(|git| {
-                let git = openat2(CWD, git, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()?;
-                judged_remote(git.as_fd(), hooks)
-            });
-            let print = files.as_ref().and_then(|(obeys, _)| Some(hash(&[&text, obeys.as_ref()?.as_bytes()])));
-            let led = git.zip(files).map(|(git, files)| remote(&git, files));
-            std::iter::once(remote(&end, (print, false))).chain(led).collect()
-        }
-        Ok((end, Err(e))) => vec![remote(&end, unknown(format!("cannot be looked at: {e}")))],
-    }
-}
-
-/// What a repository obeys to which is pushed, and whether none of it could run a program. None where it is none.
-fn judged_remote(git: BorrowedFd<'_>, hooks: &BTreeSet<PathBuf>) -> Option<(Print, bool)> {
-    statat(git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let files = obeyed(git).and_then(|mut files| {
-        files.add_hooks(git, hooks)?;
-        Ok(files)
-    });
-    Some(files.map_or((None, false), |files| (Some(files.hash()), files.is_plain())))
-}
-
 /// Whether a file says where a repository is; also where that cannot be read.
-fn is_gitfile(at: BorrowedFd<'_>, path: &Path) -> bool {
+pub(super) fn is_gitfile(at: BorrowedFd<'_>, path: &Path) -> bool {
     match read(at, path, MOST_BYTES) {
         Ok(text) => text.is_some_and(|text| text.starts_with(b"gitdir:")),
         Err(Errno::FBIG) => false, // too large for git as well
