@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 use attacks::{Attack, BARE, BEHIND, EMBED, GIT, INDEX, LINKED, REPOSITORY};
 use common::{cofferdam, open_directory};
 use mercurial_attacks::{HG, LINKS, NAMED, SUBREPOSITORY};
-use named_attacks::{ELSEWHERE, NAMED_BY_OTHERS};
+use named_attacks::{ELSEWHERE, HG_PATHS, NAMED_BY_OTHERS};
 use push_attacks::{ADDRESSES, HOOKED, PUSH, TO_PUSH};
 
 /// Whether a program is there; that it is missing is a failure where all have to be.
@@ -446,6 +446,36 @@ fn repositories_that_run_nothing_and_submodules_of_before_stay() {
 fn mercurial_outside_obeys_nothing_that_a_run_planted() {
     if there("hg") {
         holds(HG);
+    }
+}
+
+#[test]
+fn mercurial_outside_obeys_nothing_that_a_run_planted_where_a_path_leads() {
+    if there("hg") {
+        holds(HG_PATHS);
+    }
+}
+
+#[test]
+fn repository_stays_that_a_path_of_mercurials_leads_to_and_that_a_run_left_as_it_was() {
+    if !there("hg") {
+        return;
+    }
+    for attack in HG_PATHS {
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let repo = at.join("repo");
+        let mut command = cofferdam();
+        command.env("HOME", at);
+        let script = "set -e; export PYTHONDONTWRITEBYTECODE=1; [ ! -e up ] || (cd up; echo x >x; hg commit -q -A -m x); hg clone -q . other; [ -e new ] || hg init new; echo ran";
+        let ran = inside_of(command, &repo, repo.to_str().unwrap(), script);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.stdout == b"ran\n" && !said.contains(".disabled"), "{}: {ran:?}", attack.name);
+        assert!(["up", "../up"].iter().any(|up| repo.join(up).join(".hg/store").is_dir()), "{}", attack.name);
+        let outside = shell(&at.join(attack.outside.0), at, attack.outside.1);
+        let said = String::from_utf8_lossy(&outside.stderr);
+        assert!(!said.contains("not found"), "{}: {said}", attack.name);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The attacks on what the configuration of another repository names: one that a remote leads to, and a submodule that
-//! is not protected while the run goes on.
+//! The attacks on what the configuration of another repository names: one that a remote leads to, a submodule that is not
+//! protected while the run goes on, and what Mercurial's `[paths]` lead to.
 
 use super::attacks::Attack;
 
@@ -270,5 +270,162 @@ pub(crate) const ELSEWHERE: &[Attack] = &[
         attack: "git config --global --add safe.directory '*'; git clone -q --bare . .git/origin.git; \
                  printf '#!/bin/sh\nPAYLOAD\n' >.git/origin.git/hooks/pre-receive; chmod +x .git/origin.git/hooks/pre-receive",
         outside: ("repo/.git", "git push -q origin HEAD:refs/heads/n"),
+    },
+];
+
+/// A repository of Mercurial's with one in it, after this was done there.
+macro_rules! with_path {
+    ($setting:literal) => {
+        concat!("hg init repo && cd repo && hg init up && echo 1 >a && hg add -q a && hg commit -q -m a && ", $setting)
+    };
+}
+/// An extension of the repository in `up`.
+macro_rules! extended {
+    ($at:literal) => {
+        concat!(
+            "printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >e.py; printf '[extensions]\\ne = %s/e.py\\n' \"$PWD\" >>",
+            $at,
+            "/.hg/hgrc"
+        )
+    };
+}
+
+/// Repositories that Mercurial opens because `[paths]` lead to them.
+pub(crate) const HG_PATHS: &[Attack] = &[
+    Attack {
+        name: "an extension of the repository that is pulled from",
+        victim: with_path!("printf '[paths]\ndefault = up\n' >.hg/hgrc"),
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "a hook of the repository that is pushed to",
+        victim: with_path!(
+            "printf '[paths]\ndefault = https://127.0.0.1:1/x\ndefault-push = ./up#default\n' >.hg/hgrc"
+        ),
+        volume: "repo",
+        attack: "printf '[hooks]\nincoming = PAYLOAD\n' >up/.hg/hgrc",
+        outside: ("repo", "hg push"),
+    },
+    Attack {
+        name: "an extension of the repository that only pushes go to",
+        victim: with_path!(
+            "printf '[paths]\ndefault = https://127.0.0.1:1/x\ndefault:pushurl = file://%s/up\n' \"$PWD\" >.hg/hgrc"
+        ),
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo", "hg outgoing"),
+    },
+    Attack {
+        name: "an extension of a repository with another name for its path, by an address",
+        victim: with_path!("printf '[paths]\nx = file://%s/%%75p\n' \"$PWD\" >.hg/hgrc"),
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo", "hg incoming x"),
+    },
+    Attack {
+        name: "an extension of a repository at a path of the caller's",
+        victim: with_path!("printf '[paths]\nx = $HOME/repo/up\n' >../.hgrc"),
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo", "hg incoming x"),
+    },
+    Attack {
+        name: "an extension of a repository at a path in an included file",
+        victim: with_path!("printf '[paths]\ndefault = up\n' >../inc && echo '%include ../../inc' >.hg/hgrc"),
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo", "hg summary --remote"),
+    },
+    Attack {
+        name: "an extension of a repository at a path where there was none",
+        victim: with_path!("printf '[paths]\ndefault = new\n' >.hg/hgrc"),
+        volume: "repo",
+        attack: concat!("hg init new; ", extended!("new")),
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "an extension of a repository at a path that cannot be entered for the time of a look",
+        victim: with_path!("mkdir q && mv up q && ln -s q/up up && printf '[paths]\ndefault = q/up\n' >.hg/hgrc"),
+        volume: "repo",
+        attack: concat!(extended!("q/up"), "; chmod 000 q/up/.hg q/up q"),
+        outside: ("repo", "chmod 755 q; chmod 755 q/up; chmod 755 q/up/.hg*; hg pull"),
+    },
+    Attack {
+        name: "a link to the working directory of the process in the place of a repository at a path",
+        victim: with_path!("printf '[paths]\ndefault = up\n' >.hg/hgrc"),
+        volume: "repo",
+        attack: concat!("mv up e; ", extended!("e"), "; ln -s /proc/self/cwd/e up"),
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "a file that the configuration of the repository at a path includes",
+        victim: with_path!("printf '[paths]\ndefault = up\n' >.hg/hgrc && echo '%include ../team.rc' >up/.hg/hgrc"),
+        volume: "repo",
+        attack: "printf '[hooks]\nincoming = PAYLOAD\n' >up/team.rc",
+        outside: ("repo", "hg push"),
+    },
+    Attack {
+        name: "a script that a hook of the repository at a path runs",
+        victim: with_path!(
+            "printf '[paths]\ndefault = up\n' >.hg/hgrc && printf '[hooks]\nincoming = sh tools/x\n' >up/.hg/hgrc && \
+             mkdir up/tools && : >up/tools/x"
+        ),
+        volume: "repo",
+        attack: "echo 'PAYLOAD' >up/tools/x",
+        outside: ("repo", "hg push"),
+    },
+    Attack {
+        name: "an extension that the repository at a path has in the work tree",
+        victim: with_path!(
+            "printf '[paths]\ndefault = up\n' >.hg/hgrc && printf '[extensions]\nx = %s/x.py\n' \"$PWD\" >up/.hg/hgrc && : >x.py"
+        ),
+        volume: "repo",
+        attack: "printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >x.py",
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "an extension in the volume of a repository outside",
+        victim: with_path!(
+            "mv up .. && printf '[paths]\ndefault = ../up\n' >.hg/hgrc && printf '[extensions]\nx = %s/x.py\n' \"$PWD\" >../up/.hg/hgrc && : >x.py"
+        ),
+        volume: "repo",
+        attack: "printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >x.py",
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "another repository in the place of the one at a path",
+        victim: with_path!("printf '[paths]\ndefault = up\n' >.hg/hgrc"),
+        volume: "repo",
+        attack: concat!("mv up e; ", extended!("e"), "; ln -s e up"),
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "another repository that the one at a path shares",
+        victim: with_path!("printf '[paths]\ndefault = up\n' >.hg/hgrc"),
+        volume: "repo",
+        attack: concat!(
+            "hg --config format.use-share-safe=yes init e; hg --config extensions.share= share -q -U e s; rm -rf up; mv s up; ",
+            extended!("e")
+        ),
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
+        name: "an extension of the repository that a subrepository pushes to",
+        victim: "hg init repo && hg init repo/sub && hg init repo/up && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
+                 (cd sub && echo a >a && hg add a && hg commit -m s && printf '[paths]\ndefault = ../up\n' >.hg/hgrc) && hg commit -m a",
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo/sub", "hg push"),
+    },
+    Attack {
+        name: "an extension of a subrepository of the repository that is pushed to",
+        victim: "hg init repo && hg init repo/sub && hg init repo/up && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
+                 (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a && hg clone -q sub up/sub && \
+                 rm -f up/sub/.hg/hgrc && printf '[paths]\ndefault = up\n' >.hg/hgrc",
+        volume: "repo",
+        attack: extended!("up/sub"),
+        outside: ("repo", "hg push"),
     },
 ];

@@ -86,7 +86,7 @@ fn relative(tree: &dyn VolumeTree, own: &[String], all: &[fn(&str) -> Vec<PathBu
 /// Gives each of these configurations of git's, of those that count in every repository, and of what they include.
 pub(crate) fn for_each_of_git(tree: &dyn VolumeTree, own: Vec<String>, mut each: impl FnMut(&str)) {
     let files = own.into_iter().chain(of_every_repository(tree)).collect();
-    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |text, _| each(text));
+    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |_, text, _| each(text));
 }
 
 /// What this directory of hooks and the hooks in it are links to, in the volume.
@@ -135,6 +135,11 @@ pub(crate) fn named_for_work_trees(source: &str, tree: &dyn VolumeTree, reposito
 
 /// The same of Mercurial's.
 pub(crate) fn named_by_mercurial(source: &str, top: &str, tree: &dyn VolumeTree) -> Vec<String> {
+    named(source, top, tree, files_of_mercurial(top, tree), vcs_config::obeyed_by_mercurial)
+}
+
+/// The configurations of Mercurial that count in this work tree: its own, the caller's and the system's.
+pub(crate) fn files_of_mercurial(top: &str, tree: &dyn VolumeTree) -> Vec<String> {
     let mut files: Vec<String> = [".hg/hgrc", ".hg/hgrc-not-shared"].map(|name| join(top, name)).into();
     files.extend(tree.home().iter().flat_map(|home| [".hgrc", ".config/hg/hgrc"].map(|name| join(home, name))));
     files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "hg/hgrc")));
@@ -144,7 +149,17 @@ pub(crate) fn named_by_mercurial(source: &str, top: &str, tree: &dyn VolumeTree)
         files.extend(names.map(|name| join(path, &name)).chain([path.to_owned()]));
     }
     files.push("/etc/mercurial/hgrc".into());
-    named(source, top, tree, files, vcs_config::obeyed_by_mercurial)
+    files
+}
+
+/// Gives each of these configurations of Mercurial's, and of what they include, with its place.
+pub(crate) fn for_each_of_mercurial(
+    tree: &dyn VolumeTree,
+    files: Vec<String>,
+    top: &Path,
+    mut each: impl FnMut(&str, &str),
+) {
+    for_each_included(tree, files, vcs_config::obeyed_by_mercurial, top, |file, text, _| each(file, text));
 }
 
 /// The work tree that the volume is in. A person's own configuration counts in every directory.
@@ -161,7 +176,7 @@ fn named(
     obeyed: ConfigurationParser,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    for_each_included(tree, files, obeyed, Path::new(top), |_, names| {
+    for_each_included(tree, files, obeyed, Path::new(top), |_, _, names| {
         for path in names.iter().filter_map(|path| path.to_str()) {
             // Through a link elsewhere it may lead into the volume, also to what is not there yet.
             let real = tree.canonical(path).or_else(|| {
@@ -178,13 +193,13 @@ fn named(
 }
 
 /// Reads these configurations and what they name: it may be a configuration as well, and a program has no line that is taken for
-/// one. Each is given with what it names.
+/// one. Each is given with its place and what it names.
 fn for_each_included(
     tree: &dyn VolumeTree,
     mut files: Vec<String>,
     obeyed: ConfigurationParser,
     top: &Path,
-    mut each: impl FnMut(&str, &[PathBuf]),
+    mut each: impl FnMut(&str, &str, &[PathBuf]),
 ) {
     let home = tree.home();
     let mut read = BTreeSet::new();
@@ -195,7 +210,7 @@ fn for_each_included(
         let Some(text) = tree.read(&file, MOST_BYTES) else { continue };
         let text = String::from_utf8_lossy(&text);
         let names = obeyed(&text, Path::new(&file), top, home.as_deref().map(Path::new));
-        each(&text, &names);
+        each(&file, &text, &names);
         files.extend(names.iter().filter_map(|path| path.to_str().map(str::to_owned)));
     }
 }

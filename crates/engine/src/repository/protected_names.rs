@@ -196,6 +196,11 @@ fn subrepositories(source: &str, at: &str, tree: &dyn VolumeTree, depth: usize) 
     found
 }
 
+/// The paths of the subrepositories in this work tree.
+pub(crate) fn subrepositories_of(top: &str, tree: &dyn VolumeTree) -> Vec<String> {
+    subrepositories(top, "", tree, 0).into_iter().map(|(path, _)| path).collect()
+}
+
 /// Where a repository of Mercurial has every text of `.hgsub` that commits have, by the encodings of its store (hg help
 /// internals.requirements), and what says which that is. A commit that names subrepositories adds to it, and `hg update`
 /// looks into them. Names whose directory is missing are left out: Mercurial makes it with the first commit.

@@ -167,6 +167,55 @@ pub(crate) fn obeyed_by_mercurial(text: &str, file: &Path, tree: &Path, home: Op
     found
 }
 
+/// The paths in this configuration of Mercurial's, by any name: the values of `[paths]`, each whole and as a list.
+pub(crate) fn paths_of_mercurial(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for setting in settings_of_mercurial(text).into_iter().filter(|setting| setting.section == "paths") {
+        let items = setting.value.split([',', ' ', '\t', '\n', '"']).filter(|item| !item.is_empty());
+        found.extend(items.map(str::to_owned));
+        found.push(setting.value);
+    }
+    found
+}
+
+/// One assignment in a configuration of Mercurial's.
+#[derive(Debug)]
+pub(crate) struct MercurialSetting {
+    pub section: String,
+    pub key: String,
+    pub value: String,
+}
+
+/// The assignments of a configuration of Mercurial's, and what it includes as the key `%include` of no section.
+pub(crate) fn settings_of_mercurial(text: &str) -> Vec<MercurialSetting> {
+    let mut section = String::new();
+    let mut found: Vec<MercurialSetting> = Vec::new();
+    let mut goes_on = false;
+    let add = |found: &mut Vec<_>, section: &str, key: &str, value: &str| {
+        let (section, key, value) = (section.to_owned(), key.trim().to_owned(), value.trim().to_owned());
+        found.push(MercurialSetting { section, key, value });
+    };
+    for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines() {
+        if line.trim().is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(last) = found.last_mut().filter(|_| goes_on && line.starts_with([' ', '\t'])) {
+            last.value = [&last.value, line.trim()].join("\n").trim().to_owned();
+            continue;
+        }
+        goes_on = false;
+        if let Some(path) = line.strip_prefix("%include ") {
+            add(&mut found, "", "%include", path);
+        } else if let Some((header, _)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
+            section = header.trim().to_owned();
+        } else if let Some((key, value)) = line.split_once('=') {
+            add(&mut found, &section, key, value);
+            goes_on = true;
+        }
+    }
+    found
+}
+
 /// The lines of a configuration of git's; one that goes on behind a backslash at its end is whole.
 fn whole_lines(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();

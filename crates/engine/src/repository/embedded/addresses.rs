@@ -137,7 +137,7 @@ fn home_of(user: &str, tree: &dyn VolumeTree) -> Option<String> {
 }
 
 /// Without the escapes of an address. One that is none stays.
-fn decoded(text: &[u8]) -> Vec<u8> {
+pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut found = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(&byte) = text.get(at) {

@@ -1,10 +1,10 @@
-//! What the values of a configuration name that is not the caller's to keep: further configurations, directories of hooks,
-//! and the words that may be programs. Pure.
+//! What the values of a configuration name that is not the caller's to keep: further configurations, directories of hooks or
+//! extensions, and the words that may be programs. Pure.
 //!
 //! Any key may have a program behind it, those of later versions as well. So each word of each value counts, but for keys that
 //! are known to name none, and the caller looks which of them are files.
 
-use crate::repository::vcs_config::settings_of_git;
+use crate::repository::vcs_config::{settings_of_git, settings_of_mercurial};
 
 /// Words of one value that are looked at, at most. A longer one is a program by itself.
 const MOST_WORDS: usize = 256;
@@ -69,6 +69,34 @@ fn trees(value: &str) -> Vec<NamedValue> {
     std::iter::once(NamedValue::Tree(path.to_owned())).chain(around).filter(|_| !path.is_empty()).collect()
 }
 
+/// Of a configuration of Mercurial's.
+pub(super) fn of_mercurial(text: &str) -> Vec<NamedValue> {
+    let mut found = Vec::new();
+    for setting in settings_of_mercurial(text) {
+        match (&*setting.section, &*setting.key) {
+            ("paths" | "alias", _) | ("ui", "username") => {}
+            (_, "%include") => found.push(NamedValue::Configuration(setting.value)),
+            ("extensions", _) => found.extend(module(&setting.value)),
+            ("hooks", _) if setting.value.starts_with("python:") => {
+                let path = setting.value.trim_start_matches("python:").rsplit_once(':').map(|(path, _)| path);
+                found.extend(path.into_iter().flat_map(module));
+            }
+            _ => found.extend(words(&setting.value).into_iter().map(NamedValue::File)),
+        }
+    }
+    found
+}
+
+/// A module in Python, and where Python looks for it compiled.
+fn module(path: &str) -> Vec<NamedValue> {
+    if path.is_empty() || path.starts_with('!') {
+        return Vec::new();
+    }
+    let (directory, name) = path.rsplit_once('/').unwrap_or((".", path));
+    let compiled = name.ends_with(".py").then(|| NamedValue::Tree(format!("{directory}/__pycache__")));
+    std::iter::once(NamedValue::Tree(path.to_owned())).chain(compiled).collect()
+}
+
 /// The value as a path, and what a shell may make words of.
 fn words(value: &str) -> Vec<String> {
     if matches!(value, "" | "true" | "false" | "yes" | "no" | "on" | "off") || value.bytes().all(|b| b.is_ascii_digit())
@@ -115,5 +143,14 @@ mod tests {
             assert!(found.iter().any(|known| known == word), "{word}: {found:?}");
         }
         assert_eq!(files(of_git("[remote \"o\"]\nurl = ext::./t %S\n"))[1..], ["ext::./t", "%S"]);
+    }
+
+    #[test]
+    fn modules_and_hooks_of_mercurials_count_and_paths_do_not() {
+        let text = "%include x.rc\n[paths]\ndefault = up\n[extensions]\nmq =\na = t/a.py\nb = !t/b\n[hooks]\nc = python:t/c.py:f\n\
+                    d = sh\n  tools/d\n";
+        let found = files(of_mercurial(text));
+        assert_eq!(found[..5], ["+x.rc", "t/a.py/", "t/__pycache__/", "t/c.py/", "t/__pycache__/"]);
+        assert!(found.iter().any(|known| known == "tools/d"), "{found:?}");
     }
 }

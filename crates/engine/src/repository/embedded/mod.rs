@@ -34,6 +34,7 @@ mod addresses;
 mod config_values;
 mod followed;
 mod lists;
+mod mercurial;
 mod named;
 mod obeyed;
 mod pending;
@@ -78,6 +79,9 @@ pub(crate) struct RepositoriesBefore {
     tops: Vec<(WorkTree, IndexTargets)>,
     /// What leads elsewhere in each directory of version control.
     followed: BTreeMap<PathBuf, Followed>,
+    /// What the repositories obey that paths of Mercurial's lead to.
+    #[serde(default)]
+    paths: mercurial::PathTargets,
 }
 
 /// What the index of a work tree leads to.
@@ -142,7 +146,8 @@ pub(crate) fn before(volumes: &[String]) -> RepositoriesBefore {
         };
         (directory, found)
     };
-    RepositoriesBefore { volumes: writable, tops, followed: directories.into_iter().map(look).collect() }
+    let paths = mercurial::see(directories.iter(), &writable);
+    RepositoriesBefore { volumes: writable, tops, followed: directories.into_iter().map(look).collect(), paths }
 }
 
 impl RepositoriesBefore {
@@ -160,6 +165,13 @@ impl RepositoriesBefore {
                 known.work_trees.extend(theirs.work_trees.clone());
             }
         }
+        self.paths.retain(|at, print| {
+            others.iter().all(|other| match other.paths.get(at) {
+                Some(theirs) => theirs == print,
+                // That run began where nothing led there, or nothing was there; or is about other volumes.
+                None => !other.volumes.iter().any(|volume| at.starts_with(volume)),
+            })
+        });
         for (top, seen) in &mut self.tops {
             for (_, theirs) in others.iter().flat_map(|other| &other.tops).filter(|(other, _)| other == top) {
                 seen.repositories.retain(|at, print| theirs.repositories.get(at) == Some(print));
@@ -207,6 +219,7 @@ impl RepositoriesBefore {
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
+        mercurial::mend(self.followed.keys(), &self.volumes, &self.paths, &mut mended);
         let none = Followed::default();
         let new = new.iter().filter(|directory| !self.followed.contains_key(*directory) && directory.is_dir());
         for (directory, known) in self.followed.iter().chain(new.map(|directory| (directory, &none))) {

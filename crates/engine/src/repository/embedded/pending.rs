@@ -208,6 +208,11 @@ fn shown(path: &Path) -> String {
     text::one_line(&path.to_string_lossy())
 }
 
+/// Whether it is a repository of Mercurial's, which only a path of it leads to.
+fn is_mercurial(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".hg")
+}
+
 /// Has an outcome say what was disabled, and what could not be.
 fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     if mended.is_empty() {
@@ -220,6 +225,12 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
         texts.push(if is_index {
             format!(
                 "{who} left an index that may make git run other repositories, and that is not understood: {} is now {}",
+                shown(path),
+                shown(now)
+            )
+        } else if is_mercurial(path) {
+            format!(
+                "{who} left a repository that Mercurial would obey, and that could run programs, where one of its paths leads: {} is now {}",
                 shown(path),
                 shown(now)
             )
@@ -237,10 +248,11 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
                     .to_owned()
             } else {
                 let word = |path: &Path| text::shell_word(path.to_str()?);
+                let files = if is_mercurial(path) { "hgrc" } else { "config and hooks" };
                 match word(now).zip(word(path)) {
-                    Some((now, path)) => format!("read its config and hooks, then: mv {now} {path}"),
+                    Some((now, path)) => format!("read its {files}, then: mv {now} {path}"),
                     // A command with this name in it would not be what is read.
-                    None => "read its config and hooks, then give it its name back".to_owned(),
+                    None => format!("read its {files}, then give it its name back"),
                 }
             }
         });
@@ -250,7 +262,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }
     for (path, why) in mended.failed.iter().take(NAMED) {
         texts.push(format!(
-            "{who} left {} in the index, or where a remote leads, which git would obey and which cannot be renamed: {why}; run no git there",
+            "{who} left {} in the index, or where a remote or a path leads, which version control would obey and which cannot be renamed: {why}; run no git there",
             shown(path)
         ));
     }
