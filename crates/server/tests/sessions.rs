@@ -182,23 +182,40 @@ fn what_the_end_of_a_session_found_is_reported() {
     }
 }
 
-/// An environment whose profile allows the hosts of the documentation's example.
+/// An environment that allows the hosts of the documentation's example.
 fn with_hosts(home: &Home) {
     let page = include_str!("../../../docs/environments.md");
-    let example = |kind: &str| {
-        let after = page.split(kind).nth(1).and_then(|rest| rest.split("```").next());
-        after.unwrap_or_else(|| panic!("docs/environments.md has no {kind}"))
-    };
-    home.configure(example("```toml\n# ~/.config/cofferdam/config.toml, and hosts\n"));
+    let head = "```toml\n# ~/.config/cofferdam/config.toml\n[environments.reader]\n";
+    let example = page.split(head).nth(1).and_then(|rest| rest.split("```").next());
+    home.configure(&format!("[environments.reader]\n{}", example.expect("docs/environments.md has the example")));
+}
+
+/// The same by a profile.
+fn with_hosts_of_a_profile(home: &Home) {
+    home.configure("[environments.reader]\nprofile = \"profiles/reader.ncl\"\ninterpreter = \"python3 -c\"\n");
     let profiles = home.path().join(".config/cofferdam/profiles");
     std::fs::create_dir_all(&profiles).unwrap();
-    std::fs::write(profiles.join("reader.ncl"), example("```nickel\n")).unwrap();
+    let text = "let sandbox = import \"sandbox/main.ncl\" in\nsandbox.make_default_config \"reader\" & {\n  \
+                network_policy = \"whitelist\",\n  allowed_domains = [\"pypi.org:443\", \"files.pythonhosted.org:443\"],\n  \
+                capabilities.network = \"network_write\",\n}\n";
+    std::fs::write(profiles.join("reader.ncl"), text).unwrap();
 }
 
 #[test]
 fn gateway_refusals_are_reported_with_and_without_a_session() {
     let home = Home::new();
     with_hosts(&home);
+    refusals_are_reported(&home);
+}
+
+#[test]
+fn gateway_refusals_of_a_profile_are_reported_as_well() {
+    let home = Home::new();
+    with_hosts_of_a_profile(&home);
+    refusals_are_reported(&home);
+}
+
+fn refusals_are_reported(home: &Home) {
     let mut client = home.client(json!({}));
     let knock = |host: &str| {
         format!(

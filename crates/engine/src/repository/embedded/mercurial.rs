@@ -128,8 +128,8 @@ fn local_paths(value: &str, home: Option<&Path>) -> Vec<OsString> {
     };
     let mut found = Vec::new();
     for path in std::iter::once(rest).chain(rest.split('+')) {
-        let from_home = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| path.strip_prefix(start)).zip(home);
-        let path = from_home.map_or_else(|| OsString::from(path), |(rest, home)| home.join(rest).into_os_string());
+        let with_home = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| path.strip_prefix(start)).zip(home);
+        let path = with_home.map_or_else(|| OsString::from(path), |(rest, home)| home.join(rest).into_os_string());
         found.push(OsString::from_vec(decoded(path.as_bytes())));
         found.push(path);
     }

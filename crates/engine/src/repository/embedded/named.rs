@@ -108,7 +108,7 @@ impl NamedWalk<'_> {
         for path in encoded(name) {
             let is_include = matches!(value, NamedValue::Configuration(_));
             for base in if is_include { vec![directory.to_owned()] } else { self.bases.to_vec() } {
-                let Some(path) = self.from_home(&path) else { continue };
+                let Some(path) = self.with_home(&path) else { continue };
                 match resolve(&base, &path) {
                     AddressEnd::At(end) => self.at(name, &end, value)?,
                     // As `/dev/stdin` does.
@@ -121,7 +121,7 @@ impl NamedWalk<'_> {
     }
 
     /// A path with the home in it, where its beginning stands for that.
-    fn from_home(&self, path: &OsStr) -> Option<OsString> {
+    fn with_home(&self, path: &OsStr) -> Option<OsString> {
         let rest = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| path.as_bytes().strip_prefix(start.as_bytes()));
         match rest {
             Some(rest) => Some(self.home.as_ref()?.join(OsStr::from_bytes(rest)).into()),
