@@ -103,6 +103,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l keep-changes
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l grace -d 'Time to end by itself after Ctrl-C or SIGTERM' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l for -d 'What a tool needs, such as npm, pip or cargo' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s t -l tty -d 'Give it a terminal of its own; implies -i'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interactive -d 'Pass standard input on, also a terminal\'s'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l read-only -d 'Make every volume read-only, the policy file\'s too'

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use cofferdam::args::help::defaults;
+use cofferdam::args::presets::TOOL_PRESETS;
 use cofferdam::args::table::POLICY_OPTIONS;
 use cofferdam::call::preset;
 use cofferdam::cli_command;
@@ -75,6 +76,7 @@ fn files() -> Result<BTreeMap<String, Vec<u8>>> {
     }
     files.insert("docs/cli.md".into(), page(&command).into_bytes());
     files.insert("docs/bundles.md".into(), bundles().into_bytes());
+    files.insert("docs/presets.md".into(), presets().into_bytes());
     files.insert("docs/policy.md".into(), crate::policy_page::page()?.into_bytes());
     files.insert("docs/policy.schema.json".into(), cofferdam_policy::schema::json_schema_text().into_bytes());
     Ok(files)
@@ -162,6 +164,16 @@ fn bundles() -> String {
     page
 }
 
+/// The page of presets, out of the table that the command has.
+fn presets() -> String {
+    let mut page = String::from(PRESETS);
+    for preset in TOOL_PRESETS {
+        let typed: Vec<String> = preset.typed().iter().map(|typed| format!("`{}`", cell(typed))).collect();
+        page.push_str(&format!("| `{}` | {} | {} |\n", preset.name, cell(preset.purpose), typed.join(", ")));
+    }
+    page
+}
+
 fn options(page: &mut String, command: &clap::Command, wanted: impl Fn(&str) -> bool) {
     page.push_str("| option | meaning | policy field |\n|---|---|---|\n");
     for arg in command.get_arguments() {
@@ -210,6 +222,30 @@ push, publish or send to that account whatever it can read. Name the bundles tha
 
 | bundle | for | hosts | what it lets out |
 |---|---|---|---|
+";
+
+const PRESETS: &str = "<!-- Generated from crates/cli/src/args/presets.rs by `cargo xtask generate`; regenerate it, do not edit it. -->
+
+# Presets for tools
+
+`run --for TOOL` gives a tool what it needs besides the project:
+
+```sh
+cofferdam run --here --for npm npm install
+cofferdam run --for pip -- uv run tool.py
+cofferdam run --for cargo --dry-run -- cargo build | jq .for
+```
+
+A preset stands for the options below, and `--dry-run` prints them as `for`. They apply first: an option that is typed wins, and
+`--network none` takes the hosts away. It may be given several times. Nothing in the directory chooses a preset, and none makes
+the directory writable: that is `--here`. With `--policy` or `--profile`, which say themselves what is allowed, it is refused.
+
+The home inside is an empty file system in memory, on which programs can be started: caches, downloaded tools and temporary files
+go there, and go with the run. The caches and the credentials of your own home are not used. The limits are held as far as the
+host allows, as those of every run are. What [hosts](bundles.md) let out is said there.
+
+| preset | for | options |
+|---|---|---|
 ";
 
 const TEXT: &str = "

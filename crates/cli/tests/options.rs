@@ -376,6 +376,54 @@ fn refusals_say_what_would_be_accepted() {
 }
 
 #[test]
+fn preset_stands_for_its_options_and_those_that_are_typed_win() {
+    let call = |arguments: &[&str], program: &[&str]| {
+        call_as(&caller(), &[&["run"], arguments, &["--"], program].concat()).unwrap()
+    };
+    let npm = call(&["--for", "npm"], &["npm", "install"]);
+    let hosts: Vec<String> = npm.policy.network.allow.iter().map(|rule| rule.entry.to_string()).collect();
+    assert_eq!(hosts, ["registry.npmjs.org:443", "registry.yarnpkg.com:443"]);
+    assert!(npm.presets["npm"].contains(&"--allow @npm".to_owned()), "{:?}", npm.presets);
+    assert_eq!((npm.policy.limits.processes, npm.policy.command.argv.len()), (4096, 2));
+    let home =
+        |policy: &Policy| policy.filesystem.mounts.iter().filter(|m| m.target() == "/tmp/home").cloned().collect();
+    let homes: Vec<Mount> = home(&npm.policy);
+    assert!(matches!(homes[..], [Mount::Tmpfs { size_mb: 2048, exec: true, .. }]), "{homes:?}");
+    // What is required: the network and the mounts, as when they are typed; limits are held as far as the host allows.
+    assert!(npm.policy.is_required(Field::Network) && !npm.policy.is_required(Field::Processes));
+    let typed = call(
+        &["--for", "npm", "--for", "pip", "--pids", "7", "--tmpfs", "/tmp/home:size=64m", "-e", "TMPDIR=/tmp"],
+        &["true"],
+    );
+    let homes: Vec<Mount> = home(&typed.policy);
+    assert!(matches!(homes[..], [Mount::Tmpfs { size_mb: 64, exec: false, .. }]), "{homes:?}");
+    assert_eq!((typed.policy.limits.processes, typed.policy.network.allow.len()), (7, 4));
+    assert_eq!(typed.policy.command.variables["TMPDIR"], "/tmp");
+    // A mode that is typed holds, and the hosts of the preset go with the mode that they had.
+    assert_eq!(call(&["--network", "none", "--for", "cargo"], &["true"]).policy.network, Network::none());
+    let mode = |arguments: &[&str]| call(arguments, &["true"]).policy.network.mode;
+    assert_eq!(mode(&["--for", "jupyter"]), NetworkMode::Loopback);
+    assert_eq!(mode(&["--for", "jupyter", "--network", "none"]), NetworkMode::None);
+    assert_eq!(mode(&["--for", "jupyter", "--allow", "a.example"]), NetworkMode::Allowlist);
+    assert_eq!(mode(&["--for", "make"]), NetworkMode::None);
+    let browser = |program: &[&str]| call(&["--for", "browser"], program).policy.command.argv;
+    assert_eq!(browser(&["/usr/bin/chromium", "--headless"]), ["/usr/bin/chromium", "--no-sandbox", "--headless"]);
+    assert_eq!(browser(&["chromium", "--no-sandbox"]), ["chromium", "--no-sandbox"]);
+    assert_eq!(browser(&["sh", "-c", "chromium"]), ["sh", "-c", "chromium"]);
+}
+
+#[test]
+fn preset_and_policy_file_contradict_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.json");
+    std::fs::write(&file, r#"{"version": 1, "command": {"argv": ["true"]}}"#).unwrap();
+    let refusal = run(&["--policy", file.to_str().unwrap(), "--for", "npm"]).unwrap_err();
+    assert!(refusal.code == 125 && refusal.message.contains("--for npm and "), "{}", refusal.message);
+    let refusal = run(&["--for", "node"]).unwrap_err();
+    assert_eq!(refusal.hint.as_deref(), Some("--for npm"));
+}
+
+#[test]
 fn misspelt_bundle_is_corrected_in_the_option_that_had_it() {
     for (arguments, hint) in [
         (&["--network", "allow=a.example,@pipy,@npm"], "--network allow=a.example,@pypi,@npm"),

@@ -13,6 +13,7 @@ pub mod config;
 pub(crate) mod draft;
 pub mod help;
 pub mod option;
+pub mod presets;
 pub mod profile;
 pub mod sandbox;
 pub mod table;

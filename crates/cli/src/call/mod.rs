@@ -16,6 +16,7 @@ pub mod preset;
 pub mod profile;
 mod streams;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -31,7 +32,8 @@ use self::policy_file::{BasePolicy, refused};
 use self::preset::CodeSource;
 use self::streams::StreamOptions;
 use crate::args::draft::Draft;
-use crate::args::option::{PolicyOption, Takes};
+use crate::args::option::{Heading, PolicyOption, Takes};
+use crate::args::presets::tool_preset;
 use crate::args::table::POLICY_OPTIONS;
 use crate::args::values;
 use crate::caller::Caller;
@@ -56,6 +58,8 @@ pub struct RunnableCall {
     pub cut_ends_run: bool,
     /// How long the program may take to end after a signal; then it is killed.
     pub grace: Duration,
+    /// The presets of `--for`, and the options that each stands for.
+    pub presets: BTreeMap<&'static str, Vec<String>>,
     /// The code of an `eval`, where it is short enough to be the name of a file by mistake.
     pub perhaps_file: Option<String>,
 }
@@ -114,6 +118,7 @@ pub(crate) fn from_base(
     let base_mounts = base.filesystem.mounts.len();
     let starts_elsewhere = file.is_none() && text("workdir").is_some();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false, starts_elsewhere };
+    let presets = if eval { BTreeMap::new() } else { apply_presets(&mut draft, matches, file)? };
     let given = apply_options(&mut draft, matches)?;
     let direct = draft.direct;
     let volumes: Vec<String> = draft.policy.filesystem.mounts[draft.base_mounts..]
@@ -144,6 +149,9 @@ pub(crate) fn from_base(
         apply_code(&mut policy, matches, caller, tree, environment, code)?;
     } else if let Some(words) = matches.get_many::<String>("program") {
         policy.command.argv = words.cloned().collect();
+        for preset in presets.keys().filter_map(|name| tool_preset(name).ok()) {
+            preset.add_argument(&mut policy.command.argv);
+        }
     } else if policy.command.argv.is_empty() {
         return Err(CliRefusal::new("arguments", "no program to run")
             .hint("cofferdam run -- PROGRAM [ARGS]..., with options before the dashes"));
@@ -170,6 +178,7 @@ pub(crate) fn from_base(
         here_would_write,
         cut_ends_run: file.is_none() && options.json && !options.output_limit,
         grace: grace(matches)?,
+        presets,
         perhaps_file: perhaps_file.map(str::to_owned),
     })
 }
@@ -306,6 +315,50 @@ fn apply_code(
             }
         }
     }
+}
+
+/// Applies the options that the presets of `--for` stand for. Those of the command line come later, and replace their mounts too.
+fn apply_presets(
+    draft: &mut Draft<'_>,
+    matches: &ArgMatches,
+    file: Option<&str>,
+) -> Result<BTreeMap<&'static str, Vec<String>>, CliRefusal> {
+    let mut presets = BTreeMap::new();
+    let network_named = draft.network_named;
+    for name in matches.get_many::<String>("for").into_iter().flatten() {
+        if let Some(file) = file {
+            let message = format!("--for {name} and {file} would both say what the tool may do");
+            return Err(CliRefusal::new("arguments", message)
+                .hint("leave --for out, and write what it stands for: --for TOOL --dry-run"));
+        }
+        let refused = |message: String| CliRefusal::new("arguments", format!("--for: {message}")).split_hint();
+        let preset = tool_preset(name).map_err(refused)?;
+        if presets.insert(preset.name, preset.typed()).is_some() {
+            continue;
+        }
+        for (long, value) in preset.options {
+            let option = POLICY_OPTIONS.iter().find(|option| option.long == *long);
+            let option = option.ok_or_else(|| refused(format!("--{long} is no option")))?;
+            // Two presets may have the same home.
+            if *long == "tmpfs" {
+                draft.base_mounts = draft.policy.filesystem.mounts.len();
+            }
+            // A mode of the command line holds, whatever the presets say.
+            if *long == "network" && network_named {
+                continue;
+            }
+            (option.apply)(draft, value).map_err(refused)?;
+            // Limits stay what they are without an option: held as far as the host allows.
+            if option.heading != Heading::Limits {
+                option.requires.iter().for_each(|field| draft.policy.require(*field));
+            }
+        }
+    }
+    if !presets.is_empty() {
+        draft.network_named = network_named;
+        draft.base_mounts = draft.policy.filesystem.mounts.len();
+    }
+    Ok(presets)
 }
 
 /// Applies the options of the command line in their order, the late ones at the end. Returns those that were given.

@@ -2,11 +2,12 @@
 //!
 //! Exit code: the program's own, or the one that `outcome::presentation` gives the outcome.
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_engine::{Engine, ExpectedUse, python_name};
 
 use crate::args::help::{EXAMPLES, defaults};
+use crate::args::option::Heading;
 use crate::args::sandbox;
 use crate::call::{self, profile};
 use crate::caller::Caller;
@@ -21,6 +22,19 @@ pub(super) fn command(command: Command, full: bool) -> Command {
     let command = sandbox::arguments(command, full)
         .about("Run a program in a sandbox")
         .override_usage("cofferdam run [OPTIONS] [--] PROGRAM [ARGS]...")
+        .arg(
+            Arg::new("for")
+                .long("for")
+                .value_name("TOOL")
+                .action(ArgAction::Append)
+                .help_heading(Heading::Program.title())
+                .help("What a tool needs, such as npm, pip or cargo")
+                .long_help(
+                    "What a tool needs: npm, pip, cargo, make, go, maven, gradle, browser, jupyter or agent. A preset stands for \
+                     options, which --dry-run prints and docs/presets.md lists; options of the command line win. What the tool \
+                     keeps, such as a cache, goes with the run",
+                ),
+        )
         // One argument for both: if PROGRAM were an argument of its own, options right behind it would be parsed as ours.
         .arg(
             Arg::new("program")
