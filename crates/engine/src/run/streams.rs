@@ -201,6 +201,11 @@ impl InputSource {
         }
     }
 
+    /// Whether this is the program's terminal, which comes once the sandbox is set up.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
     /// Whether a person at the terminal wants the run to end, whatever its program does.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupts.0 >= INTERRUPTS.0

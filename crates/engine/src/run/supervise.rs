@@ -252,6 +252,10 @@ impl RunSupervisor<'_, '_> {
     }
 
     fn resize(&mut self) {
+        // A change is taken once, so it waits until the terminal is there.
+        if !self.run.source.is_terminal() {
+            return;
+        }
         let Some(size) = self.io.resize.as_mut().and_then(|f| f()) else { return };
         if let Some(to) = &self.run.source.to {
             let w = rustix::termios::Winsize { ws_row: size.0, ws_col: size.1, ws_xpixel: 0, ws_ypixel: 0 };
