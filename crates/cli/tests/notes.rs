@@ -173,6 +173,27 @@ fn a_failure_without_a_network_names_the_host_of_the_arguments() {
 }
 
 #[test]
+fn a_tool_that_installs_without_a_network_gets_its_preset() {
+    let Some(directory) = common::shown_directory("installs") else { return };
+    for tool in ["pip", "curl"] {
+        let path = directory.0.join(tool);
+        std::fs::write(&path, "#!/bin/sh\necho 'Temporary failure in name resolution' >&2\nexit 6\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let hint = |arguments: &[&str]| {
+        let output = cofferdam().current_dir(&directory.0).arg("run").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(6), "{arguments:?}: {output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.split_once("hint: ").map(|(_, hint)| hint.trim().to_owned())
+    };
+    assert_eq!(hint(&["./pip", "install", "six"]).as_deref(), Some("--here --for pip"));
+    assert_eq!(hint(&["-v", ".:.:rw", "./pip", "install", "six"]).as_deref(), Some("--for pip"));
+    assert_eq!(hint(&["./curl", "-O", "https://a.example/x"]).as_deref(), Some("--here --allow a.example"));
+    assert_eq!(hint(&["./curl", "https://a.example/x"]).as_deref(), Some("--allow a.example"));
+    assert_eq!(hint(&["--network", "loopback", "./pip", "install", "six"]), None, "it has one");
+}
+
+#[test]
 fn mistyped_calls_get_what_was_meant() {
     let refused = |arguments: &[&str], code: i32, hint: &str| {
         let output = cofferdam().args(arguments).output().unwrap();

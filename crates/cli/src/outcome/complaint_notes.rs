@@ -131,7 +131,14 @@ impl Context<'_> {
         let cwd = self.policy.command.cwd.as_deref()?;
         let in_cwd = path.is_none_or(|path| is_within(path, cwd));
         if in_cwd && self.call.here_would_write {
-            return Some(note(&format!("{} is read-only to the program", text::one_line(cwd)), Some("--here".into())));
+            let none = self.policy.network.mode == NetworkMode::None;
+            let preset = preset_of(&self.policy.command.argv).filter(|_| none && installs(&self.policy.command.argv));
+            let hint = match (preset, self.fetched_host().filter(|_| none)) {
+                (Some(preset), _) => format!("--here --for {preset}"),
+                (None, Some(host)) => format!("--here --allow {host}"),
+                (None, None) => "--here".to_owned(),
+            };
+            return Some(note(&format!("{} is read-only to the program", text::one_line(cwd)), Some(hint)));
         }
         let path = path.filter(|_| !in_cwd)?;
         let hint = match self.directory_to_write(path) {
@@ -164,9 +171,32 @@ impl Context<'_> {
     fn without_network(&self) -> Option<RunNote> {
         (self.policy.network.mode == NetworkMode::None).then(|| {
             let host = self.policy.command.argv.iter().find_map(|argument| host_of_url(argument));
-            let hint = format!("--allow {}", host.unwrap_or_else(|| "HOST".into()));
-            note("the program has no network", Some(hint))
+            let port = self.policy.command.argv.iter().find_map(|argument| port_of_loopback(argument));
+            if let Some(port) = port.filter(|_| host.as_ref().is_some_and(|host| is_loopback(host))) {
+                return note(
+                    "the program has no network, and no server of this machine is there",
+                    Some(api_hint(Some(port))),
+                );
+            }
+            let allow = match preset_of(&self.policy.command.argv) {
+                Some(preset) => format!("--for {preset}"),
+                None => format!("--allow {}", host.unwrap_or_else(|| "HOST".into())),
+            };
+            // What fetches also writes what it has fetched.
+            let here = if self.call.here_would_write && writes_what_it_fetches(&self.policy.command.argv) {
+                "--here "
+            } else {
+                ""
+            };
+            note("the program has no network", Some(format!("{here}{allow}")))
         })
+    }
+
+    /// The host of what the arguments have git fetch, which needs a network as well.
+    fn fetched_host(&self) -> Option<String> {
+        let argv = &self.policy.command.argv;
+        let git = argv.first().is_some_and(|program| program == "git" || program.ends_with("/git"));
+        argv.iter().filter(|_| git).find_map(|argument| host_of_url(argument))
     }
 
     /// For a program that said nothing, where one of its arguments is an address.
@@ -185,11 +215,7 @@ impl Context<'_> {
         }
         (self.policy.network.mode != NetworkMode::Host).then(|| {
             let port = self.policy.command.argv.iter().find_map(|argument| port_of_loopback(argument));
-            let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
-            let hint = format!(
-                "--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL"
-            );
-            note("the loopback network is the sandbox's own: no server of this machine is there", Some(hint))
+            note("the loopback network is the sandbox's own: no server of this machine is there", Some(api_hint(port)))
         })
     }
 
@@ -203,7 +229,11 @@ impl Context<'_> {
                 matches!(self.mount(path), Some(Mount::Bind { source, target, access: Access::ReadWrite, .. })
                     if source == target && target == cwd)
             });
-            let option = if here { "-v .:.:rw, without noexec".to_owned() } else { option };
+            let option = match preset_of(&self.policy.command.argv).filter(|_| is_within(path, "/tmp")) {
+                Some(preset) => format!("--for {preset}"),
+                None if here => "-v .:.:rw, without noexec".to_owned(),
+                None => option,
+            };
             return Some(note(&format!("{shown} is in a place where nothing may be executed"), Some(option)));
         }
         let host = host_path(self.policy, path)?;
@@ -217,7 +247,8 @@ impl Context<'_> {
 
     /// Whether the last command of the program could not be executed, as shells and make report it.
     fn was_executed(&self) -> bool {
-        matches!(self.outcome.exit_code, Some(126 | 127 | 2))
+        let go = preset_of(&self.policy.command.argv) == Some("go");
+        matches!(self.outcome.exit_code, Some(126 | 127 | 2)) || (go && self.outcome.exit_code == Some(1))
     }
 
     /// For a path that the policy denies. What may hold credentials is never offered.
@@ -331,6 +362,58 @@ fn is_on_noexec(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
+/// The preset of `--for` that a tool needs, where there is one.
+pub(super) fn preset_of(argv: &[String]) -> Option<&'static str> {
+    const TOOLS: [(&str, &[&str]); 7] = [
+        ("npm", &["npm", "npx", "pnpm", "yarn"]),
+        ("pip", &["pip", "pip3", "pipx", "poetry", "uv"]),
+        ("cargo", &["cargo"]),
+        ("go", &["go"]),
+        ("maven", &["mvn"]),
+        ("gradle", &["gradle"]),
+        ("browser", &["chromium", "chromium-browser", "google-chrome"]),
+    ];
+    let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let program = match argv {
+        [python, option, module, ..] if name(python).starts_with("python") && option == "-m" => module.clone(),
+        [program, ..] => name(program),
+        [] => return None,
+    };
+    TOOLS.iter().find(|(_, tools)| tools.contains(&program.as_str())).map(|(preset, _)| *preset)
+}
+
+/// Whether a tool is to install or resolve what its project depends on, or to build with it.
+fn installs(argv: &[String]) -> bool {
+    const WORDS: [&str; 11] =
+        ["add", "build", "ci", "download", "get", "i", "install", "lock", "package", "sync", "update"];
+    argv.iter().skip(1).any(|word| WORDS.contains(&word.as_str())) && argv.first().is_some_and(|first| first != "cargo")
+}
+
+/// Whether a program puts what it fetches into its working directory.
+fn writes_what_it_fetches(argv: &[String]) -> bool {
+    let program = argv.first().map_or("", |first| first.rsplit('/').next().unwrap_or(first));
+    let to_a_file =
+        |word: &String| matches!(word.as_str(), "-o" | "-O" | "--output" | "--remote-name") || word.ends_with('O');
+    match program {
+        "wget" | "git" => true,
+        "curl" => argv.iter().skip(1).filter(|word| word.starts_with('-')).any(to_a_file),
+        _ => preset_of(argv).is_some_and(|preset| preset != "browser"),
+    }
+}
+
+/// Whether a host is this machine.
+fn is_loopback(host: &str) -> bool {
+    ["127.0.0.1", "localhost"]
+        .iter()
+        .any(|own| host.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')))
+}
+
+/// The option for a server on the host's loopback.
+fn api_hint(port: Option<u16>) -> String {
+    let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    format!("--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL")
+}
+
 /// The port of an address on the loopback in an argument.
 fn port_of_loopback(argument: &str) -> Option<u16> {
     let at = ["127.0.0.1", "localhost"].iter().find_map(|host| Some(argument.find(host)? + host.len()))?;
@@ -372,6 +455,33 @@ mod tests {
         ] {
             assert_eq!(host_of_url(argument).as_deref(), host, "{argument}");
         }
+    }
+
+    #[test]
+    fn tools_that_install_have_a_preset() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (line, preset, installing) in [
+            ("npm install", Some("npm"), true),
+            ("/usr/bin/pip3 download six", Some("pip"), true),
+            ("python3 -m pip install six", Some("pip"), true),
+            ("python3 -m http.server", None, false),
+            ("cargo build", Some("cargo"), false),
+            ("go run .", Some("go"), false),
+            ("make install", None, true),
+            ("mvn package", Some("maven"), true),
+        ] {
+            assert_eq!((preset_of(&words(line)), installs(&words(line))), (preset, installing), "{line}");
+        }
+        for (line, writes) in [
+            ("curl -fsSO https://a.example/x", true),
+            ("curl -o f https://a.example/x", true),
+            ("curl https://a.example/O", false),
+            ("wget https://a.example/x", true),
+            ("chromium https://a.example", false),
+        ] {
+            assert_eq!(writes_what_it_fetches(&words(line)), writes, "{line}");
+        }
+        assert!(is_loopback("127.0.0.1:80") && is_loopback("localhost") && !is_loopback("127.0.0.1.example.org"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
 use serde::Serialize;
 
+use super::complaint_notes::preset_of;
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
 use crate::args::option::Takes;
 use crate::args::table::POLICY_OPTIONS;
@@ -76,7 +77,7 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         let (why, hint) = reasons(outcome, violation);
-        let hint = hint.or_else(|| refused_in_directory(violation, call)).or_else(|| refused_by_field(violation));
+        let hint = hint.or_else(|| refused_in_directory(violation, call)).or_else(|| refused_by_field(violation, call));
         note(format!("refused: {}{object} ({}{times}){why}", violation.operation, violation.field), hint);
     }
     if others.len() > MOST {
@@ -144,7 +145,7 @@ pub(super) fn file_for_code(outcome: &Outcome, call: &RunnableCall) -> Option<Ru
 }
 
 /// The option that allows what a field refused, where one does.
-fn refused_by_field(violation: &Violation) -> Option<String> {
+fn refused_by_field(violation: &Violation, call: &RunnableCall) -> Option<String> {
     const OF_SANDBOXES: [&str; 7] = ["unshare", "mount", "pivot_root", "setns", "clone", "clone3", "umount2"];
     let operation = violation.operation.split(' ').next().unwrap_or_default();
     let of = |field: Field| violation.field.ends_with(field.name());
@@ -156,7 +157,9 @@ fn refused_by_field(violation: &Violation) -> Option<String> {
         return Some("git init of a new directory, as in git init DIR, or outside of the sandbox".into());
     }
     let filtered = violation.field.contains(Field::Seccomp.name());
-    (filtered && OF_SANDBOXES.contains(&operation)).then(|| "--nested-sandboxes".into())
+    let browser = preset_of(&call.policy.command.argv).filter(|preset| *preset == "browser");
+    let option = browser.map_or("--nested-sandboxes", |_| "--for browser");
+    (filtered && OF_SANDBOXES.contains(&operation)).then(|| option.into())
 }
 
 /// The option that lets the program write the working directory, where that is what was refused.
