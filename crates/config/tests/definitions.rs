@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_config::environments::nix::{Building, NixBuilder};
 use cofferdam_config::environments::{
     CodeInput, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments, Overrides, Rank,
-    Surroundings, WORKSPACE, build_environment, parse, spec,
+    StdinMode, Surroundings, WORKSPACE, build_environment, parse, spec,
 };
 use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
@@ -253,7 +253,6 @@ max_sessions_per_client = 4
         "/c/config.toml:11: environments.none.colour: is not known; accepted: preset".into(),
         "/c/config.toml:13: environments.a b: `a b` is no name; accepted: 1 to 64 letters".into(),
         "/c/config.toml:14: environments.a b.preset: `ruby` is not known; accepted: python, shell, node".into(),
-        "/c/config.toml:15: environments.a b.interpreter: is of no use with `preset`".into(),
         "/c/config.toml:19: environments.quoted.interpreter: has quotes".into(),
         "/c/config.toml:22: environments.flag.sandbox: `--impure:x` is no reference".into(),
         "/c/config.toml:25: environments.flat: is an integer; accepted: a table".into(),
@@ -271,6 +270,24 @@ max_sessions_per_client = 4
     );
     let all = made.load();
     assert!(!all.problems.is_empty() && all.problems[0].place.ends_with("config.toml:1"), "{:?}", all.problems);
+}
+
+#[test]
+fn interpreter_of_a_preset_takes_the_place_of_the_one_found() {
+    let made = Fixture::new();
+    made.write(
+        "home/.config/cofferdam/config.toml",
+        "[environments.quiet]\npreset = \"python\"\ninterpreter = \"python3 -W ignore -c\"\n\
+         [environments.plain]\npreset = \"python\"\n\
+         [environments.built]\nsandbox = \"./x\"\ninterpreter = \"python3 -c\"\n",
+    );
+    let all = made.load();
+    let input = |name: &str| spec(find(&all, name), None).unwrap().code_input;
+    let argv = ["python3", "-W", "ignore", "-c"].map(String::from).to_vec();
+    assert_eq!(input("quiet"), CodeInput::Words { argv, mode: StdinMode::Arg });
+    assert_eq!(input("plain"), CodeInput::Preset("python".into()));
+    let reason = find(&all, "built").unavailable().unwrap();
+    assert!(reason.contains("environments.built.interpreter: is of no use with `sandbox`"), "{reason}");
 }
 
 #[test]

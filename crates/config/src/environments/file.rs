@@ -217,11 +217,13 @@ impl DefinitionReader<'_> {
             None => None,
         };
         if let (Some((_, span)), Some(form)) = (&interpreter, forms.first())
-            && !matches!(*form, "flake" | "profile" | "image")
+            && !matches!(*form, "preset" | "flake" | "profile" | "image")
         {
-            fields.wrong(span, "interpreter", format!("is of no use with `{form}`"), "with flake, profile or image");
+            let accepted = "with preset, flake, profile or image";
+            fields.wrong(span, "interpreter", format!("is of no use with `{form}`"), accepted);
         }
         let words = interpreter.map(|(words, _)| words);
+        let own = words.clone().filter(|_| forms == ["preset"]).unwrap_or_default();
         let source = match forms[..] {
             [form] => fields.source(form, words),
             [] => {
@@ -234,7 +236,7 @@ impl DefinitionReader<'_> {
                 None
             }
         };
-        let overrides = fields.overrides();
+        let overrides = Overrides { interpreter: own, ..fields.overrides() };
         Some((source?, overrides))
     }
 
@@ -550,6 +552,7 @@ impl<'a> Fields<'a, '_> {
             .chain([("microvm", BackendWord::Microvm)])
             .collect();
         Overrides {
+            interpreter: Vec::new(),
             timeout_seconds: self.number("timeout_seconds", most_seconds()),
             memory_mb: self.memory(),
             network: self.word("network", &networks, HOSTS),

@@ -175,6 +175,8 @@ impl EnvironmentKind {
 /// The settings of a definition. They are named explicitly, so they must be enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
+    /// Of a preset: the interpreter's words, in place of what the preset finds; empty for what it finds.
+    pub interpreter: Vec<String>,
     /// Wall time of a run, seconds.
     pub timeout_seconds: Option<u64>,
     /// Memory of a run, MiB.

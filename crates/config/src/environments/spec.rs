@@ -98,6 +98,9 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
         overrides: environment.overrides.clone(),
     };
     Ok(match &environment.kind {
+        EnvironmentKind::Preset(_) if !environment.overrides.interpreter.is_empty() => {
+            EnvironmentSpec { code_input: words(&environment.overrides.interpreter), ..plain }
+        }
         EnvironmentKind::Preset(name) => EnvironmentSpec { code_input: CodeInput::Preset(name.clone()), ..plain },
         EnvironmentKind::Profile { interpreter, .. } if interpreter.is_empty() => plain,
         EnvironmentKind::Profile { interpreter, .. } => EnvironmentSpec { code_input: words(interpreter), ..plain },
