@@ -39,7 +39,7 @@ pub fn installed(name: &str, also: &[&str]) -> Option<PathBuf> {
 pub fn installed_along(path: &OsStr, home: Option<&Path>, name: &str, also: &[&str]) -> Option<PathBuf> {
     let home = home.filter(|home| home.is_absolute()).and_then(|home| std::fs::canonicalize(home).ok());
     let home = home.filter(|home| home != Path::new("/"));
-    let cwd = std::env::current_dir().ok();
+    let cwd = std::env::current_dir().ok(); // `None` where it is gone: then nothing is worked on there
     let directories = std::env::split_paths(path).chain(also.iter().map(PathBuf::from));
     directories
         .filter(|directory| directory.is_absolute())

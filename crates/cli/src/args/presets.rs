@@ -25,6 +25,10 @@ const TMPDIR: (&str, &str) = ("env", "TMPDIR=/tmp/home");
 /// Builds start many processes.
 const PIDS: (&str, &str) = ("pids", "4096");
 
+/// Programs of Chromium.
+const BROWSERS: &[&str] =
+    &["chromium", "chromium-browser", "chrome", "google-chrome", "google-chrome-stable", "headless_shell"];
+
 /// Every preset.
 pub const TOOL_PRESETS: &[ToolPreset] = &[
     ToolPreset {
@@ -109,10 +113,7 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
         purpose: "Chromium without a window. Its own sandbox would need namespaces, which programs here have none of, and is left \
                   out: this one is around it",
         options: &[("unix-sockets", ""), HOME, TMPDIR, PIDS],
-        argument: Some((
-            &["chromium", "chromium-browser", "chrome", "google-chrome", "google-chrome-stable", "headless_shell"],
-            "--no-sandbox",
-        )),
+        argument: Some((BROWSERS, "--no-sandbox")),
     },
     ToolPreset {
         name: "jupyter",
@@ -154,6 +155,26 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("uv", "pip"),
     ("yarn", "npm"),
 ];
+
+/// The preset that a program needs, where there is one.
+pub(crate) fn preset_of(argv: &[String]) -> Option<&'static str> {
+    const PROGRAMS: [(&str, &[&str]); 7] = [
+        ("npm", &["npm", "npx", "pnpm", "yarn"]),
+        ("pip", &["pip", "pip3", "pipx", "poetry", "uv"]),
+        ("cargo", &["cargo"]),
+        ("go", &["go"]),
+        ("maven", &["mvn"]),
+        ("gradle", &["gradle"]),
+        ("browser", BROWSERS),
+    ];
+    let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let program = match argv {
+        [python, option, module, ..] if name(python).starts_with("python") && option == "-m" => module.clone(),
+        [program, ..] => name(program),
+        [] => return None,
+    };
+    PROGRAMS.iter().find(|(_, programs)| programs.contains(&program.as_str())).map(|(preset, _)| *preset)
+}
 
 /// The preset of this name.
 ///

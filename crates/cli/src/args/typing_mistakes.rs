@@ -4,6 +4,7 @@
 //! nothing.
 
 use clap::error::{ContextKind, ErrorKind};
+use cofferdam_policy::closest;
 
 use crate::output::text::quoted;
 use crate::refusal::CliRefusal;
@@ -108,13 +109,6 @@ pub(crate) fn usage_of(error: &clap::Error) -> String {
     lines.join("\n")
 }
 
-/// The known name that a mistyped one is most like, if any is: at most one letter in three is another one, missing or moved.
-pub(crate) fn similar<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let most = name.chars().count() / 3;
-    let distances = known.map(|known| (strsim::damerau_levenshtein(name, known), known));
-    distances.filter(|(distance, _)| (1..=most).contains(distance)).min().map(|(_, known)| known)
-}
-
 /// The hint for a name of an environment that is not defined.
 pub(crate) fn environment(name: &str) -> Option<String> {
     ENVIRONMENTS.iter().find(|(other, _)| *other == name).map(|(_, ours)| format!("cofferdam eval {ours}"))
@@ -184,7 +178,7 @@ fn program(name: &str, words: &[String], subcommands: &[&str]) -> Option<String>
         };
         return Some(ours.into());
     }
-    if let Some(ours) = similar(name, subcommands.iter().copied()) {
+    if let Some(ours) = closest(name, subcommands.iter().copied()) {
         return Some(format!("a similar subcommand exists: '{ours}'"));
     }
     let is_file = |path: &std::path::Path| path.metadata().is_ok_and(|metadata| metadata.is_file());

@@ -4,7 +4,7 @@ use cofferdam_config::environments::credentials;
 use cofferdam_engine::backends::capabilities;
 use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::{is_within, normalize};
-use cofferdam_policy::{Access, Field, Limits, Mount, Policy, PolicyError, PolicyErrors, Root};
+use cofferdam_policy::{Access, Field, Limits, Mount, NetworkMode, Policy, PolicyError, PolicyErrors, Root};
 
 use crate::caller::Caller;
 
@@ -39,6 +39,19 @@ pub(crate) const fn most(field: Field) -> u64 {
         at += 1;
     }
     panic!("the field is no limit")
+}
+
+/// Variables by which package managers fail at once where there is no network, and do not try for minutes.
+const WITHOUT_RETRIES: [(&str, &str); 3] =
+    [("CARGO_NET_RETRY", "0"), ("PIP_RETRIES", "0"), ("npm_config_fetch_retries", "0")];
+
+/// Adds them to a program without a network, where it has no value of its own.
+pub(crate) fn fail_without_network(policy: &mut Policy) {
+    if policy.network.mode == NetworkMode::None {
+        for (name, value) in WITHOUT_RETRIES {
+            policy.command.variables.entry(name.into()).or_insert_with(|| value.into());
+        }
+    }
 }
 
 /// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program

@@ -139,7 +139,7 @@ pub(crate) fn command_line(action: &str, configuration: Option<&str>) -> String 
 fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> CliRefusal {
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
     let refusal = CliRefusal::new("environment", format!("no environment is called {}", text::name(name)));
-    let similar = typing_mistakes::similar(name, names.iter().copied());
+    let similar = cofferdam_policy::closest(name, names.iter().copied());
     match typing_mistakes::environment(name).or_else(|| similar.map(|name| format!("did you mean `{name}`"))) {
         Some(hint) => refusal.hint(hint),
         None => refusal.hint(format!(

@@ -26,7 +26,7 @@ use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_move
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
-use self::defaults::{require_open_files, run_defaults};
+use self::defaults::{fail_without_network, require_open_files, run_defaults};
 use self::environment::ResolvedEnvironment;
 use self::policy_file::{BasePolicy, refused};
 use self::preset::CodeSource;
@@ -159,6 +159,9 @@ pub(crate) fn from_base(
     if file.is_none() {
         streams::set_input(&mut policy, options, caller, tty);
         streams::lift_limits(&mut policy, options, tty && environment.is_none());
+        if !eval {
+            fail_without_network(&mut policy);
+        }
         if !policy.filesystem.deny.is_empty() {
             deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
         }

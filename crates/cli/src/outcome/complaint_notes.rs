@@ -12,7 +12,9 @@ use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Ro
 
 use super::complaints::{Complaint, ComplaintKind};
 use super::host_paths::{host_path, mount_without_exec};
+use super::network_notes::hint_for_host_loopback;
 use super::notes::RunNote;
+use crate::args::presets::preset_of;
 use crate::call::RunnableCall;
 use crate::caller::Caller;
 use crate::output::text::quoted;
@@ -175,7 +177,7 @@ impl Context<'_> {
             if let Some(port) = port.filter(|_| host.as_ref().is_some_and(|host| is_loopback(host))) {
                 return note(
                     "the program has no network, and no server of this machine is there",
-                    Some(api_hint(Some(port))),
+                    Some(hint_for_host_loopback(Some(port))),
                 );
             }
             let allow = match preset_of(&self.policy.command.argv) {
@@ -215,7 +217,10 @@ impl Context<'_> {
         }
         (self.policy.network.mode != NetworkMode::Host).then(|| {
             let port = self.policy.command.argv.iter().find_map(|argument| port_of_loopback(argument));
-            note("the loopback network is the sandbox's own: no server of this machine is there", Some(api_hint(port)))
+            note(
+                "the loopback network is the sandbox's own: no server of this machine is there",
+                Some(hint_for_host_loopback(port)),
+            )
         })
     }
 
@@ -362,26 +367,6 @@ fn is_on_noexec(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
-/// The preset of `--for` that a tool needs, where there is one.
-pub(super) fn preset_of(argv: &[String]) -> Option<&'static str> {
-    const TOOLS: [(&str, &[&str]); 7] = [
-        ("npm", &["npm", "npx", "pnpm", "yarn"]),
-        ("pip", &["pip", "pip3", "pipx", "poetry", "uv"]),
-        ("cargo", &["cargo"]),
-        ("go", &["go"]),
-        ("maven", &["mvn"]),
-        ("gradle", &["gradle"]),
-        ("browser", &["chromium", "chromium-browser", "google-chrome"]),
-    ];
-    let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
-    let program = match argv {
-        [python, option, module, ..] if name(python).starts_with("python") && option == "-m" => module.clone(),
-        [program, ..] => name(program),
-        [] => return None,
-    };
-    TOOLS.iter().find(|(_, tools)| tools.contains(&program.as_str())).map(|(preset, _)| *preset)
-}
-
 /// Whether a tool is to install or resolve what its project depends on, or to build with it.
 fn installs(argv: &[String]) -> bool {
     const WORDS: [&str; 11] =
@@ -396,6 +381,7 @@ fn writes_what_it_fetches(argv: &[String]) -> bool {
         |word: &String| matches!(word.as_str(), "-o" | "-O" | "--output" | "--remote-name") || word.ends_with('O');
     match program {
         "wget" | "git" => true,
+        "npx" => false,
         "curl" => argv.iter().skip(1).filter(|word| word.starts_with('-')).any(to_a_file),
         _ => preset_of(argv).is_some_and(|preset| preset != "browser"),
     }
@@ -406,12 +392,6 @@ fn is_loopback(host: &str) -> bool {
     ["127.0.0.1", "localhost"]
         .iter()
         .any(|own| host.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')))
-}
-
-/// The option for a server on the host's loopback.
-fn api_hint(port: Option<u16>) -> String {
-    let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
-    format!("--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL")
 }
 
 /// The port of an address on the loopback in an argument.

@@ -63,6 +63,7 @@ const WORDS: &[(&str, ComplaintKind)] = &[
     ("dial udp: lookup", ComplaintKind::NoNetwork),
     ("dial tcp: lookup", ComplaintKind::NoNetwork),
     ("All attempts to connect to", ComplaintKind::NoNetwork),
+    ("No matching distribution found", ComplaintKind::NoNetwork),
     ("EAI_AGAIN", ComplaintKind::NoNetwork),
     ("ENETUNREACH", ComplaintKind::NoNetwork),
     ("ENOTFOUND", ComplaintKind::NoNetwork),

@@ -11,7 +11,6 @@ use cofferdam_engine::Failure;
 use cofferdam_policy::{Access, Field, Mount, Policy, Root, text};
 
 use super::host_paths::{HostPath, host_path, mount_without_exec};
-use crate::args::typing_mistakes::similar;
 use crate::caller::Caller;
 use crate::failure::{is_exec, is_mount_of, is_unexplained_exec};
 use crate::output::text::quoted;
@@ -52,7 +51,7 @@ fn explain_missing(failure: &mut Failure, policy: &Policy, program: &str, caller
             let entries = directories().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
             let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
             failure.message = format!("{program}: not found on PATH, inside the sandbox or outside");
-            let similar = similar(program, names.iter().map(String::as_str));
+            let similar = cofferdam_policy::closest(program, names.iter().map(String::as_str));
             failure.hint = similar.map(|name| format!("did you mean {}", quoted(name)));
         }
         return;

@@ -68,7 +68,7 @@ impl UnlistedHost {
 }
 
 /// The option for a server on the host's loopback, and its address inside.
-fn hint_for_host_loopback(port: Option<u16>) -> String {
+pub(super) fn hint_for_host_loopback(port: Option<u16>) -> String {
     let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
     format!("--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL")
 }

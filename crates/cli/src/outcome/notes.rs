@@ -6,9 +6,9 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
 use serde::Serialize;
 
-use super::complaint_notes::preset_of;
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
 use crate::args::option::Takes;
+use crate::args::presets::preset_of;
 use crate::args::table::POLICY_OPTIONS;
 use crate::call::RunnableCall;
 use crate::failure;
