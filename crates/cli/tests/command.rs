@@ -132,21 +132,28 @@ fn stdin_is_what_a_pipe_or_a_file_gives() {
 
 #[test]
 fn variables_are_the_sandboxs_own() {
-    let output = cofferdam()
-        .env("SECRET", "s")
-        .env("SHARED", "yes")
-        .env("HOME", "/no/toolchains")
-        .env_remove("PYENV_ROOT")
-        .env_remove("RUSTUP_HOME")
-        .env_remove("NVM_DIR")
-        .args(["run", "-e", "SHARED", "-e", "X=1", "--", "env"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let mut names: Vec<&str> = text.lines().map(|line| line.split('=').next().unwrap()).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["HOME", "LANG", "PATH", "SHARED", "TERM", "USER", "X"], "{text}");
-    assert!(text.contains("SHARED=yes"));
+    let own = ["HOME", "LANG", "PATH", "SHARED", "TERM", "USER", "X"];
+    // Without a network package managers are asked not to try again.
+    let retries = ["CARGO_NET_RETRY", "PIP_RETRIES", "npm_config_fetch_retries"];
+    for (network, further) in [("none", &retries[..]), ("loopback", &[])] {
+        let output = cofferdam()
+            .env("SECRET", "s")
+            .env("SHARED", "yes")
+            .env("HOME", "/no/toolchains")
+            .env_remove("PYENV_ROOT")
+            .env_remove("RUSTUP_HOME")
+            .env_remove("NVM_DIR")
+            .args(["run", "--network", network, "-e", "SHARED", "-e", "X=1", "--", "env"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut names: Vec<&str> = text.lines().map(|line| line.split('=').next().unwrap()).collect();
+        names.sort_unstable();
+        let mut expected = [&own, further].concat();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{network}: {text}");
+        assert!(text.contains("SHARED=yes"));
+    }
 }
 
 #[test]
