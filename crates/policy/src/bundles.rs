@@ -1,8 +1,8 @@
 //! Bundles of hosts: `@pypi` in a list of what may be reached stands for the hosts that tools of that name use.
 //!
 //! A bundle is expanded when it is read: a policy, and what is reported of it, has the hosts and never the name. Each host is
-//! named exactly. No bundle has a host where anybody may publish under a name of their own, such as a wildcard of user
-//! pages or a cloud's storage. Pure.
+//! named exactly. No bundle has a host on which anyone can publish under a name of their own, such as user pages or
+//! the storage of a cloud. Pure.
 
 use crate::allow::{AllowEntry, AllowRule};
 use crate::error::closest;
@@ -24,8 +24,8 @@ pub struct HostBundle {
 }
 
 /// What every registry of packages that is only read lets out.
-const NAMES_ALONE: &str = "names of packages, which may be made up to carry data, to the registry; with a token of anybody's \
-                           that the program has, a package";
+const NAMES_ALONE: &str = "package names, which can be made up to carry data, to the registry; with any token that the program has, \
+                           a package of its own";
 
 /// Every bundle. The first ones are registries of packages, then code, then models.
 pub const HOST_BUNDLES: &[HostBundle] = &[
@@ -33,7 +33,7 @@ pub const HOST_BUNDLES: &[HostBundle] = &[
         name: "pypi",
         hosts: &["pypi.org:443", "files.pythonhosted.org:443"],
         purpose: "`pip`, `uv`, `poetry`: download packages from the Python Package Index",
-        lets_out: "names of packages, which may be made up to carry data, to the index; uploads go to another host",
+        lets_out: "package names, which can be made up to carry data, to the index; uploads go to another host",
     },
     HostBundle {
         name: "npm",
@@ -45,19 +45,19 @@ pub const HOST_BUNDLES: &[HostBundle] = &[
         name: "crates",
         hosts: &["index.crates.io:443", "static.crates.io:443"],
         purpose: "`cargo`: download crates from crates.io",
-        lets_out: "names of crates, which may be made up to carry data, to the registry; uploads go to another host",
+        lets_out: "crate names, which can be made up to carry data, to the registry; uploads go to another host",
     },
     HostBundle {
         name: "go",
         hosts: &["proxy.golang.org:443", "sum.golang.org:443"],
         purpose: "`go`: modules and toolchains from the module mirror, and their checksums",
-        lets_out: "paths of modules, which the mirror then asks for at the host that they name, and the owner of that host reads them",
+        lets_out: "module paths, which can be made up to carry data: the mirror asks the host that a path names",
     },
     HostBundle {
         name: "maven",
         hosts: &["repo.maven.apache.org:443", "repo1.maven.org:443"],
         purpose: "`mvn`, `gradle`, `sbt`: artifacts of Maven Central",
-        lets_out: "names of artifacts, which may be made up to carry data, to the repository; uploads go to another host",
+        lets_out: "artifact names, which can be made up to carry data, to the repository; uploads go to another host",
     },
     HostBundle {
         name: "gradle",
@@ -74,7 +74,7 @@ pub const HOST_BUNDLES: &[HostBundle] = &[
         name: "debian",
         hosts: &["deb.debian.org:80,443", "security.debian.org:80,443"],
         purpose: "`apt`: packages of Debian, over plain HTTP as well, which apt checks by signatures",
-        lets_out: "names of packages, which may be made up to carry data, to the mirror, and over plain HTTP to who is on the way",
+        lets_out: "package names, which can be made up to carry data, to the mirror and, over plain HTTP, to anyone on the network path",
     },
     HostBundle {
         name: "docker-hub",
@@ -86,7 +86,7 @@ pub const HOST_BUNDLES: &[HostBundle] = &[
             "docker-images-prod.6aa30f8b08e16409b46e0173d6de2f56.r2.cloudflarestorage.com:443",
         ],
         purpose: "`skopeo`, `crane` and other clients: images of Docker Hub",
-        lets_out: "with an account of anybody's that the program has, an image with any content: data leaves",
+        lets_out: "with any account that the program has, an image with any content: data leaves",
     },
     HostBundle {
         name: "github",
@@ -99,7 +99,7 @@ pub const HOST_BUNDLES: &[HostBundle] = &[
             "release-assets.githubusercontent.com:443",
         ],
         purpose: "`git` over HTTPS, `gh`, downloads of archives and releases. Not user pages, nor ssh, nor large files of LFS",
-        lets_out: "with a token of anybody's that the program has, a push, an issue or a gist with any content: data leaves",
+        lets_out: "with any token that the program has, a push, an issue or a gist with any content: data leaves",
     },
     HostBundle {
         name: "huggingface",
@@ -115,25 +115,25 @@ pub const HOST_BUNDLES: &[HostBundle] = &[
             "transfer.xethub.hf.co:443",
         ],
         purpose: "`hf`, `transformers`, `datasets`: models and data of the Hugging Face Hub",
-        lets_out: "with a token of anybody's that the program has, a repository with any content: data leaves",
+        lets_out: "with any token that the program has, a repository with any content: data leaves",
     },
     HostBundle {
         name: "anthropic",
         hosts: &["api.anthropic.com:443"],
         purpose: "the API of Claude's models",
-        lets_out: "whatever the program sends to a model; with a key of anybody's, to that account: data leaves",
+        lets_out: "whatever the program sends to a model, with any key: data leaves",
     },
     HostBundle {
         name: "openai",
         hosts: &["api.openai.com:443"],
         purpose: "the API of OpenAI's models",
-        lets_out: "whatever the program sends to a model; with a key of anybody's, to that account: data leaves",
+        lets_out: "whatever the program sends to a model, with any key: data leaves",
     },
     HostBundle {
         name: "gemini",
         hosts: &["generativelanguage.googleapis.com:443"],
         purpose: "the API of Gemini's models",
-        lets_out: "whatever the program sends to a model; with a key of anybody's, to that account: data leaves",
+        lets_out: "whatever the program sends to a model, with any key: data leaves",
     },
 ];
 
