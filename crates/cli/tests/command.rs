@@ -504,6 +504,24 @@ fn pty(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
     (ours, theirs)
 }
 
+/// What a terminal shows until the command has ended. `look` is called with it, at least ten times a second.
+fn screen_until_end(ours: &OwnedFd, child: &mut Child, mut look: impl FnMut(&str)) -> String {
+    let (mut screen, start) = (String::new(), Instant::now());
+    loop {
+        let mut ready = [rustix::event::PollFd::new(ours, rustix::event::PollFlags::IN)];
+        let tenth = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        if rustix::event::poll(&mut ready, Some(&tenth)).unwrap() > 0 {
+            let mut chunk = [0; 4096];
+            let read = rustix::io::read(ours, &mut chunk).unwrap_or(0);
+            screen.push_str(&String::from_utf8_lossy(&chunk[..read]));
+        } else if child.try_wait().unwrap().is_some() {
+            return screen;
+        }
+        look(&screen);
+        assert!(start.elapsed() < Duration::from_secs(30), "{screen}");
+    }
+}
+
 /// A terminal that answers every question for its attributes, and only a moment later; what is left on its input when the
 /// command has ended.
 fn left_on_the_input(arguments: &[&str]) -> (String, String) {
@@ -577,20 +595,7 @@ fn interactive_shell_has_its_own_pty_and_ours_is_restored() {
         .unwrap();
     // The echo of what is typed must not look like the answer.
     rustix::io::write(&ours, b"test -t 0 && stty size && echo mark$((40+2)); exit 5\n").unwrap();
-    let mut screen = String::new();
-    let start = Instant::now();
-    loop {
-        let mut ready = [rustix::event::PollFd::new(&ours, rustix::event::PollFlags::IN)];
-        let tenth = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        if rustix::event::poll(&mut ready, Some(&tenth)).unwrap() > 0 {
-            let mut chunk = [0; 4096];
-            let read = rustix::io::read(&ours, &mut chunk).unwrap_or(0);
-            screen.push_str(&String::from_utf8_lossy(&chunk[..read]));
-        } else if child.try_wait().unwrap().is_some() {
-            break;
-        }
-        assert!(start.elapsed() < Duration::from_secs(30), "{screen}");
-    }
+    let screen = screen_until_end(&ours, &mut child, |_| {});
     let code = child.wait().unwrap().code();
     assert!(screen.contains("33 99") && screen.contains("mark42"), "{screen}");
     assert_eq!(code, Some(5), "{screen}");
@@ -606,23 +611,13 @@ fn typed(arguments: &[&str], keys: &[u8]) -> (String, i32) {
     let mut command = cofferdam_with_signals("default");
     command.args(["run", "-w", "/"]).args(arguments);
     let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
-    let (mut screen, mut typed, start) = (String::new(), false, Instant::now());
-    loop {
-        let mut ready = [rustix::event::PollFd::new(&ours, rustix::event::PollFlags::IN)];
-        let tenth = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        if rustix::event::poll(&mut ready, Some(&tenth)).unwrap() > 0 {
-            let mut chunk = [0; 4096];
-            let read = rustix::io::read(&ours, &mut chunk).unwrap_or(0);
-            screen.push_str(&String::from_utf8_lossy(&chunk[..read]));
-        } else if child.try_wait().unwrap().is_some() {
-            break;
-        }
+    let mut typed = false;
+    let screen = screen_until_end(&ours, &mut child, |screen| {
         if !typed && screen.contains("up") {
             typed = true;
             rustix::io::write(&ours, keys).unwrap();
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "{screen}");
-    }
+    });
     let code = shell_code(child.wait().unwrap());
     (screen, code)
 }
