@@ -123,6 +123,8 @@ pub(crate) struct RunSupervisor<'a, 'io> {
     killed: Option<RunEnd>,
     /// The tree is to be killed in this turn.
     kill: bool,
+    /// A size of the terminal that it does not have yet.
+    resized: Option<(u16, u16)>,
     /// When it is to be killed, once a signal was passed on to the program.
     kill_at: Option<Instant>,
     wall_limit_grace: Duration,
@@ -155,6 +157,7 @@ pub(crate) fn supervise(mut run: SupervisedRun<'_>, tree: &mut dyn ProcessTree, 
         over: false,
         killed: None,
         kill: false,
+        resized: None,
         kill_at: None,
         wall_limit_grace: tree.wall_limit_grace(),
         buf: buffer(),
@@ -252,11 +255,15 @@ impl RunSupervisor<'_, '_> {
     }
 
     fn resize(&mut self) {
-        // A change is taken once, so it waits until the terminal is there.
+        // Asked in every turn: callers look at more than a terminal's size then. A change that comes before the terminal waits
+        // for it.
+        if let Some(size) = self.io.resize.as_mut().and_then(|f| f()) {
+            self.resized = Some(size);
+        }
         if !self.run.source.is_terminal() {
             return;
         }
-        let Some(size) = self.io.resize.as_mut().and_then(|f| f()) else { return };
+        let Some(size) = self.resized.take() else { return };
         if let Some(to) = &self.run.source.to {
             let w = rustix::termios::Winsize { ws_row: size.0, ws_col: size.1, ws_xpixel: 0, ws_ypixel: 0 };
             if let Err(e) = rustix::termios::tcsetwinsize(to, w) {
