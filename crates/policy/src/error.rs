@@ -162,8 +162,16 @@ pub fn closest<'c>(given: &str, candidates: impl Iterator<Item = &'c str>) -> Op
             let distance = if unitless { 1 } else { distance(given.as_bytes(), candidate.as_bytes()) };
             (distance <= candidate.len().div_ceil(3)).then_some((distance, candidate))
         })
-        .min_by_key(|(distance, _)| *distance)
+        // Of two that are as near, the one with the same letters: swapped ones are the commonest slip.
+        .min_by_key(|(distance, candidate)| (*distance, sorted(candidate) != sorted(&given)))
         .map(|(_, candidate)| candidate)
+}
+
+/// The letters of a word, sorted.
+fn sorted(word: &str) -> Vec<u8> {
+    let mut letters = word.to_ascii_lowercase().into_bytes();
+    letters.sort_unstable();
+    letters
 }
 
 /// Levenshtein distance with swapped neighbours counted as one.
@@ -204,6 +212,7 @@ mod tests {
         assert_eq!(closest("open-files", keys.into_iter()), Some("open_files"));
         assert_eq!(closest("colour", keys.into_iter()), None);
         assert_eq!(closest(&"m".repeat(1 << 20), keys.into_iter()), None);
+        assert_eq!(closest("nmp", ["cmp", "npm", "nm"].into_iter()), Some("npm"), "swapped letters");
     }
 
     #[test]
