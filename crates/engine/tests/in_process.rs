@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::{Cancel, Ending, Engine, Input, Io, Outcome, Output, Prepared, Stream};
+use cofferdam_engine::{Cancel, Ending, Engine, Input, Io, Outcome, Output, Prepared, Stream, Terminal};
 use cofferdam_policy::{BackendName, Field, NetworkMode, Policy, Root, Stdin};
 
 /// These tests count this process's descriptors and children, so they take turns.
@@ -39,6 +39,28 @@ fn captured_output_comes_back_whole_and_apart() {
     let o = run(&["sh", "-c", "echo out; echo err >&2; exit 5"], Io::default());
     assert_eq!((o.outcome, o.exit_code, o.success), (Ending::Exited, Some(5), false), "{o:?}");
     assert_eq!((o.stdout.as_str(), o.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn the_size_of_the_terminal_is_asked_for_in_every_run_and_kept_until_there_is_one() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    // An embedding program looks at its signals where it is asked, also in a run without a terminal.
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let resize = Box::new(move || {
+        *count.lock().unwrap() += 1;
+        None
+    });
+    assert!(run(&["sleep", "0.5"], Io { resize: Some(resize), ..Io::default() }).success);
+    assert!(*asked.lock().unwrap() >= 3, "{asked:?}");
+    // A change that comes first of all is not lost.
+    let mut change = Some((40, 123));
+    let terminal = Some(Terminal { rows: 10, columns: 20 });
+    let io = Io { terminal, resize: Some(Box::new(move || change.take())), ..Io::default() };
+    let mut policy = policy(&["sh", "-c", "sleep 0.3; stty size"]);
+    policy.command.stdin = Stdin::Caller;
+    let o = prepared(&policy).run(io);
+    assert_eq!((o.success, o.stdout.trim()), (true, "40 123"), "{o:?}");
 }
 
 #[test]
