@@ -17,6 +17,11 @@ pub fn weakened(step: u16, errno: i32) {
     send(&WireStatus { kind: status::WEAKENED, step, value: errno, ..WireStatus::default() });
 }
 
+/// Reports that the sandbox is set up and waits for the plan of its run.
+pub fn held() {
+    send(&WireStatus { kind: status::HELD, ..WireStatus::default() });
+}
+
 /// Sends the descriptor of a copy-on-write layer, or of an exported tmpfs.
 pub fn send_layer(op: u32, layer: i32) -> Result<(), i32> {
     send_fd(&WireStatus { kind: status::LAYER, index: op, ..WireStatus::default() }, layer)

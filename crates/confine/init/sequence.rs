@@ -4,7 +4,8 @@ use crate::fault::{StepResult, at};
 use crate::plan::MappedPlan;
 use crate::wire::{self, flag, step};
 use crate::{
-    apply_capture, container, control, mounts, netns, path_guard, payload, session, supervise, sys, terminal, userns,
+    apply_capture, container, control, mounts, netns, path_guard, payload, report, session, supervise, sys, terminal,
+    userns,
 };
 
 /// The whole life, in order. Each line says why it stands where it stands.
@@ -44,6 +45,7 @@ pub fn live(plan: &MappedPlan) -> StepResult {
     }
     let fresh;
     if plan.has(flag::HOLD) {
+        report::held(); // from here on nothing of the host is looked up for it: what fails later is the run's own
         fresh = control::next_plan()?; // staged before its run: everything below is what this very run asks for
         plan = &fresh;
     }

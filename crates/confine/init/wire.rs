@@ -409,6 +409,8 @@ pub mod status {
     pub const TIMED_OUT: u16 = 8;
     /// An optional step could not be done; `step` and `value` say which and why.
     pub const WEAKENED: u16 = 7;
+    /// A sandbox that was staged before its run is set up and waits for the run's plan.
+    pub const HELD: u16 = 10;
 }
 
 /// Most bytes of a path that an event carries.

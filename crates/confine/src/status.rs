@@ -67,6 +67,8 @@ pub enum InitStatus {
     },
     /// A netlink socket that reports what the sockets of the sandbox's network namespace hold (sock_diag(7)).
     Sockets(OwnedFd),
+    /// A sandbox that was staged before its run is set up and waits for the run's plan.
+    Held,
     /// An optional step could not be done.
     Weakened {
         /// `wire::step` value.
@@ -112,6 +114,7 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<InitStatus>> {
         wire::status::TERMINAL => InitStatus::Terminal(fd.ok_or_else(bad)?),
         wire::status::LAYER => InitStatus::Layer { op: index, fd: fd.ok_or_else(bad)? },
         wire::status::SOCKETS => InitStatus::Sockets(fd.ok_or_else(bad)?),
+        wire::status::HELD => InitStatus::Held,
         wire::status::WEAKENED => InitStatus::Weakened { step, errno: value },
         _ => return Err(bad()),
     }))

@@ -166,6 +166,11 @@ impl Staged {
         control::release(control.as_fd()).map_err(|e| Failure::new(FailedStep::Spawn, format!("init is gone: {e}")))
     }
 
+    /// Whether it is set up and waits for its run's plan. One that failed meanwhile is not.
+    pub(crate) fn is_set_up(&mut self) -> bool {
+        self.started.as_mut().is_some_and(jail::Started::is_set_up)
+    }
+
     /// Whether its init is gone, as it is after a failed step.
     pub(crate) fn is_over(&self) -> bool {
         self.started.as_ref().is_none_or(jail::Started::is_over)
@@ -452,6 +457,7 @@ impl Core {
         };
         let mut tree = InitTree {
             status: started.status,
+            received: started.received,
             events: started.events,
             no_more_events: false,
             lifeline: Some(started.lifeline),

@@ -91,8 +91,14 @@ struct Stock {
 }
 
 impl Stock {
-    fn is_usable(&self, level: PoolLevel, wanted: &NativePlan) -> bool {
-        !self.staged.is_over() && self.snapshot.shows(level, &self.compared, wanted)
+    /// Whether it is what a new one would be. What a sandbox met while it was staged, a path that was away for a moment, is
+    /// nothing to refuse a later run for.
+    fn is_usable(&mut self, level: PoolLevel, wanted: &NativePlan) -> bool {
+        let waits = match level {
+            PoolLevel::Staged { .. } => self.staged.is_set_up(),
+            PoolLevel::Started { .. } => !self.staged.is_over(),
+        };
+        waits && self.snapshot.shows(level, &self.compared, wanted)
     }
 
     /// Whether it may go on waiting.
@@ -240,7 +246,8 @@ impl SandboxPool {
             self.shared.moved.notify_all();
         }
         let fresh = |stock: &Stock| stock.created.elapsed() < self.level.life();
-        found.filter(|stock| fresh(stock) && stock.is_usable(self.level, plan)).map(|stock| stock.staged)
+        let mut stock = found.filter(fresh)?;
+        stock.is_usable(self.level, plan).then_some(stock.staged)
     }
 
     /// Has the worker start a program, where none waits and none is on its way.
@@ -405,7 +412,10 @@ impl Early {
 
 #[cfg(test)]
 mod tests {
+    use cofferdam_policy::{Access, BackendName, Field, Mount, Policy};
+
     use super::*;
+    use crate::Engine;
 
     fn state(start: WorkerState) -> PoolState {
         PoolState { start, ..PoolState::default() }
@@ -443,5 +453,49 @@ mod tests {
         assert!(state.pause(level) <= STAGED_LIFE);
         state.again = Some(Instant::now());
         assert_eq!(state.pause(level), LONG, "what is past is no reason to look again at once");
+    }
+
+    /// A run that found it would fail for what was so while it was staged.
+    #[test]
+    fn a_staged_sandbox_whose_source_was_away_for_a_moment_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        std::fs::create_dir(at("project")).unwrap();
+        let mut policy = Policy::base();
+        policy.command.argv = vec!["/bin/true".to_owned()];
+        policy.filesystem.mounts.push(Mount::Bind {
+            source: at("project").to_str().unwrap().to_owned(),
+            target: "/mnt".to_owned(),
+            access: Access::ReadOnly,
+            exec: false,
+            optional: false,
+        });
+        Field::ALL.iter().for_each(|field| policy.allow_partial(*field));
+        policy.backend = BackendName::Jail;
+        let prepared = match Engine::probe().prepare(&policy) {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "{failure:?}");
+                return eprintln!("skipped: {}", failure.message);
+            }
+        };
+        let core = prepared.core().unwrap();
+        let level = PoolLevel::Staged { count: 1 };
+        let stage = |away: bool| {
+            let (snapshot, mut plan) = Snapshot::take(level, || core.plan().ok()).ok().unwrap();
+            plan.init_plan.flags |= level.flag();
+            if away {
+                std::fs::rename(at("project"), at("aside")).unwrap();
+            }
+            // A privileged owner opens sources itself.
+            let set_up = core.stage(&mut plan, None).is_ok_and(|mut staged| staged.is_set_up());
+            if away {
+                std::fs::rename(at("aside"), at("project")).unwrap();
+            }
+            let wanted = core.plan().unwrap();
+            (set_up, snapshot.shows(level, &plan, &wanted))
+        };
+        assert_eq!(stage(false), (true, true));
+        assert_eq!(stage(true), (false, true), "the picture is as before, and only init knows");
     }
 }

@@ -17,6 +17,7 @@ use cofferdam_confine::host::{self, CallerIdentity};
 use cofferdam_confine::init_plan::{self, InitPlan, MountSource};
 use cofferdam_confine::netns::Lease;
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
+use cofferdam_confine::status::{self, InitStatus};
 use cofferdam_confine::wire::flag;
 use cofferdam_confine::{Launch, control, memfd, mountfd, spawn};
 use cofferdam_policy::{BackendName, Policy};
@@ -96,6 +97,9 @@ pub(crate) fn available(me: CallerIdentity) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How long a run waits for a sandbox that is being staged when it begins. Staging takes less than a millisecond.
+const SET_UP_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
 /// The owner's ends of a run that has been started.
 #[derive(Debug)]
 pub(crate) struct Started {
@@ -103,6 +107,8 @@ pub(crate) struct Started {
     pub running: cofferdam_confine::RunningInit,
     /// Status records.
     pub status: OwnedFd,
+    /// Those that were received while it waited for its run.
+    pub received: Vec<InitStatus>,
     /// Event records.
     pub events: OwnedFd,
     /// Closing it ends the run.
@@ -117,6 +123,27 @@ impl Started {
         let mut fds = [PollFd::new(&self.running.pidfd, PollFlags::IN)];
         // Not to know is to take it for over.
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+    }
+
+    /// Whether init has set up a sandbox that is staged before its run; waits until it has, or has failed, but not for ever.
+    pub(crate) fn is_set_up(&mut self) -> bool {
+        loop {
+            match status::receive(self.status.as_fd()) {
+                Ok(Some(InitStatus::Held)) => return true,
+                Ok(Some(InitStatus::Failed { .. }) | None) => return false,
+                Ok(Some(other)) => self.received.push(other),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    let mut fds = [PollFd::new(&self.status, PollFlags::IN)];
+                    match poll(&mut fds, Some(&SET_UP_TIMEOUT)) {
+                        Ok(0) => return false,
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(_) => return false,
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
     }
 }
 
@@ -161,7 +188,8 @@ pub(crate) fn start(
     };
     let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
     let lifeline = Lifeline::new(lifeline);
-    let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
+    let started =
+        Started { running, status, received: Vec::new(), events, lifeline, stdio: [in_ours, out_ours, err_ours] };
     let handed = send_plan(&control, init_plan, extra).and_then(|()| release(init_plan, started.running.pid, &control));
     match handed {
         Ok(()) => Ok((started, control)),

@@ -30,6 +30,8 @@ const LEAVE: Duration = Duration::from_secs(5);
 pub(crate) struct InitTree<'a> {
     /// Status records.
     pub status: OwnedFd,
+    /// Those that were received before the run, of a sandbox that was staged.
+    pub received: Vec<InitStatus>,
     /// Event records.
     pub events: OwnedFd,
     /// No process is left that could write events: their socket would be ready for ever.
@@ -142,6 +144,9 @@ impl ProcessTree for InitTree<'_> {
 
 impl InitTree<'_> {
     fn read_status(&mut self, supervisor: &mut RunSupervisor<'_, '_>) {
+        for status in std::mem::take(&mut self.received) {
+            self.take_status(supervisor, status);
+        }
         loop {
             match status::receive(self.status.as_fd()) {
                 Ok(Some(s)) => self.take_status(supervisor, s),
@@ -203,6 +208,7 @@ impl InitTree<'_> {
                 report.layers.push((op, fd));
             }
             InitStatus::Sockets(diag) => supervisor.sockets.ask(diag),
+            InitStatus::Held => {} // a run that waited for its plan has it by now
             InitStatus::Weakened { step, errno } => report.weakened.push((step, errno)),
             InitStatus::Terminal(master) => attach_terminal(supervisor, master),
         }

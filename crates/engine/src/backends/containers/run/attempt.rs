@@ -281,6 +281,7 @@ impl Contained {
         };
         let mut tree = InitTree {
             status,
+            received: Vec::new(),
             events,
             no_more_events: false,
             lifeline: Some(lifeline),
