@@ -137,3 +137,38 @@ fn the_last_resort_in_tmp_is_not_another_users_link() {
     let (code, said) = tmp("true");
     assert!(code == 1 && said.contains("name-7"), "{code}: {said}");
 }
+
+/// A directory of a project on PATH, as that of an active virtual environment, has a program that Podman starts by itself.
+#[test]
+fn podman_finds_no_helper_in_a_project() {
+    let podman = Path::new("/usr/bin/podman");
+    if !podman.exists() {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "podman is missing");
+        return eprintln!("skipped: no podman");
+    }
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (bin, mark) = (place.path().join("project/.venv/bin"), place.path().join("mark"));
+    std::fs::create_dir_all(&bin).unwrap();
+    for name in ["slirp4netns", "pasta", "newuidmap", "conmon", "netavark"] {
+        let script = format!("#!/bin/sh\necho {name} >>{}\nexec /usr/bin/{name} \"$@\"\n", mark.display());
+        std::fs::write(bin.join(name), script).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", bin.display());
+    // A service of its own: nothing else has this variable.
+    let set = |command: &mut Command| {
+        command.env("PATH", &path).env("HOME", place.path()).env("OF_THIS_TEST", place.path());
+        command.env_remove("XDG_RUNTIME_DIR").stdin(Stdio::null()).current_dir("/");
+    };
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+    set(doctor.arg("doctor"));
+    doctor.output().unwrap();
+    let found = std::fs::read_to_string(&mark).unwrap_or_default();
+    // With the whole PATH they are found: else this would show nothing.
+    let mut info = Command::new(podman);
+    set(info.arg("info"));
+    info.output().unwrap();
+    let control = std::fs::read_to_string(&mark).unwrap_or_default();
+    assert_eq!(found, "");
+    assert_ne!(control, "", "podman looks for none of these along PATH");
+}

@@ -6,7 +6,7 @@
 //! are: those of the system and of known package managers, and few of a home. Anything else is named by the tool's own
 //! variable.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Where the system and package managers install programs.
@@ -37,16 +37,27 @@ pub fn installed(name: &str, also: &[&str]) -> Option<PathBuf> {
 
 /// The same by another PATH and home.
 pub fn installed_along(path: &OsStr, home: Option<&Path>, name: &str, also: &[&str]) -> Option<PathBuf> {
+    directories(path, home, also).map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// The PATH for such a program, which may look for others itself: those directories of this process's that count.
+pub fn installed_path() -> OsString {
+    let (path, home) = (std::env::var_os("PATH").unwrap_or_default(), std::env::var_os("HOME"));
+    // A directory with a `:` in its name is none of a PATH.
+    std::env::join_paths(directories(&path, home.as_deref().map(Path::new), &[])).unwrap_or_default()
+}
+
+/// The directories of a PATH that count, canonical.
+fn directories(path: &OsStr, home: Option<&Path>, also: &[&str]) -> impl Iterator<Item = PathBuf> {
     let home = home.filter(|home| home.is_absolute()).and_then(|home| std::fs::canonicalize(home).ok());
     let home = home.filter(|home| home != Path::new("/"));
     let cwd = std::env::current_dir().ok(); // `None` where it is gone: then nothing is worked on there
-    let directories = std::env::split_paths(path).chain(also.iter().map(PathBuf::from));
-    directories
+    let named: Vec<PathBuf> = std::env::split_paths(path).chain(also.iter().map(PathBuf::from)).collect();
+    named
+        .into_iter()
         .filter(|directory| directory.is_absolute())
         .filter_map(|directory| std::fs::canonicalize(directory).ok())
-        .filter(|directory| holds_installed(directory, home.as_deref(), cwd.as_deref()))
-        .map(|directory| directory.join(name))
-        .find(|file| file.is_file())
+        .filter(move |directory| holds_installed(directory, home.as_deref(), cwd.as_deref()))
 }
 
 /// Whether programs are installed in a directory, which is canonical.
@@ -91,5 +102,17 @@ mod tests {
             );
         }
         assert!(holds_installed(Path::new("/usr/bin"), None, None) && !holds_installed(Path::new("/bin2"), None, None));
+    }
+
+    /// A program of the host that looks for others along PATH must not find one in a project.
+    #[test]
+    fn the_path_of_host_programs_has_no_directory_of_a_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join(".venv/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let path = format!("{}:/usr/bin:bin::/usr/bin/../bin:{}/no", bin.display(), dir.path().display());
+        let kept: Vec<PathBuf> = directories(path.as_ref(), Some(dir.path()), &[]).collect();
+        let real = std::fs::canonicalize("/usr/bin").unwrap();
+        assert_eq!(kept, [real.clone(), real]);
     }
 }

@@ -204,6 +204,8 @@ impl NixBuilder {
             .args(["--extra-experimental-features", "nix-command flakes", "build", "--out-link"])
             .arg(&link)
             .arg(&reference)
+            // Nix looks for git and others along it.
+            .env("PATH", host_programs::installed_path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status()

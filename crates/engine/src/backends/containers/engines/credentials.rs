@@ -16,6 +16,8 @@ use serde_json::Value;
 use super::discover::DiscoveryHost;
 use cofferdam_policy::text::escape;
 
+use crate::host_programs;
+
 /// What Docker Hub is called in there.
 const HUB: &str = "https://index.docker.io/v1/";
 /// A helper's answer is no longer.
@@ -100,6 +102,7 @@ fn ask(around: &dyn DiscoveryHost, name: &str, registry: &str) -> Result<Option<
     let failed = |what: &dyn std::fmt::Display| format!("{program}: {what}");
     let mut child = Command::new(path)
         .arg("get")
+        .env("PATH", host_programs::installed_path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

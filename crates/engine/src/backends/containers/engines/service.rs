@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use crate::failure::{FailedStep, Failure};
+use crate::host_programs;
 
 /// How long it waits for work before it ends.
 const IDLE: &str = "--time=30";
@@ -162,6 +163,8 @@ impl PodmanService {
         for name in FLEETING {
             command.env_remove(name);
         }
+        // Podman looks for its helpers along PATH.
+        command.env("PATH", host_programs::installed_path());
         // What a terminal sends to us is not meant for it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).current_dir("/");
         let mut started = command.spawn()?;
@@ -242,6 +245,8 @@ fn key(program: &Path) -> String {
         hasher.update(what);
     };
     let mut variables: Vec<_> = std::env::vars_os().filter(|(name, _)| !FLEETING.iter().any(|f| name == f)).collect();
+    variables.retain(|(name, _)| name != "PATH");
+    variables.push(("PATH".into(), host_programs::installed_path()));
     variables.sort();
     add(program.as_os_str().as_encoded_bytes());
     for (name, value) in variables {
