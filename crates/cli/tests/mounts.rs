@@ -162,3 +162,26 @@ fn a_volume_over_the_callers_directory_replaces_it_where_the_program_starts_else
     assert_eq!(run(&around, &["-w", "/"]).0, "mine\n");
     assert!(run(&other, &[]).1.contains("does not exist inside"), "{}", run(&other, &[]).1);
 }
+
+#[test]
+fn a_volume_is_shown_in_a_tmpfs_of_the_policy() {
+    let directory = open_directory();
+    let (file, shared) = (directory.path().join("file"), directory.path().join("shared"));
+    fs::write(&file, "mine\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    for tmpfs in ["/tmp/home", "/tmp/new", "/mnt"] {
+        let at = |name: &str| format!("{tmpfs}/{name}");
+        let volumes =
+            [format!("{}:{}:ro", file.display(), at("a/b/file")), format!("{}:{}:rw", shared.display(), at("a/c"))];
+        let script = format!("cat {} && echo written >{} && echo own >{}", at("a/b/file"), at("a/c/out"), at("own"));
+        let arguments =
+            ["run", "-q", "--tmpfs", tmpfs, "-v", &volumes[0], "-v", &volumes[1], "--", "sh", "-c", &script];
+        let out = output(&arguments);
+        assert_eq!(out.status.code(), Some(0), "{tmpfs}: {}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(out.stdout, b"mine\n", "{tmpfs}");
+        assert_eq!(fs::read_to_string(shared.join("out")).unwrap(), "written\n", "{tmpfs}");
+        fs::remove_file(shared.join("out")).unwrap();
+    }
+}

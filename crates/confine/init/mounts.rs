@@ -226,6 +226,17 @@ impl NewRoot {
                 Ok(_) | Err(errno::EEXIST) => Ok(()),
                 Err(e) => Err(e),
             },
+            op::POINT => {
+                let at = self.resolve(dst)?;
+                let made = match m.c {
+                    0 => sys::mknodat(at, src, u32::from(S_IFREG) | 0o444, 0),
+                    _ => sys::mkdirat(at, src, 0o755),
+                };
+                match made {
+                    Ok(_) | Err(errno::EEXIST) => sys::close(at).map(|_| ()),
+                    Err(e) => Err(e),
+                }
+            }
             op::SYMLINK => sys::symlinkat(dst, self.scratch, src).map(|_| ()),
             op::FILE if plan.text(m.dst).is_empty() => {
                 sys::mknodat(self.scratch, src, u32::from(S_IFREG) | m.c as u32, 0).map(|_| ())

@@ -295,6 +295,9 @@ pub mod op {
     pub const WHITEOUT: u16 = 15;
     /// A device of the host's, src in its /dev. a = attributes, the same for all.
     pub const DEVICE: u16 = 16;
+    /// A mount point in a tmpfs of `TMPFS`: src = name, dst = the directory that it is in, c = 1 for a directory and 0 for a
+    /// file.
+    pub const POINT: u16 = 17;
 }
 
 /// Bits of `MountOp::flags`.

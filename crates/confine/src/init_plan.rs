@@ -79,6 +79,15 @@ pub enum MountStep {
         /// Its descriptor is sent to the owner, with a directory of this name in it.
         export: Option<String>,
     },
+    /// A mount point in such a tmpfs. One that is there stays.
+    Point {
+        /// The directory that it is in: path inside.
+        directory: String,
+        /// Its name there.
+        name: String,
+        /// Whether it is a directory, and not a file.
+        is_directory: bool,
+    },
     /// procfs, read-only unless it says otherwise.
     Proc {
         /// Path inside.
@@ -170,7 +179,9 @@ impl MountStep {
             // On files of the scratch's own /dev.
             MountStep::Device { .. } => None,
             MountStep::RootHost { .. } | MountStep::RootScratch | MountStep::RootDirectory { .. } => None,
-            MountStep::Mkdir { .. } | MountStep::Symlink { .. } | MountStep::File { .. } => None,
+            MountStep::Mkdir { .. } | MountStep::Point { .. } | MountStep::Symlink { .. } | MountStep::File { .. } => {
+                None
+            }
         }
     }
 }
@@ -414,6 +425,9 @@ fn encode_step(b: &mut Block, s: &MountStep, zero: u32) -> MountOp {
         }
         MountStep::Devpts { target } => (m.kind, m.dst) = (op::DEVPTS, b.text(target)),
         MountStep::Mkdir { name, mode } => (m.kind, m.src, m.c) = (op::MKDIR, b.text(name), u64::from(*mode)),
+        MountStep::Point { directory, name, is_directory } => {
+            (m.kind, m.src, m.dst, m.c) = (op::POINT, b.text(name), b.text(directory), u64::from(*is_directory));
+        }
         MountStep::Symlink { name, says } => (m.kind, m.src, m.dst) = (op::SYMLINK, b.text(name), b.text(says)),
         MountStep::File { name, text, mode } => {
             (m.kind, m.src, m.dst, m.c) = (op::FILE, b.text(name), b.text(text), u64::from(*mode));

@@ -36,6 +36,7 @@ fn mount(init_plan: &InitPlan, index: usize) -> String {
         Some(MountStep::Devpts { target }) => format!("devpts on {target}"),
         Some(MountStep::Mask { target, .. }) => format!("the mask of {target}"),
         Some(MountStep::SelfBind { target, .. }) => format!("the bind of {target} onto itself"),
+        Some(MountStep::Point { directory, name, .. }) => format!("the mount point {directory}/{name}"),
         Some(MountStep::Mkdir { name, .. } | MountStep::Symlink { name, .. } | MountStep::File { name, .. }) => {
             format!("scratch entry {name}")
         }

@@ -416,8 +416,32 @@ impl Planner<'_> {
                 }
             }
         }
-        self.build.mount_point(target, is_dir);
+        match self.tmpfs_around(target) {
+            Some(tmpfs) => self.points_in(&tmpfs, target, is_dir),
+            None => self.build.mount_point(target, is_dir),
+        }
         Ok(())
+    }
+
+    /// The policy's own tmpfs that a path is in.
+    fn tmpfs_around(&self, target: &str) -> Option<String> {
+        let covering = self.build.view.covering(target)?.target.as_str();
+        let is_it = |step: &MountStep| matches!(step, MountStep::Tmpfs { target, .. } if target == covering);
+        self.build.mounts.iter().any(is_it).then(|| covering.to_owned())
+    }
+
+    /// Makes a mount point in a tmpfs, which is empty when it is mounted, with the directories that lead to it.
+    fn points_in(&mut self, tmpfs: &str, target: &str, is_dir: bool) {
+        let mut directory = tmpfs.to_owned();
+        let mut rest = crate::plan::mount_table::below(target, tmpfs).unwrap_or_default().split('/').peekable();
+        while let Some(name) = rest.next() {
+            let is_directory = is_dir || rest.peek().is_some();
+            let point = MountStep::Point { directory: directory.clone(), name: name.to_owned(), is_directory };
+            directory = format!("{directory}/{name}");
+            if !name.is_empty() && !self.build.mounts.contains(&point) {
+                self.build.mounts.push(point);
+            }
+        }
     }
 
     fn finish(mut self, held: PathPlan, filters: &Filters) -> Result<NativePlan, Failure> {
