@@ -28,6 +28,7 @@ complete -c cofferdam -n "__fish_cofferdam_needs_command" -s h -l help -d 'Print
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -s V -l version -d 'Print version'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "run" -d 'Run a program in a sandbox'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "agent" -d 'Run a coding agent in a sandbox'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
@@ -203,6 +204,88 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l dry-run -d 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l json -d 'Print one outcome as JSON instead of the output'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s q -l quiet -d 'Say nothing about limits and refusals'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s h -l help -d 'Print this; --help says more, with defaults'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l policy -d 'Start from this policy instead of the defaults' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l profile -d 'Start from this profile, or a stored one' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s w -l workdir -d 'Directory inside in which the program starts' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l stdin -d 'Use TEXT as standard input; none closes it' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l id -d 'Name of the policy, for reports' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l description -d 'Free text about the policy' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l here -d 'Let it write the working directory, or a copy' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l tmpfs -d 'Mount an empty file system in memory' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l image -d 'What / is in a container: image, tarball, DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l deny -d 'A path that can be neither read nor written' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l protect -d 'A path that can be read but never written' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow-private -d 'A host it may reach also at a private address' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l api -d 'An API of the host\'s side that is passed through' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l network-limit -d 'A budget of its connections, such as down_mb=100' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l methods -d 'Methods its requests on plain HTTP may have' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
+basic\t''
+standard\t''
+strict\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l syscall-rule -d 'Refuse or kill on system calls, on top of the level' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l hostname -d 'Host name inside' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l memory -d 'Memory of the whole tree, such as 512m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l cpus -d 'CPUs it may keep busy, such as 1.5' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l timeout -d 'Wall time, such as 30s, 5m or none' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l cpu-time -d 'CPU time of the whole tree, whole seconds' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l pids -d 'Processes and threads of the whole tree' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l open-files -d 'Open files per process' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l file-size -d 'Largest file it can write' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l tmpfs-size -d 'Its own scratch space: /tmp, home and /dev/shm' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l layer-size -d 'Changes kept per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l layer-files -d 'Changed files per copy-on-write volume, at least 2' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l backend -d 'What enforces the policy: jail, docker, podman, oci' -r -f -a "auto\t''
+jail\t''
+landlock\t''
+bubblewrap\t''
+nsjail\t''
+seatbelt\t''
+docker\t''
+podman\t''
+oci\t''
+oci:crun\t''
+oci:runc\t''
+oci:youki\t''
+oci:runsc\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l best-effort -d 'Start also where these cannot be held in full' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
+terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l audit -d 'Violations to record: off, error, warning, info or debug' -r -f -a "off\t''
+error\t''
+warning\t''
+info\t''
+debug\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow-import -d 'Let the profile import from DIR, too' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l profiles -d 'The profile store' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l grace -d 'Time to end by itself after Ctrl-C or SIGTERM' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s t -l tty -d 'Give it a terminal of its own; implies -i'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s i -l interactive -d 'Pass standard input on, also a terminal\'s'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l read-only -d 'Make every volume read-only, the policy file\'s too'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l no-spawn -d 'No child process at all; threads still work'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l spawn -d 'Allow child processes, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l nested-sandboxes -d 'Let programs make sandboxes of their own inside'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l unix-sockets -d 'Allow Unix sockets made inside or found in volumes'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l trace -d 'Report refused paths too; slower'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l no-trace -d 'Do not trace, where the policy file does'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l dry-run -d 'Print policy and plan; start nothing'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l json -d 'Print one outcome as JSON instead of the output'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s q -l quiet -d 'Say nothing about limits and refusals'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s h -l help -d 'Print this; --help says more, with defaults'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l set -d 'Set a field of the profile' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l profiles -d 'The profile store' -r
@@ -307,14 +390,15 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -s h -l help 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s v -l verbose -d 'Print every mechanism with its evidence, and why each backend falls short of each field'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "skill" -d 'Sign, register, run and revoke skills: directories of files under a signed manifest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "audit" -d 'Verify and read the audit trail'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "agent" -d 'Run a coding agent in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "skill" -d 'Sign, register, run and revoke skills: directories of files under a signed manifest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "audit" -d 'Verify and read the audit trail'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval agent check export environment skill mcp audit doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and __fish_seen_subcommand_from mcp" -f -a "install" -d 'Put the server into a client\'s configuration'

@@ -67,7 +67,7 @@ fn expected(texts: &[String]) -> ExpectedUse {
 /// certain, they are the program's.
 fn wants_outcome(arguments: &[OsString]) -> bool {
     let ours = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
-    ours().next().is_some_and(|first| first == "run" || first == "eval" || first == "--json")
+    ours().next().is_some_and(|first| first == "run" || first == "eval" || first == "agent" || first == "--json")
         && ours().any(|argument| argument == "--json")
 }
 

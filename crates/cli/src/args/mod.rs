@@ -9,6 +9,7 @@
 //!
 //! Parsing has no side effects: it starts nothing and reads no policy.
 
+pub mod agents;
 pub mod config;
 pub(crate) mod draft;
 pub mod help;

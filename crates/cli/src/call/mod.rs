@@ -7,6 +7,7 @@
 //! Reads what the arguments name (policy file, code on standard input) and nothing else. Starts nothing but the evaluator of
 //! profiles and the builder of environments.
 
+pub(crate) mod agent;
 pub mod audit_trail;
 pub mod code;
 pub mod defaults;
@@ -26,6 +27,7 @@ use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_move
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
+use self::agent::AgentCall;
 use self::defaults::{fail_without_network, require_open_files, run_defaults};
 use self::environment::ResolvedEnvironment;
 use self::policy_file::{BasePolicy, refused};
@@ -62,10 +64,12 @@ pub struct RunnableCall {
     pub presets: BTreeMap<&'static str, Vec<String>>,
     /// The code of an `eval`, where it is short enough to be the name of a file by mistake.
     pub perhaps_file: Option<String>,
+    /// Variables whose values `--dry-run` does not print.
+    pub masked: Vec<&'static str>,
 }
 
 /// Whether the command line gives this option.
-fn is_given(matches: &ArgMatches, name: &str) -> bool {
+pub(crate) fn is_given(matches: &ArgMatches, name: &str) -> bool {
     matches.value_source(name) == Some(ValueSource::CommandLine)
 }
 
@@ -98,6 +102,46 @@ pub(crate) fn from_base(
     profile: Option<BasePolicy>,
     environment: Option<&ResolvedEnvironment>,
 ) -> Result<RunnableCall, CliRefusal> {
+    build(matches, eval, caller, tree, profile, environment, None)
+}
+
+/// The call of a coding agent with these arguments.
+///
+/// # Errors
+/// As [`from_arguments`].
+pub(crate) fn of_agent(
+    matches: &ArgMatches,
+    caller: &Caller,
+    tree: &dyn DiscoveryFiles,
+    agent: &AgentCall,
+    arguments: &[String],
+) -> Result<RunnableCall, CliRefusal> {
+    if let Some(named) = ["policy", "profile", "image", "root", "workdir"].iter().find(|name| is_given(matches, name)) {
+        let message = format!("--{named} and the agent would both say what it is shown");
+        return Err(CliRefusal::new("arguments", message)
+            .hint("use `cofferdam run` with what the agent stands for: cofferdam agent --dry-run AGENT"));
+    }
+    let mut call = build(matches, false, caller, tree, None, None, Some(agent))?;
+    call.policy.command.argv = agent.argv(arguments);
+    call.audit_secrets.extend(agent.secrets.iter().map(|name| (*name).to_owned()));
+    call.masked.clone_from(&agent.secrets);
+    if let Some((name, value)) = agent.key_as(caller) {
+        call.policy.command.variables.insert(name.to_owned(), value.to_owned());
+        call.audit_secrets.push(name.to_owned());
+        call.masked.push(name);
+    }
+    Ok(call)
+}
+
+fn build(
+    matches: &ArgMatches,
+    eval: bool,
+    caller: &Caller,
+    tree: &dyn DiscoveryFiles,
+    profile: Option<BasePolicy>,
+    environment: Option<&ResolvedEnvironment>,
+    agent: Option<&AgentCall>,
+) -> Result<RunnableCall, CliRefusal> {
     let text = |name: &str| text(matches, name);
     let code = if eval { text("code") } else { None };
     require_consistent(matches, code)?;
@@ -116,13 +160,20 @@ pub(crate) fn from_base(
         apply(&mut base, &environment.recipe, environment.project.as_ref(), &caller.homes, variable);
     }
     let base_mounts = base.filesystem.mounts.len();
+    let shown = base.filesystem.mounts.clone();
     let starts_elsewhere = file.is_none() && text("workdir").is_some();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false, starts_elsewhere };
-    let presets = if eval { BTreeMap::new() } else { apply_presets(&mut draft, matches, file)? };
+    let presets = match agent {
+        Some(agent) => apply_agent(&mut draft, agent)?,
+        None if eval => BTreeMap::new(),
+        None => apply_presets(&mut draft, matches, file)?,
+    };
     let given = apply_options(&mut draft, matches)?;
     let direct = draft.direct;
-    let volumes: Vec<String> = draft.policy.filesystem.mounts[draft.base_mounts..]
+    let mounts = &draft.policy.filesystem.mounts;
+    let volumes: Vec<String> = mounts
         .iter()
+        .filter(|mount| !shown.contains(mount))
         .filter_map(|mount| match mount {
             Mount::Bind { source, .. } => Some(source.clone()),
             Mount::Tmpfs { .. } => None,
@@ -183,6 +234,7 @@ pub(crate) fn from_base(
         grace: grace(matches)?,
         presets,
         perhaps_file: perhaps_file.map(str::to_owned),
+        masked: Vec::new(),
     })
 }
 
@@ -340,21 +392,7 @@ fn apply_presets(
             continue;
         }
         for (long, value) in preset.options {
-            let option = POLICY_OPTIONS.iter().find(|option| option.long == *long);
-            let option = option.ok_or_else(|| refused(format!("--{long} is no option")))?;
-            // Two presets may have the same home.
-            if *long == "tmpfs" {
-                draft.base_mounts = draft.policy.filesystem.mounts.len();
-            }
-            // A mode of the command line holds, whatever the presets say.
-            if *long == "network" && network_named {
-                continue;
-            }
-            (option.apply)(draft, value).map_err(refused)?;
-            // Limits stay what they are without an option: held as far as the host allows.
-            if option.heading != Heading::Limits {
-                option.requires.iter().for_each(|field| draft.policy.require(*field));
-            }
+            apply_preset_option(draft, long, value, network_named).map_err(refused)?;
         }
     }
     if !presets.is_empty() {
@@ -362,6 +400,39 @@ fn apply_presets(
         draft.base_mounts = draft.policy.filesystem.mounts.len();
     }
     Ok(presets)
+}
+
+/// Applies the options that an agent stands for, in the same way.
+fn apply_agent(draft: &mut Draft<'_>, agent: &AgentCall) -> Result<BTreeMap<&'static str, Vec<String>>, CliRefusal> {
+    let network_named = draft.network_named;
+    for (long, value) in &agent.options {
+        apply_preset_option(draft, long, value, network_named)
+            .map_err(|message| CliRefusal::new("arguments", format!("--{long}: {message}")).split_hint())?;
+    }
+    draft.network_named = network_named;
+    draft.base_mounts = draft.policy.filesystem.mounts.len();
+    // Beside this project's state, which is shown, those of the others are hidden one by one.
+    draft.policy.filesystem.deny.retain(|denied| *denied != agent.states);
+    Ok(BTreeMap::from([(agent.agent.name, agent.typed())]))
+}
+
+/// Applies one option that is not typed. `network_named`: the command line names a mode, which holds.
+fn apply_preset_option(draft: &mut Draft<'_>, long: &str, value: &str, network_named: bool) -> Result<(), String> {
+    let option = POLICY_OPTIONS.iter().find(|option| option.long == long);
+    let option = option.ok_or_else(|| format!("--{long} is no option"))?;
+    // Two presets may have the same home.
+    if long == "tmpfs" {
+        draft.base_mounts = draft.policy.filesystem.mounts.len();
+    }
+    if long == "network" && network_named {
+        return Ok(());
+    }
+    (option.apply)(draft, value)?;
+    // Limits stay what they are without an option: held as far as the host allows.
+    if option.heading != Heading::Limits {
+        option.requires.iter().for_each(|field| draft.policy.require(*field));
+    }
+    Ok(())
 }
 
 /// Applies the options of the command line in their order, the late ones at the end. Returns those that were given.

@@ -3,6 +3,7 @@
 //! Each has `command`, which defines its arguments for clap, and `run`, which performs a parsed call. Parsing counts for
 //! the time of a cold start, so a call builds only the subcommand that it names; help, man pages and completions build all.
 
+mod agent;
 mod audit;
 mod check;
 mod doctor;
@@ -49,6 +50,13 @@ pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
         build: eval::command,
         run: eval::run,
         engine_first: true,
+        only_reads: |matches| matches.get_flag("dry-run"),
+    },
+    Subcommand {
+        name: "agent",
+        build: agent::command,
+        run: |matches, _| agent::run(matches),
+        engine_first: false,
         only_reads: |matches| matches.get_flag("dry-run"),
     },
     Subcommand {

@@ -8,6 +8,8 @@ use cofferdam_policy::Policy;
 use serde::Serialize;
 
 use crate::call::RunnableCall;
+use crate::output::stdout::print_json;
+use crate::refusal::CliRefusal;
 
 /// The output of `--dry-run`.
 #[derive(Serialize)]
@@ -37,5 +39,40 @@ impl<'a> DryRun<'a> {
             presets: &call.presets,
             skill: about.skill.as_ref().map(|_| &about.facts),
         }
+    }
+}
+
+/// Prints it, without the values of the variables that are secret.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(super) fn print(call: &RunnableCall, dry_run: &DryRun<'_>) -> Result<(), CliRefusal> {
+    let value = |name: &&'static str| Some((*name, call.policy.command.variables.get(*name)?.as_str()));
+    let secrets: Vec<(&str, &str)> = call.masked.iter().filter_map(value).collect();
+    if secrets.is_empty() {
+        return print_json(dry_run);
+    }
+    let mut printed = serde_json::to_value(dry_run).expect("reports have text keys, so nothing can fail");
+    mask(&mut printed, &secrets);
+    print_json(&printed)
+}
+
+/// Replaces these values, alone or as variables are written in an environment.
+fn mask(value: &mut serde_json::Value, secrets: &[(&str, &str)]) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => {
+            for (name, secret) in secrets {
+                let assigned = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+                if text == secret {
+                    *text = "***".into();
+                } else if assigned == Some(secret) {
+                    *text = format!("{name}=***");
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, secrets)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| mask(field, secrets)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

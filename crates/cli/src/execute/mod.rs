@@ -34,7 +34,6 @@ use crate::outcome::run_report::{EndedRun, report_failure, report_outcome};
 use crate::outcome::{explain, skill_hints};
 use crate::output::excerpt::Excerpt;
 use crate::output::stderr::{print_error, print_note};
-use crate::output::stdout::print_json;
 use crate::output::{stream, terminal};
 use crate::refusal::{CliRefusal, REFUSED};
 
@@ -87,7 +86,7 @@ pub(crate) fn execute_about(
     }
     if presentation.dry_run {
         return match engine.prepare(&call.policy) {
-            Ok(prepared) => print_json(&DryRun::of(&call, &prepared, &about)).map(|()| 0),
+            Ok(prepared) => dry_run::print(&call, &DryRun::of(&call, &prepared, &about)).map(|()| 0),
             Err(mut failure) => {
                 explain(&mut failure, &call);
                 report_failure(failure, presentation)

@@ -3,10 +3,11 @@
 
 use cofferdam_engine::{Ending, Outcome, Violation};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
+use cofferdam_policy::{Access, AuditLevel, Field, Mount, NetworkMode, Policy, text};
 use serde::Serialize;
 
 use super::network_notes::{failed_connections, reasons, unlisted_hosts};
+use crate::args::agents::agent_of;
 use crate::args::option::Takes;
 use crate::args::presets::preset_of;
 use crate::args::table::POLICY_OPTIONS;
@@ -141,6 +142,16 @@ pub(super) fn file_for_code(outcome: &Outcome, call: &RunnableCall) -> Option<Ru
     std::fs::metadata(code).is_ok_and(|m| m.is_file()).then(|| RunNote {
         text: format!("{code} is a file here, and was run as code"),
         hint: Some(format!("--file {code}")),
+    })
+}
+
+/// The note for a coding agent that was run as any other program, and failed: it has no network, and no state.
+pub(super) fn agent_as_program(outcome: &Outcome, call: &RunnableCall) -> Option<RunNote> {
+    let agent = agent_of(&call.policy.command.argv)?;
+    let without = call.policy.network.mode == NetworkMode::None && call.presets.is_empty() && call.here_would_write;
+    (without && !outcome.success).then(|| RunNote {
+        text: format!("{} is a coding agent, which needs the API of its models and its settings", agent.name),
+        hint: Some(format!("cofferdam agent {}", agent.name)),
     })
 }
 

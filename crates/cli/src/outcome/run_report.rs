@@ -63,7 +63,8 @@ impl EndedRun<'_> {
     fn notes(&self) -> Vec<RunNote> {
         let EndedRun { outcome, call, .. } = self;
         let mut notes = notes::notes(outcome, call);
-        if let Some(note) = notes::file_for_code(outcome, call) {
+        let mistaken = notes::file_for_code(outcome, call).or_else(|| notes::agent_as_program(outcome, call));
+        if let Some(note) = mistaken {
             notes.push(note);
         } else {
             let captured = || [Excerpt::of(&outcome.stdout), Excerpt::of(&outcome.stderr)];

@@ -114,6 +114,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         cut_ends_run: false,
         grace: GRACE,
         perhaps_file: None,
+        masked: Vec::new(),
         presets: Default::default(),
     };
     execute_about(engine, call, invocation.caller, presentation, about)

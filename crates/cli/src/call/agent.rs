@@ -1,0 +1,282 @@
+//! A coding agent inside: the options that it stands for, and its state, which is kept between the runs in one project.
+//!
+//! ```text
+//! the home inside      in memory, for caches and temporary files
+//!   .claude            the state of this agent in this project, kept in the caller's data directory
+//!     settings.json …  the caller's own, read-only
+//! ```
+//!
+//! Code in the sandbox may write the state. So nothing of it decides anything here, and what is put into it goes through no link.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::text::one_line;
+use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::args::agents::CodingAgent;
+use crate::caller::Caller;
+use crate::refusal::CliRefusal;
+
+/// The home inside.
+const HOME: &str = "/tmp/home";
+
+/// The largest file that logs in, bytes.
+const MOST_LOGIN: u64 = 1 << 20;
+
+/// What an agent stands for in one project.
+#[derive(Debug)]
+pub(crate) struct AgentCall {
+    /// The agent.
+    pub agent: &'static CodingAgent,
+    /// The options, by their long names, and their values.
+    pub options: Vec<(&'static str, String)>,
+    /// The directory with the states of all agents.
+    pub states: String,
+    /// The names of the variables whose values are secret.
+    pub secrets: Vec<&'static str>,
+}
+
+impl AgentCall {
+    /// The options of an agent in the caller's working directory. `here` says that the command line names none for it;
+    /// `exists` whether a path of the caller's is there.
+    pub(crate) fn new(
+        agent: &'static CodingAgent,
+        caller: &Caller,
+        here: bool,
+        exists: &dyn Fn(&str) -> bool,
+    ) -> Result<AgentCall, CliRefusal> {
+        let mut options: Vec<(&'static str, String)> = Vec::new();
+        let mut add = |long: &'static str, value: String| options.push((long, value));
+        if here {
+            add("here", "rw".to_owned());
+        }
+        agent.hosts.iter().for_each(|host| add("allow", (*host).to_owned()));
+        for (long, value) in [
+            ("tmpfs", "/tmp/home:size=2g,exec"),
+            ("env", "TMPDIR=/tmp/home"),
+            ("pids", "4096"),
+            ("timeout", "none"),
+            ("cpu-time", "365d"),
+        ] {
+            add(long, value.to_owned());
+        }
+        let state = state_directory(agent, caller)?;
+        for directory in agent.state {
+            let source = state.join(directory.replace('/', "-"));
+            let source = source.to_str().ok_or_else(|| failed(&source, "it is not UTF-8"))?;
+            // `--dry-run` makes nothing.
+            let missing = if exists(source) { "" } else { ",optional" };
+            add("volume", format!("{source}:{HOME}/{directory}:rw{missing}"));
+        }
+        let home = caller.homes.first().map_or("", String::as_str);
+        for path in agent.settings.iter().filter(|path| !home.is_empty() && exists(&format!("{home}/{path}"))) {
+            add("volume", format!("{home}/{path}:{HOME}/{path}:ro"));
+        }
+        let secrets: Vec<&'static str> = keys(agent, caller).collect();
+        let choices = agent.choices.iter().copied().filter(|name| is_set(caller, name));
+        for name in secrets.iter().copied().chain(choices) {
+            add("env", name.to_owned());
+        }
+        for (name, value) in agent.variables {
+            add("env", format!("{name}={value}"));
+        }
+        let states = states_directory(caller)?;
+        Ok(AgentCall { agent, options, states: states.to_string_lossy().into_owned(), secrets })
+    }
+
+    /// The options as they are typed.
+    pub(crate) fn typed(&self) -> Vec<String> {
+        let mut typed: Vec<String> = self.options.iter().map(|(long, value)| typed(long, value)).collect();
+        if let (Some(name), Some(key)) = (self.agent.key_as, self.secrets.first())
+            && !self.secrets.contains(&name)
+        {
+            typed.push(format!("--env {name}=\"${key}\""));
+        }
+        typed.push(format!("-- {} {} …", self.agent.name, self.agent.arguments.join(" ")).replace("  ", " "));
+        typed
+    }
+
+    /// What the agent may do, in one line.
+    pub(crate) fn summary(&self, policy: &Policy, caller: &Caller) -> String {
+        let here = policy.filesystem.mounts.iter().rev().find_map(|mount| match mount {
+            Mount::Bind { target, access, .. } if *target == caller.cwd => Some(*access),
+            _ => None,
+        });
+        let may = match here {
+            Some(Access::ReadWrite) => format!("may write {}", one_line(&caller.cwd)),
+            Some(Access::CopyOnWrite) => format!("may write a copy of {}", one_line(&caller.cwd)),
+            _ => "may write no project".to_owned(),
+        };
+        let hosts: Vec<String> = policy.network.allow.iter().map(|rule| rule.entry.to_string()).collect();
+        let hosts = match policy.network.mode {
+            NetworkMode::Allowlist => format!("reach {}", hosts.join(", ")),
+            NetworkMode::Host => "use this machine's network".to_owned(),
+            NetworkMode::Loopback | NetworkMode::None => "reach no host".to_owned(),
+        };
+        format!(
+            "{} {may} and {hosts}; read-only: your settings for it, and what steers agents here, such as .claude and AGENTS.md",
+            self.agent.name
+        )
+    }
+
+    /// The variable besides those that were given in which the agent looks for its key, with the key.
+    pub(crate) fn key_as<'c>(&self, caller: &'c Caller) -> Option<(&'static str, &'c str)> {
+        let name = self.agent.key_as.filter(|name| !self.secrets.contains(name))?;
+        Some((name, caller.variable(self.secrets.first()?)?))
+    }
+
+    /// The command: the agent with its own arguments, and then the caller's.
+    pub(crate) fn argv(&self, arguments: &[String]) -> Vec<String> {
+        let first = [self.agent.name].into_iter().chain(self.agent.arguments.iter().copied()).map(str::to_owned);
+        first.chain(arguments.iter().cloned()).collect()
+    }
+}
+
+/// Makes the directories of an agent's state in the working directory, with what it begins with, and the caller's login where no
+/// key is given.
+///
+/// # Errors
+/// One cannot be made, or is not the caller's to use.
+pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), CliRefusal> {
+    let state = state_directory(agent, caller)?;
+    let home = caller.homes.first().map(Path::new);
+    for directory in agent.state {
+        let path = state.join(directory.replace('/', "-"));
+        let at = |name: &str| path.join(name);
+        let new = path.symlink_metadata().is_err();
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| failed(&path, &error.to_string()))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(&path, &e.to_string()))?;
+        if let Some((_, file, content)) = agent.first.filter(|(of, _, _)| new && of == directory) {
+            put(&opened, file, begin(agent, content, caller).as_bytes())
+                .map_err(|e| failed(&at(file), &e.to_string()))?;
+        }
+        let Some(home) = home else { continue };
+        for name in agent.settings.iter().filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/')) {
+            if let Ok(shown) = std::fs::metadata(home.join(directory).join(name)) {
+                place(&opened, name, shown.is_dir()).map_err(|e| failed(&at(name), &e.to_string()))?;
+            }
+        }
+        for (_, file) in agent.login.iter().filter(|(of, _)| of == directory && keys(agent, caller).next().is_none()) {
+            copy_login(&home.join(directory).join(file), &opened, file)
+                .map_err(|e| failed(&at(file), &e.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The variables of the caller's that hold a key for an agent.
+fn keys(agent: &CodingAgent, caller: &Caller) -> impl Iterator<Item = &'static str> {
+    agent.keys.iter().copied().filter(|name| is_set(caller, name))
+}
+
+fn is_set(caller: &Caller, name: &str) -> bool {
+    caller.variable(name).is_some_and(|value| !value.is_empty())
+}
+
+/// The content of the file that the state begins with.
+fn begin(agent: &CodingAgent, content: &str, caller: &Caller) -> String {
+    let quoted = |text: &str| {
+        let quoted = serde_json::Value::from(text).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let key = keys(agent, caller).next().and_then(|name| caller.variable(name)).unwrap_or_default();
+    let end: String = key.chars().skip(key.chars().count().saturating_sub(20)).collect();
+    content.replace("@CWD@", &quoted(&caller.cwd)).replace("@KEY@", &quoted(&end))
+}
+
+/// An option as it is typed.
+fn typed(long: &str, value: &str) -> String {
+    let plain = value.chars().all(|c| c.is_ascii_alphanumeric() || "/.:=_,@%+-".contains(c));
+    if plain { format!("--{long} {value}") } else { format!("--{long} '{}'", value.replace('\'', r"'\''")) }
+}
+
+/// The directory with the states of all agents.
+fn states_directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
+    let named = caller.variable("XDG_DATA_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+    let data = named.or_else(|| caller.homes.first().map(|home| Path::new(home).join(".local/share")));
+    let data = data.ok_or_else(|| {
+        CliRefusal::new("agent", "there is no home directory for what the agent remembers")
+            .hint("set HOME or XDG_DATA_HOME")
+    })?;
+    Ok(data.join("cofferdam-agents"))
+}
+
+/// The directory with an agent's state in the working directory.
+fn state_directory(agent: &CodingAgent, caller: &Caller) -> Result<PathBuf, CliRefusal> {
+    // The name of a file has no `/`.
+    let project = caller.cwd.replace('%', "%25").replace('/', "%2F").replace(':', "%3A");
+    Ok(states_directory(caller)?.join(agent.name).join(project))
+}
+
+fn failed(path: &Path, why: &str) -> CliRefusal {
+    CliRefusal::new("agent", format!("cannot keep the agent's state in {}: {why}", path.display()))
+        .hint("XDG_DATA_HOME names another place")
+}
+
+/// Copies the file that logs in, unless the copy is as new: then the agent has renewed it since.
+fn copy_login(from: &Path, to: &OwnedFd, name: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = match std::fs::OpenOptions::new().read(true).custom_flags(nonblock).open(from) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let about = opened.metadata()?;
+    let copied = match statat(to, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(copy) => rustix::fs::FileType::from_raw_mode(copy.st_mode).is_file() && copy.st_mtime >= about.mtime(),
+        Err(Errno::NOENT) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if copied || !about.is_file() || about.len() > MOST_LOGIN {
+        return Ok(());
+    }
+    let mut content = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(opened, MOST_LOGIN), &mut content)?;
+    put(to, name, &content)
+}
+
+/// Makes the place at which a file or a directory is shown. A link of that name is replaced, and not followed.
+fn place(directory: &OwnedFd, name: &str, is_directory: bool) -> std::io::Result<()> {
+    use rustix::fs::FileType;
+    let there = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(about) => Some(FileType::from_raw_mode(about.st_mode)),
+        Err(Errno::NOENT) => None,
+        Err(error) => return Err(error.into()),
+    };
+    match (there, is_directory) {
+        (Some(FileType::Directory), true) | (Some(FileType::RegularFile), false) => return Ok(()),
+        (Some(FileType::Directory), false) => unlinkat(directory, name, AtFlags::REMOVEDIR)?,
+        (Some(_), _) => unlinkat(directory, name, AtFlags::empty())?,
+        (None, _) => {}
+    }
+    if is_directory {
+        return Ok(mkdirat(directory, name, Mode::from_raw_mode(0o700))?);
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::from_raw_mode(0o600))?;
+    Ok(())
+}
+
+/// Writes a file of this directory anew. A link of that name is replaced, and not followed.
+fn put(directory: &OwnedFd, name: &str, content: &[u8]) -> std::io::Result<()> {
+    let new = format!(".{name}.{}", std::process::id());
+    match unlinkat(directory, &new, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(directory, &new, flags, Mode::from_raw_mode(0o600))?);
+    file.write_all(content)?;
+    Ok(renameat(directory, &new, directory, name)?)
+}

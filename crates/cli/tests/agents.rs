@@ -1,0 +1,193 @@
+//! `cofferdam agent`: what a coding agent is given, what it keeps, and what it cannot change. A script stands in for the agent.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use common::{Shown, cofferdam, parse, shown_directory};
+
+const KEY: &str = "sk-key-of-the-test";
+
+/// A home with a project, and a program that is called `claude`.
+struct World {
+    directory: Shown,
+}
+
+impl World {
+    fn new(name: &str, script: &str) -> Option<World> {
+        let world = World { directory: shown_directory(name)? };
+        for name in ["home/.claude", "home/project", "home/other", "bin"] {
+            fs::create_dir_all(world.at(name)).unwrap();
+        }
+        fs::write(world.at("home/.claude/settings.json"), "of the home\n").unwrap();
+        fs::write(world.at("home/.claude/.credentials.json"), "login\n").unwrap();
+        fs::write(world.at("bin/claude"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(world.at("bin/claude"), fs::Permissions::from_mode(0o755)).unwrap();
+        Some(world)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.0.join(name)
+    }
+
+    /// Runs the command in a project, with a key or with none.
+    fn run(&self, project: &str, key: bool, arguments: &[&str]) -> Output {
+        let mut command = cofferdam();
+        command.env("HOME", self.at("home")).env("PATH", format!("{}:/usr/bin:/bin", self.at("bin").display()));
+        command.env_remove("XDG_DATA_HOME").env_remove("ANTHROPIC_AUTH_TOKEN").env_remove("CLAUDE_CODE_OAUTH_TOKEN");
+        match key {
+            true => command.env("ANTHROPIC_API_KEY", KEY),
+            false => command.env_remove("ANTHROPIC_API_KEY"),
+        };
+        command.current_dir(self.at(project)).args(arguments).output().unwrap()
+    }
+
+    /// The state of the agent in a project.
+    fn state(&self, project: &str) -> PathBuf {
+        let name = self.at(project).to_str().unwrap().replace('/', "%2F");
+        self.at("home/.local/share/cofferdam-agents/claude").join(name).join(".claude")
+    }
+}
+
+fn printed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn content(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn an_agent_has_its_key_its_state_and_the_project_and_not_the_home() {
+    let script = r#"echo "$ANTHROPIC_API_KEY $*"; cat "$CLAUDE_CONFIG_DIR/settings.json"; echo edited >notes
+        echo seen >>"$CLAUDE_CONFIG_DIR/history"; cat "$CLAUDE_CONFIG_DIR/history"
+        ls -A "$CLAUDE_CONFIG_DIR" | grep -c credentials; cat HOME/.claude/.credentials.json 2>/dev/null || echo hidden"#;
+    let Some(world) = World::new("agents-1", "") else { return };
+    let script = script.replace("HOME", world.at("home").to_str().unwrap());
+    fs::write(world.at("bin/claude"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    let first = world.run("home/project", true, &["agent", "claude", "--", "-p", "words of mine"]);
+    let argument = "--dangerously-skip-permissions -p words of mine";
+    assert_eq!(printed(&first), format!("{KEY} {argument}\nof the home\nseen\n0\nhidden\n"));
+    assert_eq!(content(&world.at("home/project/notes")), "edited\n");
+    let said = String::from_utf8_lossy(&first.stderr);
+    assert!(said.contains("claude may write") && said.contains("api.anthropic.com"), "{said}");
+    // It remembers, in this project alone.
+    assert!(printed(&world.run("home/project", true, &["agent", "claude"])).ends_with("seen\nseen\n0\nhidden\n"));
+    assert!(printed(&world.run("home/other", true, &["agent", "claude"])).ends_with("of the home\nseen\n0\nhidden\n"));
+    assert_eq!(content(&world.at("home/.claude/settings.json")), "of the home\n");
+    assert!(!world.at("home/.claude/history").exists());
+    // Neither another project's agent nor another program sees it.
+    let history = world.state("home/project").join("history");
+    let reads = format!("#!/bin/sh\ncat '{}' || echo hidden\n", history.display());
+    fs::write(world.at("bin/claude"), &reads).unwrap();
+    assert_eq!(printed(&world.run("home/other", true, &["agent", "claude"])), "hidden\n");
+    let home = format!("{0}:{0}", world.at("home").display());
+    for volume in [&[][..], &["-v", &home]] {
+        let arguments: Vec<&str> = ["run"].iter().chain(volume).chain(&["sh", "-c", &reads]).copied().collect();
+        assert_eq!(printed(&world.run("home/other", true, &arguments)), "hidden\n", "{volume:?}");
+    }
+    assert_eq!(content(&history), "seen\nseen\n");
+}
+
+#[test]
+fn settings_are_read_only_and_the_project_can_be_a_copy() {
+    let script = r#"echo evil >"$CLAUDE_CONFIG_DIR/settings.json" || echo refused
+        mkdir -p .claude && echo evil >.claude/settings.json || echo refused
+        echo edited >notes && echo written"#;
+    let Some(world) = World::new("agents-2", script) else { return };
+    fs::create_dir(world.at("home/project/.claude")).unwrap();
+    fs::write(world.at("home/project/.claude/settings.json"), "of the project\n").unwrap();
+    let rw = world.run("home/project", true, &["agent", "claude"]);
+    assert_eq!(printed(&rw), "refused\nrefused\nwritten\n");
+    assert_eq!(content(&world.at("home/.claude/settings.json")), "of the home\n");
+    assert_eq!(content(&world.at("home/project/.claude/settings.json")), "of the project\n");
+    assert_eq!(content(&world.at("home/project/notes")), "edited\n");
+    fs::remove_file(world.at("home/project/notes")).unwrap();
+    if common::has("overlayfs") {
+        let cow = world.run("home/project", true, &["agent", "--here=cow", "claude"]);
+        assert!(printed(&cow).ends_with("written\n"));
+        assert!(!world.at("home/project/notes").exists());
+    }
+}
+
+#[test]
+fn a_login_is_copied_where_there_is_no_key_and_follows_no_link_of_the_agent() {
+    let script = r#"cat "$CLAUDE_CONFIG_DIR/.credentials.json"; rm "$CLAUDE_CONFIG_DIR"/.credentials.json; cd "$CLAUDE_CONFIG_DIR"
+        ln -s VICTIM .credentials.json; true"#;
+    let Some(world) = World::new("agents-3", "") else { return };
+    let victim = world.at("home/victim");
+    fs::write(&victim, "untouched\n").unwrap();
+    let script = script.replace("VICTIM", victim.to_str().unwrap());
+    fs::write(world.at("bin/claude"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    assert_eq!(printed(&world.run("home/project", false, &["agent", "claude"])), "login\n");
+    // The link is there now, and the next run copies anew.
+    let copy = world.state("home/project").join(".credentials.json");
+    assert!(fs::symlink_metadata(&copy).unwrap().is_symlink());
+    assert_eq!(printed(&world.run("home/project", false, &["agent", "claude"])), "login\n");
+    assert_eq!(
+        (content(&victim), content(&world.at("home/.claude/.credentials.json"))),
+        ("untouched\n".into(), "login\n".into())
+    );
+}
+
+#[test]
+fn a_place_of_settings_that_the_agent_made_a_link_is_made_anew() {
+    let Some(world) = World::new("agents-4", r#"cat "$CLAUDE_CONFIG_DIR/settings.json""#) else { return };
+    let victim = world.at("home/victim");
+    fs::write(&victim, "untouched\n").unwrap();
+    assert_eq!(printed(&world.run("home/project", true, &["agent", "claude"])), "of the home\n");
+    let place = world.state("home/project").join("settings.json");
+    fs::remove_file(&place).unwrap();
+    symlink(&victim, &place).unwrap();
+    assert_eq!(printed(&world.run("home/project", true, &["agent", "claude"])), "of the home\n");
+    assert_eq!(content(&victim), "untouched\n");
+    assert!(fs::symlink_metadata(&place).unwrap().is_file());
+}
+
+#[test]
+fn a_dry_run_prints_the_options_and_no_key_and_makes_nothing() {
+    let Some(world) = World::new("agents-5", "true") else { return };
+    let output = world.run("home/project", true, &["agent", "--dry-run", "claude"]);
+    assert!(!String::from_utf8_lossy(&output.stdout).contains(KEY));
+    let dry_run = parse(&output);
+    let options = dry_run["for"]["claude"].to_string();
+    for option in ["--here rw", "--allow @anthropic", "--env ANTHROPIC_API_KEY", "--timeout none"] {
+        assert!(options.contains(option), "{option}: {options}");
+    }
+    assert_eq!(dry_run["policy"]["command"]["variables"]["ANTHROPIC_API_KEY"], "***");
+    assert!(!world.at("home/.local").exists());
+}
+
+#[test]
+fn what_cannot_be_run_is_said_before_anything_is_made() {
+    let Some(world) = World::new("agents-6", "true") else { return };
+    for (arguments, code, said) in [
+        (&["agent", "clade"][..], 125, "did you mean `claude`?"),
+        (&["agent", "goose"], 127, "goose is not installed"),
+        (&["agent", "--policy", "p.json", "claude"], 125, "cofferdam agent --dry-run"),
+        (&["agent"], 125, "hint: "),
+    ] {
+        let output = world.run("home/project", true, arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && message.contains(said), "{arguments:?}: {message}");
+    }
+    let home = world.run("home", true, &["agent", "claude"]);
+    assert!(String::from_utf8_lossy(&home.stderr).contains("no project"), "{home:?}");
+    let listed = printed(&world.run("home/project", true, &["agent", "list"]));
+    assert!(listed.lines().any(|line| line.starts_with("claude") && line.contains(" yes ")), "{listed}");
+    assert!(listed.lines().any(|line| line.starts_with("goose") && line.contains(" no ")), "{listed}");
+}
+
+#[test]
+fn an_agent_that_is_run_as_any_program_is_pointed_to_its_command() {
+    let Some(world) = World::new("agents-7", "echo no connection; exit 1") else { return };
+    let failed = world.run("home/project", true, &["run", "claude"]);
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("hint: cofferdam agent claude"), "{failed:?}");
+    let Some(world) = World::new("agents-8", "exit 0") else { return };
+    let fine = world.run("home/project", true, &["run", "claude"]);
+    assert_eq!(String::from_utf8_lossy(&fine.stderr), "");
+}
