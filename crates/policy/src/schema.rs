@@ -180,7 +180,7 @@ impl JsonSchema for AllowRule {
             },
             "private": {
                 "description": "Whether this one name may lead to an address of a private network (RFC 1918, 100.64/10, \
-                                fc00::/7, documentation). Never to this host's own addresses, link-local ones or a \
+                                fc00::/7, fec0::/10, documentation). Never to this host's own addresses, link-local ones or a \
                                 metadata service. Not together with `methods` or `paths`.",
                 "type": "boolean", "default": false,
             },

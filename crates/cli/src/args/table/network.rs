@@ -69,7 +69,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         long: "allow-private",
         takes: Takes::Many("HOST[:PORTS]"),
         help: "A host it may reach also at a private address",
-        more: "One name, which may lead to an address of a private network (RFC 1918, 100.64/10, fc00::/7) as to a public one. It \
+        more: "One name, which may lead to an address of a private network (RFC 1918, 100.64/10, fc00::/7, fec0::/10) as to a public one. It \
                never leads to this machine, link-local addresses or a metadata service. Otherwise the same as --allow.",
         heading: Heading::NetworkAndProcesses,
         rare: true,
