@@ -21,7 +21,7 @@ use attacks::{Attack, BARE, BEHIND, EMBED, GIT, INDEX, LINKED, REPOSITORY};
 use common::{cofferdam, open_directory};
 use mercurial_attacks::{HG, LINKS, NAMED, SUBREPOSITORY};
 use named_attacks::{ELSEWHERE, HG_PATHS, NAMED_BY_OTHERS};
-use push_attacks::{ADDRESSES, HOOKED, PUSH, TO_PUSH};
+use push_attacks::{ADDRESSES, ADDRESSES_OF_EMBEDDED, ADDRESSES_OF_MADE, HOOKED, PUSH, TO_PUSH};
 
 /// Whether a program is there; that it is missing is a failure where all have to be.
 fn there(program: &str) -> bool {
@@ -264,6 +264,73 @@ fn remote_that_a_run_leaves_as_it_was_is_pushed_to_wherever_the_address_stands()
             "test $(git rev-parse HEAD) = $(git -C up.git rev-parse main) && git -C up.git rev-parse -q --verify other",
         );
     }
+}
+
+#[test]
+fn push_outside_from_a_submodule_runs_no_hooks_that_a_run_planted_wherever_the_address_stands() {
+    if there("git") {
+        holds(ADDRESSES_OF_EMBEDDED);
+    }
+}
+
+#[test]
+fn push_outside_from_a_new_repository_runs_no_hooks_that_a_run_planted() {
+    if there("git") {
+        holds(ADDRESSES_OF_MADE);
+    }
+}
+
+#[test]
+fn submodule_stays_whose_remote_a_run_leaves_as_it_was() {
+    if !there("git") {
+        return;
+    }
+    for attack in ADDRESSES_OF_EMBEDDED {
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let repo = at.join("repo");
+        let hook = "cd $(dirname $(find . -name up.git)) && printf '#!/bin/sh\\ntouch %s' $OUT/own >up.git/hooks/post-receive && \
+                    chmod +x up.git/hooks/post-receive";
+        done(&repo, at, hook);
+        let mut command = cofferdam();
+        command.env("HOME", at);
+        let script = "git config --global --add safe.directory '*'; cd s*; git commit -q --allow-empty -m new; \
+                      up=$(find $PWD/.. -name up.git | head -n 1); git push -q $up HEAD:refs/heads/other; echo ran";
+        let ran = inside_of(command, &repo, repo.to_str().unwrap(), script);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.stdout == b"ran\n" && !said.contains(".disabled"), "{}: {ran:?}", attack.name);
+        done(&repo, at, "git -C $(find . -name up.git) rev-parse -q --verify other");
+        shell(&at.join(attack.outside.0), at, attack.outside.1);
+        assert!(at.join("own").exists(), "{}: the hook that was there runs", attack.name);
+    }
+}
+
+/// A mirror of the caller's, with hooks, in no volume.
+#[test]
+fn new_repository_stays_whose_address_the_caller_has_lead_out_of_the_volume() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, REPOSITORY);
+    done(
+        at,
+        at,
+        "git init -q --bare mirror/up.git && git init -q --bare mirror/o.git && for r in up o; do \
+         printf '#!/bin/sh\ntouch %s' $OUT/own >mirror/$r.git/hooks/post-receive; chmod +x mirror/$r.git/hooks/post-receive; done && \
+         git config --file .gitconfig url.$PWD/mirror/.insteadOf https://x/ && git config --file .gitconfig remote.o.url $PWD/mirror/o.git",
+    );
+    let repo = at.join("repo");
+    let mut command = cofferdam();
+    command.env("HOME", at);
+    let script = "git config --global --add safe.directory '*'; set -e; git init -q -b main made; cd made; git commit -q --allow-empty -m m; \
+                  git remote add origin https://x/up.git; cd ..; git add made 2>/dev/null; git commit -q -m made; echo ran";
+    let ran = inside_of(command, &repo, repo.to_str().unwrap(), script);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.stdout == b"ran\n" && !said.contains(".disabled"), "{ran:?}");
+    done(&repo.join("made"), at, "git push -q origin main && test -e $OUT/own");
 }
 
 #[test]

@@ -185,6 +185,156 @@ pub(crate) const ADDRESSES: &[Attack] = &[
     },
 ];
 
+/// A repository with `sub` in its index and `up.git` beside that, after this was done in `sub`.
+macro_rules! sub_pushed_by {
+    ($setting:literal) => {
+        concat!(
+            "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git init -q -b main sub && cd sub && ",
+            "git commit -q --allow-empty -m s && git init -q --bare ../up.git && git push -q ../up.git main && ",
+            "git config push.default current && ",
+            $setting,
+            " && cd .. && git add sub 2>../said && git commit -q -m sub"
+        )
+    };
+}
+const SUB_PUSHES: (&str, &str) =
+    ("repo/sub", "git commit -q --allow-empty -m b; git push; git push o HEAD:refs/heads/n");
+/// `made` as a repository that can be pushed, with this in its configuration.
+macro_rules! made_with {
+    ($setting:literal) => {
+        concat!(
+            "git config --global --add safe.directory '*'; git init -q -b main made; ",
+            "(cd made; git commit -q --allow-empty -m m; ",
+            $setting,
+            "); git add made; git commit -q -m made; HOOKED"
+        )
+    };
+}
+
+/// The same for repositories in the index: each place that the address of one of their remotes may stand in.
+pub(crate) const ADDRESSES_OF_EMBEDDED: &[Attack] = &[
+    Attack {
+        name: "an address of a submodule that the caller's configuration rewrites",
+        victim: sub_pushed_by!(
+            "git remote add o https://x/up.git && git config --file ../../.gitconfig url.$(dirname $PWD)/.insteadOf https://x/"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "the same for pushes",
+        victim: sub_pushed_by!(
+            "git remote add o https://x/up.git && git config --file ../../.gitconfig url.$(dirname $PWD)/.pushInsteadOf https://x/"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "an address that the configuration of a submodule rewrites",
+        victim: sub_pushed_by!(
+            "git remote add o https://x/up.git && git config url.$(dirname $PWD)/.insteadOf https://x/"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "an address of a submodule in the repository around",
+        victim: "git init -q -b main s && git -C s commit -q --allow-empty -m s && git init -q -b main repo && cd repo && \
+                 git -c protocol.file.allow=always submodule --quiet add ../s sub && git commit -q -m sub && \
+                 git -C sub remote add o https://x/up.git && git clone -q --bare sub up.git && \
+                 git config --file ../.gitconfig url.$PWD/.insteadOf https://x/",
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "the remote of a branch for pushes, in a submodule",
+        victim: sub_pushed_by!("git config branch.main.pushRemote ../up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "the remote for all pushes, in a submodule",
+        victim: sub_pushed_by!("git config remote.pushDefault ../up.git"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "a remote of a submodule that is a file",
+        victim: sub_pushed_by!("mkdir -p .git/remotes && echo 'URL: ../up.git' >.git/remotes/o"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "a remote of a submodule that is a file of the oldest form",
+        victim: sub_pushed_by!("mkdir -p .git/branches && echo '../up.git' >.git/branches/o"),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "a remote in a file that the configuration of a submodule includes",
+        victim: sub_pushed_by!(
+            "git config --file ../../inc remote.o.url ../up.git && git config include.path ../../../inc"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "a remote in the configuration of the work tree of a submodule",
+        victim: sub_pushed_by!(
+            "git config extensions.worktreeConfig true && git config --worktree remote.o.url ../up.git"
+        ),
+        volume: "repo",
+        attack: HOOKED,
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "a remote of the caller's configuration, from a submodule",
+        victim: sub_pushed_by!("mv ../up.git . && git config --file ../../.gitconfig remote.o.url up.git"),
+        volume: "repo",
+        attack: "cd sub; HOOKED",
+        outside: SUB_PUSHES,
+    },
+    Attack {
+        name: "a remote of a submodule whose name is no text",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && n=$(printf 's\\377') && \
+                 git init -q -b main $n && git -C $n commit -q --allow-empty -m s && git init -q --bare up.git && \
+                 git -C $n push -q ../up.git main && git -C $n config remote.pushDefault ../up.git && \
+                 git -C $n config push.default current && git add $n 2>../said && git commit -q -m sub",
+        volume: "repo",
+        attack: HOOKED,
+        outside: ("repo", "cd s?; git commit -q --allow-empty -m b; git push"),
+    },
+];
+
+/// The same for repositories that the run itself puts in the index.
+pub(crate) const ADDRESSES_OF_MADE: &[Attack] = &[
+    Attack {
+        name: "an address of a new repository that the caller's configuration rewrites",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git init -q --bare up.git && \
+                 git config --file ../.gitconfig url.$PWD/.insteadOf https://x/",
+        volume: "repo",
+        attack: made_with!("git remote add o https://x/up.git"),
+        outside: ("repo/made", "git push o HEAD:refs/heads/n"),
+    },
+    Attack {
+        name: "a remote of the caller's configuration, from a new repository",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git init -q --bare up.git && \
+                 git config --file ../.gitconfig remote.o.url up.git",
+        volume: "repo",
+        attack: concat!(made_with!("true"), "; cp -r up.git made"),
+        outside: ("repo/made", "git push o HEAD:refs/heads/n"),
+    },
+];
+
 /// Where a push goes, and a push that goes on to submodules.
 pub(crate) const PUSH: &[Attack] = &[
     Attack {

@@ -79,14 +79,20 @@ pub(crate) fn relative_programs(tree: &dyn VolumeTree, own: &[String]) -> BTreeS
 
 fn relative(tree: &dyn VolumeTree, own: &[String], all: &[fn(&str) -> Vec<PathBuf>]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    for_each_of_git(tree, own.to_vec(), |text| found.extend(all.iter().flat_map(|named| named(text))));
+    let files = own.iter().cloned().chain(of_every_repository(tree)).collect();
+    for_each_of_these(tree, files, |text| found.extend(all.iter().flat_map(|named| named(text))));
     found
 }
 
-/// Gives each of these configurations of git's, of those that count in every repository, and of what they include.
-pub(crate) fn for_each_of_git(tree: &dyn VolumeTree, own: Vec<String>, mut each: impl FnMut(&str)) {
-    let files = own.into_iter().chain(of_every_repository(tree)).collect();
-    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |_, text, _| each(text));
+/// Gives each configuration of git's that counts in every repository, and what it includes. False where there are more than
+/// are read.
+pub(crate) fn for_each_of_every_repository(tree: &dyn VolumeTree, each: impl FnMut(&str)) -> bool {
+    for_each_of_these(tree, of_every_repository(tree), each)
+}
+
+/// The same of these alone.
+pub(crate) fn for_each_of_these(tree: &dyn VolumeTree, files: Vec<String>, mut each: impl FnMut(&str)) -> bool {
+    for_each_included(tree, files, vcs_config::obeyed_by_git, Path::new("/"), |_, text, _| each(text))
 }
 
 /// What this directory of hooks and the hooks in it are links to, in the volume.
@@ -193,26 +199,33 @@ fn named(
 }
 
 /// Reads these configurations and what they name: it may be a configuration as well, and a program has no line that is taken for
-/// one. Each is given with its place and what it names.
+/// one. Each is given with its place and what it names. False where there are more than are read.
 fn for_each_included(
     tree: &dyn VolumeTree,
     mut files: Vec<String>,
     obeyed: ConfigurationParser,
     top: &Path,
     mut each: impl FnMut(&str, &str, &[PathBuf]),
-) {
+) -> bool {
     let home = tree.home();
     let mut read = BTreeSet::new();
+    let mut complete = true;
     while let Some(file) = files.pop() {
-        if read.len() == MOST_FILES || !read.insert(file.clone()) {
+        if read.contains(&file) {
             continue;
         }
+        if read.len() == MOST_FILES {
+            complete = false;
+            continue;
+        }
+        read.insert(file.clone());
         let Some(text) = tree.read(&file, MOST_BYTES) else { continue };
         let text = String::from_utf8_lossy(&text);
         let names = obeyed(&text, Path::new(&file), top, home.as_deref().map(Path::new));
         each(&file, &text, &names);
         files.extend(names.iter().filter_map(|path| path.to_str().map(str::to_owned)));
     }
+    complete
 }
 
 /// The directories of the repository to which a file `.git` leads, in the work tree that the volume is in: that of the work tree,

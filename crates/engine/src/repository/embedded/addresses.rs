@@ -6,20 +6,22 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use crate::plan::mount_table::join;
-use crate::plan::tree::{Disk, VolumeTree};
-use crate::repository::configurations::{for_each_of_git, led_to_from};
+use crate::plan::tree::VolumeTree;
+use crate::repository::configurations::{for_each_of_every_repository, for_each_of_these};
 use crate::repository::vcs_config::settings_of_git;
 
 /// Bytes of a remote that is a file.
 const MOST_BYTES: u64 = 1 << 16;
 /// Remotes that are files, and addresses that are looked at, at most.
 const MOST: usize = 4096;
+/// Pairs of an address and a beginning that another one stands for, at most.
+const MOST_PAIRS: usize = 1 << 20;
 /// Links on the way of one address, as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// What the configurations say of pushes.
-#[derive(Debug, Default)]
-struct Destinations {
+/// What configurations say of pushes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Destinations {
     addresses: BTreeSet<String>,
     /// Remotes that have an address.
     named: BTreeSet<String>,
@@ -27,38 +29,70 @@ struct Destinations {
     remotes: BTreeSet<String>,
     /// The beginnings of addresses that get another one (`url.BASE.insteadOf`).
     instead: BTreeSet<(String, String)>,
+    /// There is more of it than is read.
+    cut: bool,
 }
 
-/// The paths that a push from a repository may go to. `git` are its directories: its own, and the one that work trees share.
-pub(super) fn push_paths(tree: &dyn VolumeTree, git: &[String]) -> BTreeSet<OsString> {
-    let mut found = destinations(tree, git);
-    // Where there is no such remote, `git push origin` takes the name for a path.
-    found.remotes.insert("origin".into());
-    found.paths(tree)
-}
-
-/// The names of the remotes of the repository of this work tree.
-pub(super) fn remote_names(top: &str) -> BTreeSet<String> {
-    let git: Vec<String> = std::iter::once(join(top, ".git")).chain(led_to_from(top, &Disk)).collect();
-    destinations(&Disk, &git).named
-}
-
-fn destinations(tree: &dyn VolumeTree, git: &[String]) -> Destinations {
-    let mut found = Destinations::default();
-    let own =
-        git.iter().flat_map(|directory| ["config", "config.worktree"].map(|name| join(directory, name))).collect();
-    for_each_of_git(tree, own, |text| found.configuration(text));
-    for (directory, old) in git.iter().flat_map(|git| [(join(git, "remotes"), false), (join(git, "branches"), true)]) {
-        for name in tree.names(&directory).into_iter().take(MOST) {
-            let Some(text) = tree.read(&join(&directory, &name), MOST_BYTES) else { continue };
-            found.file(&String::from_utf8_lossy(&text), old);
-            found.named.insert(name);
-        }
-    }
-    found
+/// The paths that a push may go to.
+#[derive(Debug, Default)]
+pub(super) struct PushPaths {
+    pub paths: BTreeSet<OsString>,
+    /// There are more.
+    pub cut: bool,
 }
 
 impl Destinations {
+    /// What the caller's configuration and the system's say, in every repository.
+    pub(super) fn of_every_repository(tree: &dyn VolumeTree) -> Destinations {
+        let mut found = Destinations::default();
+        let complete = for_each_of_every_repository(tree, |text| found.configuration(text));
+        found.cut |= !complete;
+        found
+    }
+
+    /// What a repository says itself. `git` are its directories: its own, and the one that work trees share.
+    pub(super) fn of_repository(tree: &dyn VolumeTree, git: &[String]) -> Destinations {
+        let mut found = Destinations::default();
+        let own =
+            git.iter().flat_map(|directory| ["config", "config.worktree"].map(|name| join(directory, name))).collect();
+        let complete = for_each_of_these(tree, own, |text| found.configuration(text));
+        found.cut |= !complete;
+        for (directory, old) in
+            git.iter().flat_map(|git| [(join(git, "remotes"), false), (join(git, "branches"), true)])
+        {
+            let names = tree.names(&directory);
+            found.cut |= names.len() > MOST;
+            for name in names.into_iter().take(MOST) {
+                let Some(text) = tree.read(&join(&directory, &name), MOST_BYTES) else { continue };
+                found.file(&String::from_utf8_lossy(&text), old);
+                found.named.insert(name);
+            }
+        }
+        found
+    }
+
+    /// What both say.
+    pub(super) fn and(mut self, other: &Destinations) -> Destinations {
+        self.addresses.extend(other.addresses.iter().cloned());
+        self.named.extend(other.named.iter().cloned());
+        self.remotes.extend(other.remotes.iter().cloned());
+        self.instead.extend(other.instead.iter().cloned());
+        self.cut |= other.cut;
+        self
+    }
+
+    /// The same where a push is also to remotes of these names. Where there is no such remote, git takes the name for a path, as
+    /// `git push origin` does.
+    pub(super) fn pushed_to(mut self, names: impl IntoIterator<Item = String>) -> Destinations {
+        self.remotes.extend(names);
+        self
+    }
+
+    /// The names of the remotes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.named.iter()
+    }
+
     fn configuration(&mut self, text: &str) {
         for setting in settings_of_git(text) {
             match (&*setting.section, &*setting.key) {
@@ -88,20 +122,25 @@ impl Destinations {
         }
     }
 
-    fn paths(self, tree: &dyn VolumeTree) -> BTreeSet<OsString> {
-        let mut all = self.addresses;
+    /// Whether there is more of it than is followed for a repository that the program may have written.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.cut || self.addresses.len() + self.remotes.len() > MOST
+    }
+
+    pub(super) fn paths(&self, tree: &dyn VolumeTree) -> PushPaths {
+        let mut all = self.addresses.clone();
         all.extend(self.remotes.difference(&self.named).cloned());
-        let other: Vec<String> = all
-            .iter()
-            .flat_map(|address| {
-                let begins = self.instead.iter().map(move |(begin, base)| (address.strip_prefix(begin), base));
-                begins.filter_map(|(rest, base)| Some(format!("{base}{}", rest?)))
-            })
+        let pairs = all.iter().flat_map(|address| self.instead.iter().map(move |(begin, base)| (address, begin, base)));
+        let other: Vec<String> = pairs
+            .take(MOST_PAIRS)
+            .filter_map(|(address, begin, base)| Some(format!("{base}{}", address.strip_prefix(begin.as_str())?)))
             .take(MOST)
             .collect();
+        let cut = self.cut || other.len() == MOST || all.len().saturating_mul(self.instead.len()) > MOST_PAIRS;
         all.extend(other);
         let paths = all.iter().flat_map(|address| local_paths(address, tree));
-        paths.filter(|path| !path.is_empty()).take(MOST).collect()
+        let paths: Vec<OsString> = paths.filter(|path| !path.is_empty()).take(MOST).collect();
+        PushPaths { cut: cut || paths.len() == MOST, paths: paths.into_iter().collect() }
     }
 }
 
@@ -228,8 +267,11 @@ mod tests {
     }
 
     fn paths(files: &'static [(&'static str, &'static str)]) -> Vec<String> {
-        let found = push_paths(&Files(files), &["/r/.git".into()]);
-        found.into_iter().map(|path| path.into_string().unwrap()).collect()
+        let tree = Files(files);
+        let found = Destinations::of_repository(&tree, &["/r/.git".into()]);
+        let found = found.and(&Destinations::of_every_repository(&tree)).pushed_to(["origin".into()]).paths(&tree);
+        assert!(!found.cut);
+        found.paths.into_iter().map(|path| path.into_string().unwrap()).collect()
     }
 
     #[test]
@@ -251,6 +293,33 @@ mod tests {
         ]);
         assert_eq!(found, ["eight", "five", "four", "nine", "one", "seven", "six/x", "thr\"ee", "two"]);
         assert_eq!(paths(&[]), ["origin"]);
+    }
+
+    #[test]
+    fn a_name_that_is_no_remote_is_a_path() {
+        let tree = Files(&[(
+            "/r/.git/config",
+            "[remote \"a\"]\n\turl = ../a.git/\n\tURL=/b:c\n\turl = file:///d\n\turl = https://e/f\n\turl = host:path\n\
+             \turl = ssh://h/i\n\tfetch = ../x\n[branch \"m\"]\n\tremote = a\n[branch \"n\"]\n\tremote = e\n\
+             [remote \"without\"]\n\tfetch = x\n",
+        )]);
+        let names = ["a", "origin", "without"].map(str::to_owned);
+        let found = Destinations::of_repository(&tree, &["/r/.git".into()]).pushed_to(names).paths(&tree);
+        let found: Vec<_> = found.paths.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["../a.git", "/b:c", "/d", "e", "origin", "without"]);
+    }
+
+    #[test]
+    fn more_addresses_than_are_followed_are_said() {
+        let all = |count: usize| (0..count).map(|n| format!("{n}")).collect();
+        let tree = Files(&[]);
+        let some = Destinations { addresses: all(MOST - 1), ..Destinations::default() };
+        assert!(!some.is_too_much() && !some.paths(&tree).cut);
+        let more = Destinations { addresses: all(MOST + 1), ..Destinations::default() };
+        assert!(more.is_too_much() && more.paths(&tree).cut);
+        let instead = |count: usize| (0..count).map(|n| ("1".to_owned(), format!("{n}/"))).collect();
+        let rewritten = Destinations { addresses: all(100), instead: instead(MOST), ..Destinations::default() };
+        assert!(!rewritten.is_too_much() && rewritten.paths(&tree).cut);
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod pending;
 mod remotes;
 mod work_trees;
 
+use addresses::Destinations;
 use followed::Followed;
 use named::names_others;
 use obeyed::{FoundRepository, Print, Scope, absent, beneath, find, hash, read, read_itself};
@@ -121,7 +122,8 @@ pub(crate) fn before(volumes: &[String]) -> RepositoriesBefore {
     let tops: BTreeSet<WorkTree> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
     let hooks = relative_programs(&Disk, &[]);
     let writable: Vec<PathBuf> = volumes.iter().filter_map(|volume| std::fs::canonicalize(volume).ok()).collect();
-    let scope = Scope { hooks: &hooks, volumes: &writable };
+    let callers = Destinations::of_every_repository(&Disk);
+    let scope = Scope { hooks: &hooks, volumes: &writable, callers: &callers };
     let tops: Vec<(WorkTree, IndexTargets)> = tops
         .into_iter()
         .map(|top| {
@@ -207,15 +209,16 @@ impl RepositoriesBefore {
     fn look_again(&self) -> Mended {
         let mut mended = Mended::default();
         let mut new = BTreeSet::new();
-        let hooks = &relative_programs(&Disk, &[]);
+        let (hooks, callers) = (relative_programs(&Disk, &[]), Destinations::of_every_repository(&Disk));
+        let scope = Scope { hooks: &hooks, volumes: &self.volumes, callers: &callers };
         for (top, seen) in &self.tops {
-            let mut after = self.walk(top, hooks, seen, &mut mended);
+            let mut after = self.walk(top, scope, seen, &mut mended);
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
         let nothing = IndexTargets::default();
         for top in self.made() {
-            let mut after = self.walk(&top, hooks, &nothing, &mut mended);
+            let mut after = self.walk(&top, scope, &nothing, &mut mended);
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
@@ -233,16 +236,11 @@ impl RepositoriesBefore {
     fn walk<'a>(
         &'a self,
         top: &'a WorkTree,
-        hooks: &'a BTreeSet<PathBuf>,
+        scope: Scope<'a>,
         known: &'a IndexTargets,
         mended: &'a mut Mended,
     ) -> RepositoryWalk<'a> {
-        RepositoryWalk {
-            top,
-            scope: Scope { hooks, volumes: &self.volumes },
-            seen: IndexTargets::default(),
-            known: Some((known, mended)),
-        }
+        RepositoryWalk { top, scope, seen: IndexTargets::default(), known: Some((known, mended)) }
     }
 
     /// The linked work trees that were made in the volumes since.

@@ -72,6 +72,11 @@ pub(super) fn print_with(obeys: String, named: &[String]) -> String {
     if named.is_empty() { obeys } else { format!("{obeys}\n{}", hash(&named)) }
 }
 
+/// Whether a repository with this print names something elsewhere.
+pub(super) fn names_any(obeys: &str) -> bool {
+    obeys.contains('\n')
+}
+
 /// Whether what a repository names in the volumes is another one than before, whatever became of the repository itself.
 pub(super) fn names_others(before: Option<&Print>, now: &Print) -> bool {
     let named = |print: &Print| print.as_deref().and_then(|print| Some(print.split_once('\n')?.1.to_owned()));

@@ -12,9 +12,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, o
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::addresses;
+use super::addresses::Destinations;
 use super::config_values::of_git;
 use super::named::{Configuration, named, print_with};
+use super::remotes::{Remote, remotes_of_embedded};
 
 /// Bytes of a file that git obeys.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
@@ -56,6 +57,8 @@ pub(super) struct Scope<'a> {
     pub hooks: &'a BTreeSet<PathBuf>,
     /// What the program may write.
     pub volumes: &'a [PathBuf],
+    /// What the caller's configuration, and the system's, say of pushes.
+    pub callers: &'a Destinations,
 }
 
 /// Where an open directory is.
@@ -182,7 +185,7 @@ fn repository(
     };
     let files = git.as_ref().map(|git| {
         let mut files = obeyed(git.as_fd())?;
-        files.pushed = pushed(tree, within.as_fd(), scope, &files.config)?;
+        files.pushed = remotes_of_embedded(tree, within.as_fd(), git.as_fd(), scope, restore)?;
         files.add_beside(within.as_fd(), scope)?;
         Ok::<_, Errno>(files)
     });
@@ -221,8 +224,8 @@ pub(super) struct RepositoryFiles {
     remotes: BTreeMap<Vec<u8>, String>,
     /// Those of the repository that `commondir` names.
     shared: Option<Box<RepositoryFiles>>,
-    /// Those of the repositories that a remote's address leads to: their hooks run where a push goes on to submodules.
-    pushed: Vec<RepositoryFiles>,
+    /// The repositories that a remote's address leads to: their hooks run where a push goes on to submodules.
+    pushed: Vec<Remote>,
     /// The states of what the configuration names in the volumes.
     named: Vec<String>,
     /// Whether one of them is a link.
@@ -266,7 +269,7 @@ impl RepositoryFiles {
             && self.hooks.is_empty()
             && self.remotes.is_empty()
             && is_plain(&self.config)
-            && self.pushed.iter().all(RepositoryFiles::is_plain)
+            && self.pushed.iter().all(|remote| remote.plain)
     }
 
     /// The hash, and beside it that of what is named elsewhere.
@@ -277,9 +280,11 @@ impl RepositoryFiles {
     fn hash(&self) -> String {
         let mut parts: Vec<&[u8]> = vec![&self.config, &self.worktree, self.common.as_deref().unwrap_or_default()];
         parts.extend(self.hooks.iter().flat_map(|(name, file)| [name.as_slice(), file.as_bytes()]));
-        let further =
-            self.shared.iter().map(|shared| shared.hash()).chain(self.pushed.iter().map(RepositoryFiles::hash));
-        let further: Vec<String> = further.collect();
+        let pushed = self.pushed.iter().map(|remote| {
+            let obeys = remote.obeys.as_deref().unwrap_or_default();
+            hash(&[remote.place.as_os_str().as_bytes(), obeys.as_bytes()])
+        });
+        let further: Vec<String> = self.shared.iter().map(|shared| shared.hash()).chain(pushed).collect();
         parts.push(b"further");
         parts.extend(further.iter().map(String::as_bytes));
         parts.push(b"remotes");
@@ -324,52 +329,6 @@ pub(super) fn obeyed(git: BorrowedFd<'_>) -> Result<RepositoryFiles, Errno> {
     Ok(files)
 }
 
-/// What the repositories obey that the addresses of remotes lead to, where they are paths. The work tree around is left out.
-fn pushed(
-    tree: BorrowedFd<'_>,
-    within: BorrowedFd<'_>,
-    scope: Scope<'_>,
-    config: &[u8],
-) -> Result<Vec<RepositoryFiles>, Errno> {
-    let Ok(config) = std::str::from_utf8(config) else { return Ok(Vec::new()) };
-    let around = fstat(tree)?;
-    // A push of the repository around hands on the name of its remote.
-    let outer = place_of(tree).and_then(|place| place.to_str().map(addresses::remote_names)).unwrap_or_default();
-    let mut names: BTreeSet<&str> = outer.iter().map(String::as_str).collect();
-    names.insert("origin");
-    let mut found = Vec::new();
-    for address in local(config, &names) {
-        for (suffix, end) in looked_for(within, OsStr::new(address)) {
-            // A file `.git` leads elsewhere: it counts as not understood.
-            let git = end?;
-            let above = openat(&git, "..", DIRECTORY, Mode::empty()).and_then(fstat)?;
-            if suffix == "/.git" && (above.st_dev, above.st_ino) == (around.st_dev, around.st_ino) {
-                break;
-            }
-            // Each of them: git passes over one that is no repository by its own rules, which are stricter.
-            if statat(&git, "HEAD", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                let mut files = obeyed(git.as_fd())?;
-                // A push has them looked for in the directory of the repository.
-                files.add_beside(git.as_fd(), scope)?;
-                found.push(files);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// What is there where git looks for a repository of this address, in its order (path.c, enter_repo).
-fn looked_for(at: BorrowedFd<'_>, address: &OsStr) -> impl Iterator<Item = (&'static str, Result<OwnedFd, Errno>)> {
-    SUFFIXES.into_iter().filter_map(move |suffix| {
-        let path = with_suffix(address, suffix);
-        match open(at, &path) {
-            Err(Errno::NOENT) => None,
-            Err(Errno::NOTDIR) if !is_gitfile(at, Path::new(&path)) => None,
-            end => Some((suffix, end)),
-        }
-    })
-}
-
 pub(super) const SUFFIXES: [&str; 4] = ["/.git", "", ".git/.git", ".git"];
 
 pub(super) fn with_suffix(address: &OsStr, suffix: &str) -> OsString {
@@ -389,22 +348,22 @@ pub(super) fn is_gitfile(at: BorrowedFd<'_>, path: &Path) -> bool {
 
 /// What git takes the address of a remote for.
 #[derive(Debug, PartialEq, Eq)]
-enum RemoteAddress<'a> {
+enum RemoteAddress {
     /// Another machine.
     Away,
-    Path(&'a str),
+    Path,
     /// Nothing that is certain.
     Other,
 }
 
-impl RemoteAddress<'_> {
+impl RemoteAddress {
     /// By git's rule (connect.c, parse_connect_url and url_is_local_not_ssh).
-    fn of(text: &str) -> RemoteAddress<'_> {
+    fn of(text: &str) -> RemoteAddress {
         if let Some((scheme, rest)) = text.split_once("://") {
             return match scheme {
                 "https" | "http" | "ssh" | "git" => RemoteAddress::Away,
                 // With a host, or an encoded character, git makes another path of it.
-                "file" if rest.starts_with('/') && !rest.contains('%') => RemoteAddress::Path(rest),
+                "file" if rest.starts_with('/') && !rest.contains('%') => RemoteAddress::Path,
                 _ => RemoteAddress::Other,
             };
         }
@@ -414,44 +373,9 @@ impl RemoteAddress<'_> {
             Some(colon) if slash.is_none_or(|slash| colon < slash) => RemoteAddress::Away,
             // Of the home of whoever pushes, or of somebody else.
             _ if text.starts_with('~') => RemoteAddress::Other,
-            _ => RemoteAddress::Path(text),
+            _ => RemoteAddress::Path,
         }
     }
-}
-
-/// The keys and values of a plain configuration, with the subsection that they are in.
-fn values(config: &str) -> impl Iterator<Item = (&str, &str, &str)> {
-    let mut section = "";
-    config.lines().filter_map(move |line| {
-        let line = line.trim();
-        if line.starts_with('[') {
-            section = line;
-        }
-        let (key, value) = line.split_once('=')?;
-        Some((section, key.trim(), value.trim()))
-    })
-}
-
-/// The names of the remotes that have an address in a configuration.
-fn remotes_with_address(config: &str) -> BTreeSet<&str> {
-    let urls = values(config).filter(|(_, key, _)| key.eq_ignore_ascii_case("url"));
-    urls.filter_map(|(section, ..)| section.strip_prefix("[remote \"")?.strip_suffix("\"]")).collect()
-}
-
-/// The paths that a push from a repository with a plain configuration may go to: the addresses of its remotes, and the names
-/// that are no remote of it, which git takes for paths.
-fn local<'a>(config: &'a str, names: &BTreeSet<&'a str>) -> Vec<&'a str> {
-    let known = remotes_with_address(config);
-    let addresses = values(config).filter_map(|(_, key, value)| {
-        let is_remote = key.eq_ignore_ascii_case("remote") && !known.contains(value);
-        (is_remote || key.eq_ignore_ascii_case("url")).then_some(value)
-    });
-    let paths =
-        addresses.chain(names.difference(&known).copied()).filter_map(|address| match RemoteAddress::of(address) {
-            RemoteAddress::Path(path) => Some(path.trim_end_matches('/')),
-            RemoteAddress::Away | RemoteAddress::Other => None,
-        });
-    paths.filter(|path| !path.is_empty()).collect()
 }
 
 /// The hooks that are no samples.
@@ -611,23 +535,7 @@ pub(super) fn hash(parts: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{is_plain, local};
-
-    #[test]
-    fn an_address_without_a_host_is_a_path() {
-        let config = "[remote \"a\"]\n\turl = ../a.git/\n\tURL=/b:c\n\turl = file:///d\n\turl = https://e/f\n\
-                      \turl = host:path\n\turl = ssh://h/i\n\tfetch = ../x\n";
-        assert_eq!(local(config, &BTreeSet::new()), ["../a.git", "/b:c", "/d"]);
-    }
-
-    #[test]
-    fn a_name_that_is_no_remote_is_a_path() {
-        let config = "[remote \"a\"]\n\turl = https://e/f\n[branch \"m\"]\n\tremote = a\n[branch \"n\"]\n\tremote = e\n\
-                      [remote \"without\"]\n\tfetch = x\n";
-        assert_eq!(local(config, &BTreeSet::from(["a", "origin", "without"])), ["e", "origin", "without"]);
-    }
+    use super::is_plain;
 
     #[test]
     fn what_git_itself_writes_is_plain_and_nothing_else() {
