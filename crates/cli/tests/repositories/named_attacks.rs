@@ -293,6 +293,15 @@ macro_rules! extended {
 /// Repositories that Mercurial opens because `[paths]` lead to them.
 pub(crate) const HG_PATHS: &[Attack] = &[
     Attack {
+        name: "an extension of the repository that the extension schemes makes an address of",
+        victim: with_path!(
+            "printf '[extensions]\nschemes=\n[schemes]\nq = {1}\n[paths]\ndefault = q://up\n' >.hg/hgrc"
+        ),
+        volume: "repo",
+        attack: extended!("up"),
+        outside: ("repo", "hg pull"),
+    },
+    Attack {
         name: "an extension of the repository that is pulled from",
         victim: with_path!("printf '[paths]\ndefault = up\n' >.hg/hgrc"),
         volume: "repo",

@@ -22,10 +22,12 @@ use super::obeyed::{DIRECTORY, MOST_BYTES, Print, absent, hash, read};
 use crate::plan::tree::{Disk, VolumeTree};
 use crate::repository::configurations::{files_of_mercurial, for_each_of_mercurial};
 use crate::repository::protected_names::subrepositories_of;
-use crate::repository::vcs_config::paths_of_mercurial;
+use crate::repository::vcs_config::{paths_of_mercurial, settings_of_mercurial};
 
 /// Addresses that are looked at for one repository, at most.
 const MOST: usize = 4096;
+/// Addresses that the extension `schemes` makes of one, at most.
+const MOST_EXPANDED: usize = 64;
 /// The files of a repository that Mercurial obeys, or that say where more of them are.
 const OBEYED: [&str; 4] = ["hgrc", "hgrc-not-shared", "requires", "sharedpath"];
 
@@ -100,16 +102,43 @@ fn led_to(own: &Path, restore: bool) -> BTreeSet<PathBuf> {
 /// that of the configuration.
 fn addresses(tree: &Path) -> BTreeSet<(PathBuf, OsString)> {
     let home = Disk.home().map(PathBuf::from);
-    let mut found = BTreeSet::new();
-    let Some(top) = tree.to_str() else { return found };
+    let Some(top) = tree.to_str() else { return BTreeSet::new() };
+    let (mut values, mut schemes) = (Vec::new(), Vec::new());
     for_each_of_mercurial(&Disk, files_of_mercurial(top, &Disk), Path::new(top), |file, text| {
         let within = Path::new(file).parent().map(Path::to_owned);
+        values.extend(paths_of_mercurial(text).into_iter().map(|value| (within.clone(), value)));
+        let all = settings_of_mercurial(text).into_iter().filter(|setting| setting.section == "schemes");
+        schemes.extend(all.map(|setting| (setting.key, setting.value)));
+    });
+    let mut found = BTreeSet::new();
+    for (within, value) in values {
         let bases: BTreeSet<PathBuf> = [Some(tree.to_owned()), home.clone(), within].into_iter().flatten().collect();
-        for path in paths_of_mercurial(text).iter().flat_map(|value| local_paths(value, home.as_deref())) {
+        for path in expanded(value, &schemes).iter().flat_map(|value| local_paths(value, home.as_deref())) {
             found.extend(bases.iter().map(|base| (base.clone(), path.clone())));
         }
-    });
+    }
     found
+}
+
+/// An address, and what the extension `schemes` makes of it: `{1}`, `{2}` and so on in a scheme's value are the parts of the
+/// address, and the rest follows.
+fn expanded(value: String, schemes: &[(String, String)]) -> Vec<String> {
+    let mut all = vec![value];
+    let mut at = 0;
+    while let Some(value) = all.get(at).filter(|_| all.len() <= MOST_EXPANDED).cloned() {
+        at += 1;
+        let Some((name, rest)) = value.split_once("://") else { continue };
+        for (_, template) in schemes.iter().filter(|(scheme, _)| scheme == name) {
+            let count = (1..10).rev().find(|n| template.contains(&format!("{{{n}}}"))).unwrap_or(0);
+            let mut parts: Vec<&str> = rest.splitn(count + 1, '/').collect();
+            let tail = if parts.len() > count { parts.pop() } else { None };
+            let whole = (1..=count).fold(template.clone(), |whole, n| {
+                whole.replace(&format!("{{{n}}}"), parts.get(n - 1).copied().unwrap_or_default())
+            });
+            all.push(whole + tail.unwrap_or_default());
+        }
+    }
+    all
 }
 
 /// What Mercurial may take a value of `[paths]` for on this machine (`hg help urls`). What is another machine's, or a reference
@@ -236,6 +265,19 @@ mod tests {
                 local_paths(value, Some(Path::new("/h"))).into_iter().map(|path| path.into_string().unwrap()).collect();
             assert_eq!(found, expected, "{value}");
         }
+    }
+
+    #[test]
+    fn the_extension_schemes_makes_other_addresses_of_one() {
+        let schemes = [("q", "{1}"), ("w", "file:up"), ("h", "https://{1}/{2}/x/"), ("l", "l://")];
+        let schemes = schemes.map(|(name, template)| (name.to_owned(), template.to_owned()));
+        for (value, expected) in
+            [("q://up", "up"), ("w://", "file:up"), ("h://a/b/c/d", "https://a/b/x/c/d"), ("h://a", "https://a//x/")]
+        {
+            assert_eq!(expanded(value.to_owned(), &schemes), [value, expected]);
+        }
+        assert_eq!(expanded("ssh://h/x".to_owned(), &schemes), ["ssh://h/x"]);
+        assert!(expanded("l://".to_owned(), &schemes).len() <= MOST_EXPANDED + 1);
     }
 
     #[test]
