@@ -11,15 +11,15 @@ use super::common::{cofferdam, open_directory};
 use super::{REPOSITORY, done, embedded, identity, shell, there};
 
 /// A repository, and a state directory of the test's own.
-struct Scene {
-    root: tempfile::TempDir,
-    repo: PathBuf,
-    planted: String,
-    marker: PathBuf,
+pub(crate) struct Scene {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) repo: PathBuf,
+    pub(crate) planted: String,
+    pub(crate) marker: PathBuf,
 }
 
 impl Scene {
-    fn new() -> Option<Scene> {
+    pub(crate) fn new() -> Option<Scene> {
         if !there("git") {
             return None;
         }
@@ -28,7 +28,7 @@ impl Scene {
         Some(Scene { root, repo, planted, marker })
     }
 
-    fn command(&self, options: &[&str], script: &str) -> Command {
+    pub(crate) fn command(&self, options: &[&str], script: &str) -> Command {
         let mut command = cofferdam();
         command.env("XDG_STATE_HOME", self.root.path().join("state")).arg("run").args(options);
         command.arg("-v").arg(format!("{0}:{0}:rw", self.repo.display()));
@@ -44,18 +44,18 @@ impl Scene {
         self.root.path().join("state/cofferdam/unfinished")
     }
 
-    fn records(&self) -> Vec<PathBuf> {
+    pub(crate) fn records(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.unfinished()).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     }
 
     /// Exit code and standard error of a run that does nothing itself.
-    fn next(&self) -> (Option<i32>, String) {
+    pub(crate) fn next(&self) -> (Option<i32>, String) {
         code_and_stderr_of(&self.command(&[], "true").output().unwrap())
     }
 
     /// A run that is killed once it has done this.
-    fn killed(&self, script: &str) {
+    pub(crate) fn killed(&self, script: &str) {
         let mut killed = self.command(&[], &format!("{script}; echo >ready; sleep 60")).spawn().unwrap();
         wait_for(&self.repo.join("ready"));
         killed.kill().unwrap(); // SIGKILL
@@ -63,11 +63,11 @@ impl Scene {
     }
 }
 
-fn code_and_stderr_of(output: &Output) -> (Option<i32>, String) {
+pub(crate) fn code_and_stderr_of(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn wait_for(path: &Path) {
+pub(crate) fn wait_for(path: &Path) {
     let until = Instant::now() + Duration::from_secs(20);
     while !path.exists() {
         assert!(Instant::now() < until, "the program did not get so far");
@@ -75,7 +75,7 @@ fn wait_for(path: &Path) {
     }
 }
 
-const NOTHING: (Option<i32>, String) = (Some(0), String::new());
+pub(crate) const NOTHING: (Option<i32>, String) = (Some(0), String::new());
 
 #[test]
 fn next_run_finds_index_entries_of_an_interrupted_run() {

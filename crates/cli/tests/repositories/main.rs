@@ -11,6 +11,7 @@ mod attacks;
 mod interrupted;
 mod linked;
 mod mercurial_attacks;
+mod moved;
 mod named_attacks;
 mod push_attacks;
 

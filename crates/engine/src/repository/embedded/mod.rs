@@ -38,6 +38,7 @@ mod mercurial;
 mod named;
 mod obeyed;
 mod pending;
+mod places;
 mod remotes;
 mod work_trees;
 
@@ -47,6 +48,7 @@ use named::names_others;
 use obeyed::{FoundRepository, Print, Scope, absent, beneath, find, hash, read, read_itself};
 pub(crate) use pending::RepositoryWatch;
 pub(crate) use pending::watches;
+use places::{Places, places};
 use remotes::{Remote, remotes_of};
 use work_trees::Restored;
 
@@ -83,6 +85,9 @@ pub(crate) struct RepositoriesBefore {
     /// What the repositories obey that paths of Mercurial's lead to.
     #[serde(default)]
     paths: mercurial::PathTargets,
+    /// Which directories stood there. A record of an older Cofferdam has none.
+    #[serde(default)]
+    places: Places,
 }
 
 /// What the index of a work tree leads to.
@@ -149,7 +154,8 @@ pub(crate) fn before(volumes: &[String]) -> RepositoriesBefore {
         (directory, found)
     };
     let paths = mercurial::see(directories.iter(), &writable);
-    RepositoriesBefore { volumes: writable, tops, followed: directories.into_iter().map(look).collect(), paths }
+    let places = places(&writable, &tops, directories.iter());
+    RepositoriesBefore { volumes: writable, tops, followed: directories.into_iter().map(look).collect(), paths, places }
 }
 
 impl RepositoriesBefore {

@@ -11,6 +11,7 @@ use cofferdam_audit::opened;
 use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
 
+use super::places::{Now, OpenPlace};
 use super::{Mended, RepositoriesBefore, before};
 use crate::failure::{FailedStep, Failure, REFUSED};
 use crate::outcome::{Evidence, Outcome, Violation};
@@ -29,6 +30,8 @@ const NAMED: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct RepositoryWatch {
     before: RepositoriesBefore,
+    /// The directories that it is about.
+    open: Vec<OpenPlace>,
     earlier: Mended,
     record: Option<PendingRecord>,
     /// What could not be looked at or recorded before the run.
@@ -50,8 +53,9 @@ impl RepositoryWatch {
             return RepositoryWatch::default();
         }
         // First who else is running: what such a run leaves is disabled before its record goes.
-        let Unfinished { mended: earlier, running, mut faults } = unfinished();
+        let Unfinished { mended: earlier, running, mut faults } = unfinished(&volumes);
         let mut before = before(&volumes);
+        let open = OpenPlace::all(&before.places);
         before.as_also_seen_by(&running);
         let record = PendingRecord::write(&before).unwrap_or_else(|e| {
             faults.push(fault(
@@ -63,7 +67,7 @@ impl RepositoryWatch {
             ));
             None
         });
-        RepositoryWatch { before, earlier, record, faults }
+        RepositoryWatch { before, open, earlier, record, faults }
     }
 
     /// Whether something in the volumes has another name or says something else now, which an interrupted run had left.
@@ -75,12 +79,22 @@ impl RepositoryWatch {
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
     pub(crate) fn end(self, outcome: &mut Outcome) {
         let mended = self.before.mend();
-        if let Some(record) = self.record {
-            fs::remove_file(record.path).ok(); // what is left is done again, and finds nothing
-        }
-        report(outcome, &self.earlier, "an earlier run, which was cut off,");
+        let away = self.before.away_now(&self.open);
+        let removed: Vec<&PathBuf> =
+            away.iter().filter(|(_, now)| matches!(now, Now::Removed)).map(|(at, _)| at).collect();
+        let (_, left) = self.before.without(&removed).parted();
+        let kept = match (&self.record, left) {
+            // What cannot be written anew is kept as it is.
+            (Some(record), Some(left)) => PendingRecord::replace(&record.path, &left).is_ok() || record.path.exists(),
+            (Some(record), None) => {
+                fs::remove_file(&record.path).ok(); // what is left is done again, and finds nothing
+                false
+            }
+            (None, _) => false,
+        };
+        report(outcome, &self.earlier, "an earlier run, which was cut off or whose directory was moved,");
         report(outcome, &mended, "the program");
-        for fault in self.faults {
+        for fault in self.faults.into_iter().chain(unlooked(&away, kept)) {
             outcome.success &= fault.code == 0;
             add(outcome, fault);
         }
@@ -103,19 +117,23 @@ impl PendingRecord {
             return Ok(None);
         }
         let directory = opened::state_directory()?.join("unfinished");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        PendingRecord::replace(&directory.join(cofferdam_audit::random::uuid()), before).map(Some)
+    }
+
+    /// Writes a record that is there anew, or one that is not.
+    fn replace(path: &Path, before: &RepositoriesBefore) -> std::io::Result<PendingRecord> {
         let content = serde_json::to_vec(before)?;
         if content.len() as u64 > MOST_BYTES {
             return Err(std::io::Error::other("there are too many repositories"));
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        let name = cofferdam_audit::random::uuid();
-        let (made, path) = (directory.join(format!(".{name}")), directory.join(name));
+        let made = path.with_file_name(format!(".{}", cofferdam_audit::random::uuid()));
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         // Locked before it has the name under which it is looked for.
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all(&content)?;
-        fs::rename(made, &path)?;
-        Ok(Some(PendingRecord { path, _lock: file }))
+        fs::rename(made, path)?;
+        Ok(PendingRecord { path: path.to_owned(), _lock: file })
     }
 }
 
@@ -130,9 +148,12 @@ struct Unfinished {
     faults: Vec<Failure>,
 }
 
-/// Does what runs have left that were cut off; and what runs saw before they began that go on.
-fn unfinished() -> Unfinished {
+/// Does what runs have left that were cut off; and what runs saw before they began that go on. What one has left in a directory
+/// that is not there is looked for in these volumes; where it is not found, the record stays.
+fn unfinished(volumes: &[String]) -> Unfinished {
     let mut all = Unfinished::default();
+    let volumes: Vec<PathBuf> = volumes.iter().map(PathBuf::from).collect();
+    let mut kept = Vec::new();
     // Without a state directory there is no record, and that none can be written is said.
     let Ok(directory) = opened::state_directory().map(|directory| directory.join("unfinished")) else { return all };
     let entries = match fs::read_dir(&directory) {
@@ -161,7 +182,16 @@ fn unfinished() -> Unfinished {
             // It has just ended.
             Err(_) if goes_on => {}
             Ok(before) => {
-                all.mended.append(before.mend());
+                let (here, away) = before.found_in(&volumes).parted();
+                all.mended.append(here.mend());
+                if let Some(away) = away {
+                    // What was looked at now is not looked at once more. What cannot be written anew stays as it was.
+                    if !here.is_empty() {
+                        PendingRecord::replace(&path, &away).ok();
+                    }
+                    kept.push((path, away.place().map(Path::to_owned).unwrap_or_default()));
+                    continue;
+                }
             }
             Err(e) => all.faults.push(unread(&path, &e)),
         }
@@ -169,7 +199,67 @@ fn unfinished() -> Unfinished {
             fs::remove_file(path).ok(); // another run does the same at this moment
         }
     }
+    all.faults.extend(waiting(&kept));
+    if records.len() > MOST_RECORDS {
+        let message =
+            format!("{} has more than {MOST_RECORDS} records of runs, and the others were not read", shown(&directory));
+        all.faults.push(fault(0, message));
+    }
     all
+}
+
+/// Says which records wait for directories that are not there.
+fn waiting(kept: &[(PathBuf, PathBuf)]) -> Option<Failure> {
+    let mut texts: Vec<String> = kept
+        .iter()
+        .take(NAMED)
+        .map(|(record, place)| {
+            format!(
+                "what an earlier run left for git in {} could not be looked at, since that directory is not there or is another \
+                 one: its record {} stays",
+                shown(place),
+                shown(record)
+            )
+        })
+        .collect();
+    if kept.len() > NAMED {
+        texts.push(format!("{} more such records stay", kept.len() - NAMED));
+    }
+    let (record, _) = kept.first()?;
+    let remove = match record.to_str().and_then(text::shell_word) {
+        Some(record) => format!("rm {record}"),
+        None => "remove the record".to_owned(),
+    };
+    let hint = format!(
+        "run no git in that directory until a run has looked at it: put it back, or name it as a writable volume where it is now; if \
+         it is gone for good: {remove}"
+    );
+    Some(fault(0, texts.join("; ")).hint(hint))
+}
+
+/// Says what is not at its path after the run, and so was not looked at.
+fn unlooked(away: &[(PathBuf, Now)], recorded: bool) -> Vec<Failure> {
+    let one = |(path, now): &(PathBuf, Now)| {
+        let was = shown(path);
+        let to = match now {
+            Now::Removed => {
+                return fault(0, format!("{was} was removed while the run went on, and nothing in it was looked at"));
+            }
+            Now::Moved(Some(now)) => format!("is now {}", shown(now)),
+            Now::Moved(None) => "is not there, or is another directory".to_owned(),
+        };
+        let message = format!(
+            "{was} was moved while the run went on and {to}: what the program left there for git was not looked at; run no git there"
+        );
+        let hint = match recorded {
+            true => "put it back or leave it where it is: the next run that has it as a writable volume looks at it",
+            false => {
+                "`git ls-files --stage` lists embedded repositories by the mode 160000: read their config and hooks first"
+            }
+        };
+        fault(REFUSED, message).hint(hint)
+    };
+    away.iter().take(NAMED).map(one).collect()
 }
 
 /// Removes a record that was never written whole: the program that it was for had not begun.
