@@ -48,7 +48,7 @@ use named::names_others;
 use obeyed::{FoundRepository, Print, Scope, absent, beneath, find, hash, read, read_itself};
 pub(crate) use pending::RepositoryWatch;
 pub(crate) use pending::watches;
-use places::{Places, places};
+use places::{PlaceIdentities, places};
 use remotes::{Remote, remotes_of};
 use work_trees::Restored;
 
@@ -87,7 +87,7 @@ pub(crate) struct RepositoriesBefore {
     paths: mercurial::PathTargets,
     /// Which directories stood there. A record of an older Cofferdam has none.
     #[serde(default)]
-    places: Places,
+    places: PlaceIdentities,
 }
 
 /// What the index of a work tree leads to.

@@ -11,7 +11,7 @@ use cofferdam_audit::opened;
 use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
 
-use super::places::{Now, OpenPlace};
+use super::places::{OpenPlace, Whereabouts};
 use super::{Mended, RepositoriesBefore, before};
 use crate::failure::{FailedStep, Failure, REFUSED};
 use crate::outcome::{Evidence, Outcome, Violation};
@@ -81,7 +81,7 @@ impl RepositoryWatch {
         let mended = self.before.mend();
         let away = self.before.away_now(&self.open);
         let removed: Vec<&PathBuf> =
-            away.iter().filter(|(_, now)| matches!(now, Now::Removed)).map(|(at, _)| at).collect();
+            away.iter().filter(|(_, now)| matches!(now, Whereabouts::Removed)).map(|(at, _)| at).collect();
         let (_, left) = self.before.without(&removed).parted();
         let kept = match (&self.record, left) {
             // What cannot be written anew is kept as it is.
@@ -238,15 +238,15 @@ fn waiting(kept: &[(PathBuf, PathBuf)]) -> Option<Failure> {
 }
 
 /// Says what is not at its path after the run, and so was not looked at.
-fn unlooked(away: &[(PathBuf, Now)], recorded: bool) -> Vec<Failure> {
-    let one = |(path, now): &(PathBuf, Now)| {
+fn unlooked(away: &[(PathBuf, Whereabouts)], recorded: bool) -> Vec<Failure> {
+    let one = |(path, now): &(PathBuf, Whereabouts)| {
         let was = shown(path);
         let to = match now {
-            Now::Removed => {
+            Whereabouts::Removed => {
                 return fault(0, format!("{was} was removed while the run went on, and nothing in it was looked at"));
             }
-            Now::Moved(Some(now)) => format!("is now {}", shown(now)),
-            Now::Moved(None) => "is not there, or is another directory".to_owned(),
+            Whereabouts::Moved(Some(now)) => format!("is now {}", shown(now)),
+            Whereabouts::Moved(None) => "is not there, or is another directory".to_owned(),
         };
         let message = format!(
             "{was} was moved while the run went on and {to}: what the program left there for git was not looked at; run no git there"

@@ -26,7 +26,7 @@ pub(super) struct Identity {
 }
 
 /// Directories that the program cannot rename: volumes, and what is around or outside of them.
-pub(super) type Places = BTreeMap<PathBuf, Identity>;
+pub(super) type PlaceIdentities = BTreeMap<PathBuf, Identity>;
 
 impl Identity {
     fn of(directory: &Path) -> Option<Identity> {
@@ -56,7 +56,7 @@ pub(super) fn places<'d>(
     volumes: &'d [PathBuf],
     tops: &'d [(WorkTree, IndexTargets)],
     followed: impl Iterator<Item = &'d PathBuf>,
-) -> Places {
+) -> PlaceIdentities {
     let touches = |tree: &Path| volumes.iter().any(|volume| tree.starts_with(volume) || volume.starts_with(tree));
     let trees = tops.iter().map(|(top, _)| (top.tree.as_path(), top.index.parent()));
     // The tree of another directory of version control is the one around it.
@@ -83,27 +83,27 @@ pub(super) struct OpenPlace {
 }
 
 /// Where such a directory is after the run.
-pub(super) enum Now {
+pub(super) enum Whereabouts {
     /// At another path, where that is known.
     Moved(Option<PathBuf>),
     Removed,
 }
 
 impl OpenPlace {
-    pub(super) fn all(places: &Places) -> Vec<OpenPlace> {
+    pub(super) fn all(places: &PlaceIdentities) -> Vec<OpenPlace> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &PathBuf| openat(CWD, path, flags, Mode::empty()).ok();
         places.keys().filter_map(|path| Some(OpenPlace { path: path.clone(), open: open(path)? })).collect()
     }
 
     /// Where it is now.
-    fn now(&self) -> Now {
-        let Ok(opened) = fstat(&self.open) else { return Now::Moved(None) };
-        let Some(path) = place_of(self.open.as_fd()) else { return Now::Moved(None) };
+    fn now(&self) -> Whereabouts {
+        let Ok(opened) = fstat(&self.open) else { return Whereabouts::Moved(None) };
+        let Some(path) = place_of(self.open.as_fd()) else { return Whereabouts::Moved(None) };
         match std::fs::symlink_metadata(&path) {
-            Ok(there) if (there.dev(), there.ino()) == (opened.st_dev, opened.st_ino) => Now::Moved(Some(path)),
-            _ if opened.st_nlink == 0 || path.to_string_lossy().ends_with(" (deleted)") => Now::Removed,
-            _ => Now::Moved(None),
+            Ok(there) if (there.dev(), there.ino()) == (opened.st_dev, opened.st_ino) => Whereabouts::Moved(Some(path)),
+            _ if opened.st_nlink == 0 || path.to_string_lossy().ends_with(" (deleted)") => Whereabouts::Removed,
+            _ => Whereabouts::Moved(None),
         }
     }
 }
@@ -115,8 +115,9 @@ impl RepositoriesBefore {
     }
 
     /// What is not where it was before the run, each with where it is now.
-    pub(super) fn away_now(&self, open: &[OpenPlace]) -> Vec<(PathBuf, Now)> {
-        let now = |path: &PathBuf| open.iter().find(|one| &one.path == path).map_or(Now::Moved(None), OpenPlace::now);
+    pub(super) fn away_now(&self, open: &[OpenPlace]) -> Vec<(PathBuf, Whereabouts)> {
+        let now =
+            |path: &PathBuf| open.iter().find(|one| &one.path == path).map_or(Whereabouts::Moved(None), OpenPlace::now);
         self.away().map(|(path, _)| (path.clone(), now(path))).collect()
     }
 
