@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use common::{Shown, cofferdam, parse, shown_directory};
 
@@ -93,6 +94,58 @@ fn an_agent_has_its_key_its_state_and_the_project_and_not_the_home() {
     assert_eq!(content(&history), "seen\nseen\n");
 }
 
+/// Each state that another agent begins while this one runs is hidden from it as well.
+#[test]
+fn states_that_begin_later_are_hidden_and_shown_by_no_volume() {
+    let Some(world) = World::new("agents-later", "") else { return };
+    let states = world.at("home/.local/share/cofferdam-agents");
+    let script = format!(
+        "#!/bin/sh\nif test -e wait; then : >ready; while test ! -e go; do sleep 0.05; done; cat {0}/claude/*other*/.claude/history \
+         || echo hidden; fi\necho seen >\"$CLAUDE_CONFIG_DIR/history\"\n",
+        states.display()
+    );
+    fs::write(world.at("bin/claude"), script).unwrap();
+    fs::write(world.at("home/project/wait"), "").unwrap();
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| world.run("home/project", true, &["agent", "--timeout", "20s", "claude"]));
+        common::eventually("it runs", Duration::from_secs(15), || world.at("home/project/ready").exists());
+        let second = world.run("home/other", true, &["agent", "claude"]);
+        fs::write(world.at("home/project/go"), "").unwrap();
+        (first.join().unwrap(), second)
+    });
+    assert_eq!((printed(&first), printed(&second)), ("hidden\n".to_owned(), String::new()));
+    assert_eq!(content(&world.state("home/other").join("history")), "seen\n");
+    for source in ["home", "home/.local", "home/.local/share/cofferdam-agents"] {
+        let volume = format!("{}:/mnt", world.at(source).display());
+        let refused = world.run("home/project", true, &["agent", "-v", &volume, "claude"]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(125) && said.contains("what others remember"), "{source}: {said}");
+    }
+    let inside = world.run("home/.local/share", true, &["agent", "claude"]);
+    assert_eq!(inside.status.code(), Some(125), "{inside:?}");
+    let dots = format!("{}:/mnt", world.at("home/project").display());
+    assert_eq!(printed(&world.run("home/other", true, &["agent", "-v", &dots, "claude"])), "");
+}
+
+#[test]
+fn the_data_directory_may_be_elsewhere_and_a_home_may_be_a_link() {
+    let Some(world) = World::new(
+        "agents-elsewhere",
+        "echo seen >>\"$CLAUDE_CONFIG_DIR/history\"; cat \"$CLAUDE_CONFIG_DIR/history\"",
+    ) else {
+        return;
+    };
+    symlink(world.at("home"), world.at("linked")).unwrap();
+    for (variable, value) in [("XDG_DATA_HOME", "data"), ("XDG_DATA_HOME", "home/.local/share"), ("HOME", "linked")] {
+        let mut command = cofferdam();
+        command.env("HOME", world.at("home")).env("PATH", format!("{}:/usr/bin:/bin", world.at("bin").display()));
+        command.env_remove("XDG_DATA_HOME").env("ANTHROPIC_API_KEY", KEY).env(variable, world.at(value));
+        let output = command.current_dir(world.at("home/project")).args(["agent", "claude"]).output().unwrap();
+        assert!(printed(&output).starts_with("seen\n"), "{variable}={value}");
+    }
+    assert!(world.at("data/cofferdam-agents/claude").is_dir());
+}
+
 #[test]
 fn settings_are_read_only_and_the_project_can_be_a_copy() {
     let script = r#"echo evil >"$CLAUDE_CONFIG_DIR/settings.json" || echo refused
@@ -126,12 +179,15 @@ fn a_login_is_copied_where_there_is_no_key_and_follows_no_link_of_the_agent() {
     assert_eq!(printed(&world.run("home/project", false, &["agent", "claude"])), "login\n");
     // The link is there now, and the next run copies anew.
     let copy = world.state("home/project").join(".credentials.json");
+
     assert!(fs::symlink_metadata(&copy).unwrap().is_symlink());
     assert_eq!(printed(&world.run("home/project", false, &["agent", "claude"])), "login\n");
     assert_eq!(
         (content(&victim), content(&world.at("home/.claude/.credentials.json"))),
         ("untouched\n".into(), "login\n".into())
     );
+    // With a key there is no login inside.
+    assert_eq!(printed(&world.run("home/project", true, &["agent", "claude"])), "");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
@@ -36,8 +37,10 @@ pub(crate) struct AgentCall {
     pub agent: &'static CodingAgent,
     /// The options, by their long names, and their values.
     pub options: Vec<(&'static str, String)>,
-    /// The directory with the states of all agents.
-    pub states: String,
+    /// The directory with the states of all agents, canonical.
+    states: PathBuf,
+    /// Whether it is there. `--dry-run` makes none.
+    has_states: bool,
     /// The names of the variables whose values are secret.
     pub secrets: Vec<&'static str>,
 }
@@ -87,7 +90,8 @@ impl AgentCall {
             add("env", format!("{name}={value}"));
         }
         let states = states_directory(caller)?;
-        Ok(AgentCall { agent, options, states: states.to_string_lossy().into_owned(), secrets })
+        let has_states = states.to_str().is_some_and(exists);
+        Ok(AgentCall { agent, options, states, has_states, secrets })
     }
 
     /// The options as they are typed.
@@ -100,6 +104,28 @@ impl AgentCall {
         }
         typed.push(format!("-- {} {} …", self.agent.name, self.agent.arguments.join(" ")).replace("  ", " "));
         typed
+    }
+
+    /// Hides the states of all agents, also of those that begin while this one runs, behind an empty directory in memory. A denied
+    /// path could not be one that is mounted elsewhere, as this project's own state is.
+    pub(crate) fn hide_other_states(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
+        let states = self.states.to_str().ok_or_else(|| failed(&self.states, "it is not UTF-8"))?;
+        let real = |path: &str| std::fs::canonicalize(path).ok();
+        policy.filesystem.deny.retain(|denied| {
+            !is_within(denied, states) && real(denied).is_none_or(|denied| !denied.starts_with(&self.states))
+        });
+        for mount in &policy.filesystem.mounts {
+            let Mount::Bind { source, target, .. } = mount else { continue };
+            let own = target.starts_with(HOME) && is_within(source, states);
+            let source = real(source).unwrap_or_else(|| source.into());
+            if !own && (source.starts_with(&self.states) || self.states.starts_with(&source)) {
+                return Err(shows_states(&source, &self.states));
+            }
+        }
+        if self.has_states {
+            policy.filesystem.mounts.push(Mount::Tmpfs { target: states.to_owned(), size_mb: 1, exec: false });
+        }
+        Ok(())
     }
 
     /// What the agent may do, in one line.
@@ -144,7 +170,11 @@ impl AgentCall {
 /// # Errors
 /// One cannot be made, or is not the caller's to use.
 pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), CliRefusal> {
-    let state = state_directory(agent, caller)?;
+    let (state, states) = (state_directory(agent, caller)?, states_directory(caller)?);
+    // Before anything is written there.
+    if states.starts_with(&caller.cwd) || Path::new(&caller.cwd).starts_with(&states) {
+        return Err(shows_states(Path::new(&caller.cwd), &states));
+    }
     let home = caller.homes.first().map(Path::new);
     for directory in agent.state {
         let path = state.join(directory.replace('/', "-"));
@@ -167,7 +197,11 @@ pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), Cli
                 place(&opened, name, shown.is_dir()).map_err(|e| failed(&at(name), &e.to_string()))?;
             }
         }
-        for (_, file) in agent.login.iter().filter(|(of, _)| of == directory && keys(agent, caller).next().is_none()) {
+        for (_, file) in agent.login.iter().filter(|(of, _)| of == directory) {
+            if keys(agent, caller).next().is_some() {
+                remove_login(&opened, file).map_err(|e| failed(&at(file), &e.to_string()))?;
+                continue;
+            }
             copy_login(&home.join(directory).join(file), &opened, file)
                 .map_err(|e| failed(&at(file), &e.to_string()))?;
         }
@@ -201,7 +235,17 @@ fn typed(long: &str, value: &str) -> String {
     if plain { format!("--{long} {value}") } else { format!("--{long} '{}'", value.replace('\'', r"'\''")) }
 }
 
-/// The directory with the states of all agents.
+/// The refusal where a directory that would be shown has the states of agents in it, or lies in one.
+fn shows_states(shown: &Path, states: &Path) -> CliRefusal {
+    let message = format!(
+        "{} would show the agent what others remember, and their logins, in {}",
+        one_line(&shown.to_string_lossy()),
+        states.display()
+    );
+    CliRefusal::new("agent", message).hint("name a directory that does not contain it")
+}
+
+/// The directory with the states of all agents, canonical as far as it is there.
 fn states_directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
     let named = caller.variable("XDG_DATA_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
     let data = named.or_else(|| caller.homes.first().map(|home| Path::new(home).join(".local/share")));
@@ -209,7 +253,12 @@ fn states_directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
         CliRefusal::new("agent", "there is no home directory for what the agent remembers")
             .hint("set HOME or XDG_DATA_HOME")
     })?;
-    Ok(data.join("cofferdam-agents"))
+    let there = data.ancestors().find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+    let real = there.map(|(above, real)| match data.strip_prefix(above) {
+        Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+        _ => real,
+    });
+    Ok(real.unwrap_or(data).join("cofferdam-agents"))
 }
 
 /// The directory with an agent's state in the working directory.
@@ -221,7 +270,16 @@ fn state_directory(agent: &CodingAgent, caller: &Caller) -> Result<PathBuf, CliR
 
 fn failed(path: &Path, why: &str) -> CliRefusal {
     CliRefusal::new("agent", format!("cannot keep the agent's state in {}: {why}", path.display()))
-        .hint("XDG_DATA_HOME names another place")
+        .hint("remove that directory, and the agent begins anew in this project; XDG_DATA_HOME names another place")
+}
+
+/// Removes the copy of a login: with a key the agent needs none.
+fn remove_login(from: &OwnedFd, name: &str) -> std::io::Result<()> {
+    match unlinkat(from, name, AtFlags::empty()) {
+        // A directory of that name is none.
+        Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Copies the file that logs in, unless the copy is as new: then the agent has renewed it since.
@@ -277,6 +335,9 @@ fn put(directory: &OwnedFd, name: &str, content: &[u8]) -> std::io::Result<()> {
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(directory, &new, flags, Mode::from_raw_mode(0o600))?);
-    file.write_all(content)?;
-    Ok(renameat(directory, &new, directory, name)?)
+    let done = file.write_all(content).and_then(|()| Ok(renameat(directory, &new, directory, name)?));
+    if done.is_err() {
+        unlinkat(directory, &new, AtFlags::empty())?;
+    }
+    done
 }

@@ -220,6 +220,9 @@ fn build(
             deny_dot_names(&mut policy, caller.around(), &volumes);
         }
     }
+    if let Some(agent) = agent {
+        agent.hide_other_states(&mut policy)?;
+    }
     policy.validate().and_then(|()| require_open_files(&policy)).map_err(|errors| refused(&errors, &given, file))?;
     let here_would_write = file.is_none() && here_would_write(&policy, caller);
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
@@ -411,8 +414,6 @@ fn apply_agent(draft: &mut Draft<'_>, agent: &AgentCall) -> Result<BTreeMap<&'st
     }
     draft.network_named = network_named;
     draft.base_mounts = draft.policy.filesystem.mounts.len();
-    // Beside this project's state, which is shown, those of the others are hidden one by one.
-    draft.policy.filesystem.deny.retain(|denied| *denied != agent.states);
     Ok(BTreeMap::from([(agent.agent.name, agent.typed())]))
 }
 

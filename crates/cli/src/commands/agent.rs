@@ -73,11 +73,16 @@ fn inside(
         let message = format!("{} is not installed: no program of that name is on the PATH", agent.name);
         return Err(CliRefusal::new("agent", message).hint(agent.install).code(127));
     }
+    let here = !is_given(matches, "here");
+    if here {
+        let fits = caller.require_project().and_then(|()| caller.require_no_home());
+        fits.map_err(|message| CliRefusal::new("arguments", message).split_hint())?;
+    }
     let exists = |path: &str| std::fs::symlink_metadata(path).is_ok();
     if !presentation.dry_run {
         make_state(agent, caller)?;
     }
-    let called = AgentCall::new(agent, caller, !is_given(matches, "here"), &exists)?;
+    let called = AgentCall::new(agent, caller, here, &exists)?;
     let call = call::of_agent(matches, caller, &HostTree, &called, arguments)?;
     if !presentation.dry_run && !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);
