@@ -119,7 +119,10 @@ fn states_that_begin_later_are_hidden_and_shown_by_no_volume() {
         let volume = format!("{}:/mnt", world.at(source).display());
         let refused = world.run("home/project", true, &["agent", "-v", &volume, "claude"]);
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(125) && said.contains("what others remember"), "{source}: {said}");
+        assert!(
+            refused.status.code() == Some(125) && said.contains("the states and logins of others"),
+            "{source}: {said}"
+        );
     }
     let inside = world.run("home/.local/share", true, &["agent", "claude"]);
     assert_eq!(inside.status.code(), Some(125), "{inside:?}");
@@ -188,6 +191,18 @@ fn a_login_is_copied_where_there_is_no_key_and_follows_no_link_of_the_agent() {
     );
     // With a key there is no login inside.
     assert_eq!(printed(&world.run("home/project", true, &["agent", "claude"])), "");
+}
+
+#[test]
+fn an_agent_without_key_and_login_is_said_to_have_none() {
+    let Some(world) = World::new("agents-login", "true") else { return };
+    let said = |key: bool| String::from_utf8(world.run("home/other", key, &["agent", "claude"]).stderr).unwrap();
+    let note = "claude has no key and no login; hint: set ANTHROPIC_API_KEY";
+    assert!(!said(false).contains("no login"), "the home has one");
+    fs::remove_file(world.at("home/.claude/.credentials.json")).unwrap();
+    fs::remove_file(world.state("home/other").join(".credentials.json")).unwrap();
+    assert!(said(false).contains(note), "{}", said(false));
+    assert!(!said(true).contains("no login"));
 }
 
 #[test]

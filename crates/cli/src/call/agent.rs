@@ -151,6 +151,24 @@ impl AgentCall {
         )
     }
 
+    /// What the agent lacks to reach its models, where it has neither a key nor a login: the note, and what helps.
+    pub(crate) fn lacks_login(&self, caller: &Caller) -> Option<(String, String)> {
+        let home = caller.homes.first().map(Path::new);
+        let logins = self.agent.login.iter().filter_map(|(directory, file)| Some(home?.join(directory).join(file)));
+        let states = self.options.iter().filter(|(long, _)| *long == "volume").flat_map(|(_, volume)| {
+            let source = volume.split(':').next().unwrap_or_default();
+            self.agent.login.iter().map(move |(_, file)| Path::new(source).join(file))
+        });
+        let has_login = logins.chain(states).any(|path| path.symlink_metadata().is_ok());
+        (self.secrets.is_empty() && !has_login).then(|| {
+            let outside = if self.agent.login.is_empty() { "" } else { ", or log in outside of the sandbox first" };
+            (
+                format!("{} has no key and no login", self.agent.name),
+                format!("set {}{outside}", self.agent.keys.join(" or ")),
+            )
+        })
+    }
+
     /// The variable besides those that were given in which the agent looks for its key, with the key.
     pub(crate) fn key_as<'c>(&self, caller: &'c Caller) -> Option<(&'static str, &'c str)> {
         let name = self.agent.key_as.filter(|name| !self.secrets.contains(name))?;
@@ -238,7 +256,7 @@ fn typed(long: &str, value: &str) -> String {
 /// The refusal where a directory that would be shown has the states of agents in it, or lies in one.
 fn shows_states(shown: &Path, states: &Path) -> CliRefusal {
     let message = format!(
-        "{} would show the agent what others remember, and their logins, in {}",
+        "{} would show the agent the states and logins of others, which are in {}",
         one_line(&shown.to_string_lossy()),
         states.display()
     );
@@ -270,7 +288,7 @@ fn state_directory(agent: &CodingAgent, caller: &Caller) -> Result<PathBuf, CliR
 
 fn failed(path: &Path, why: &str) -> CliRefusal {
     CliRefusal::new("agent", format!("cannot keep the agent's state in {}: {why}", path.display()))
-        .hint("remove that directory, and the agent begins anew in this project; XDG_DATA_HOME names another place")
+        .hint("remove that directory to start afresh in this project, or name another place with XDG_DATA_HOME")
 }
 
 /// Removes the copy of a login: with a key the agent needs none.

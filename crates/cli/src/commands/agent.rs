@@ -86,6 +86,9 @@ fn inside(
     let call = call::of_agent(matches, caller, &HostTree, &called, arguments)?;
     if !presentation.dry_run && !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);
+        if let Some((lacks, hint)) = called.lacks_login(caller) {
+            print_note(&lacks, Some(&hint));
+        }
     }
     let engine = Engine::for_own_process(ExpectedUse::Anything).on_progress(progress::reporter(presentation.quiet));
     execute(&engine, call, caller, presentation)
