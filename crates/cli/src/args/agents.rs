@@ -165,12 +165,7 @@ pub(crate) fn agent(name: &str) -> Result<&'static CodingAgent, String> {
     let unknown = format!("`{}` is none of the agents {list}", cofferdam_policy::text::one_line(name));
     Err(match closest(&name.to_lowercase(), names()) {
         Some(meant) => format!("{unknown}; did you mean `{meant}`?\nhint: cofferdam agent {meant}"),
-        None => {
-            format!(
-                "{unknown}\nhint: cofferdam run --here --for agent -t -e KEY {}",
-                cofferdam_policy::text::one_line(name)
-            )
-        }
+        None => format!("{unknown}\nhint: cofferdam run --here --for agent -t -e KEY PROGRAM, for another agent"),
     })
 }
 

@@ -146,7 +146,7 @@ impl AgentCall {
             NetworkMode::Loopback | NetworkMode::None => "reach no host".to_owned(),
         };
         format!(
-            "{} {may} and {hosts}; read-only: your settings for it, and what steers agents here, such as .claude and AGENTS.md",
+            "{} {may} and {hosts}; read-only: your settings for it, and files here that control agents, such as .claude and AGENTS.md",
             self.agent.name
         )
     }

@@ -31,11 +31,12 @@ pub(super) fn command(command: Command, full: bool) -> Command {
                 .long_help("claude, codex, gemini, aider, opencode or goose, and its arguments; `list` lists them"),
         )
         .after_long_help(
-            "The agent may write the working directory (--here=cow: a copy), and reaches the API of its models. It gets its \
-             key from your environment, or its login from your home. What it remembers of this project is kept between runs; \
-             your own settings for it are read-only, and so is what steers agents in the project. It asks no questions: the \
-             sandbox holds it. There is no limit of time. The commands that it runs can read its key.\n\n\
-             --dry-run prints the options of `run` that it stands for; others are added as to `run`.\n\n\
+            "The agent may write the working directory (--here=cow: a copy) and reach the API of its models. It gets its key \
+             from your environment, or its login from your home. Its sessions and history in this project are kept between \
+             runs. Your settings for it are read-only, and so are the files in the project that control agents. Its permission \
+             prompts are off, because the sandbox enforces the limits. There is no time limit. Commands that the agent runs \
+             can read its key.\n\n\
+             --dry-run prints the options of `run` that this is short for. Other options of `run` can be added.\n\n\
              cofferdam agent claude\n\
              cofferdam agent --allow @pypi claude -- -p 'Write the tests that are missing'\n\
              cofferdam agent --here=cow --keep-changes changes codex",
