@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path};
 
 use cofferdam_config::environments::{InterpreterSurroundings, Surroundings};
+use cofferdam_config::project_directory;
 use cofferdam_policy::paths::is_within;
 
 use crate::refusal::CliRefusal;
@@ -97,53 +98,7 @@ impl Caller {
     /// # Errors
     /// It is such a directory.
     pub(crate) fn require_project(&self) -> Result<(), String> {
-        const SYSTEM: [&str; 22] = [
-            "/bin",
-            "/boot",
-            "/dev",
-            "/etc",
-            "/lib",
-            "/lib32",
-            "/lib64",
-            "/libx32",
-            "/proc",
-            "/run/systemd",
-            "/sbin",
-            "/sys",
-            "/usr/bin",
-            "/usr/include",
-            "/usr/lib",
-            "/usr/lib64",
-            "/usr/libexec",
-            "/usr/sbin",
-            "/usr/share",
-            "/var/lib/dpkg",
-            "/var/log",
-            "/var/spool",
-        ];
-        const ABOVE_PROJECTS: [&str; 16] = [
-            "/dev/shm",
-            "/home",
-            "/media",
-            "/mnt",
-            "/opt",
-            "/run",
-            "/srv",
-            "/tmp",
-            "/usr",
-            "/usr/local",
-            "/usr/local/bin",
-            "/usr/local/lib",
-            "/usr/local/sbin",
-            "/var",
-            "/var/lib",
-            "/var/tmp",
-        ];
-        let temporary = self.variable("TMPDIR").map(|path| path.trim_end_matches('/'));
-        let shared = ABOVE_PROJECTS.contains(&self.cwd.as_str()) || temporary == Some(&self.cwd);
-        let of_the_system = SYSTEM.iter().any(|directory| is_within(&self.cwd, directory));
-        let above_a_home = self.homes.iter().any(|home| is_within(home, &self.cwd));
-        if self.cwd == "/" || above_a_home || of_the_system || shared {
+        if project_directory::holds_more(&self.cwd, &self.homes, self.variable("TMPDIR")) {
             return Err(format!(
                 "{} is no project: more lies in it than a program should write\n\
                  hint: change to the directory of the project, or name what it may write: -v ./DIR:./DIR:rw",
@@ -158,13 +113,7 @@ impl Caller {
     /// # Errors
     /// It is such a directory.
     pub(crate) fn require_no_home(&self) -> Result<(), String> {
-        use std::os::unix::fs::MetadataExt as _;
-        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let of_users = users.lines().filter_map(|line| line.split(':').nth(5)).filter(|home| home.len() > 1);
-        let identity = |path: &str| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
-        let here = identity(&self.cwd);
-        let mut homes = self.homes.iter().map(String::as_str).chain(of_users);
-        match homes.find(|home| is_within(home, &self.cwd) || here.is_some() && identity(home) == here) {
+        match project_directory::home_in(&self.cwd, &self.homes) {
             Some(home) => Err(format!(
                 "{} is no project: the home {home} is or lies there\n\
                  hint: change to the directory of the project, or name what it may write: -v ./DIR:./DIR:rw",

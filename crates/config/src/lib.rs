@@ -21,6 +21,7 @@ pub mod clients;
 pub mod environments;
 mod guard;
 pub mod json;
+pub mod project_directory;
 pub mod serve;
 pub mod server_control;
 #[cfg(feature = "skills")]

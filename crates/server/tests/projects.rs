@@ -120,6 +120,78 @@ fn calls_print_the_same_with_a_copy_of_a_project() {
 }
 
 #[test]
+fn calls_print_the_same_with_a_project_to_write() {
+    matrix(Some("rw"));
+}
+
+#[test]
+fn what_decides_about_code_stays_read_only_in_a_project_that_it_may_write() {
+    let held = tempfile::tempdir().unwrap();
+    let project = std::fs::canonicalize(held.path()).unwrap();
+    let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::create_dir_all(project.join("conf/own")).unwrap();
+    std::fs::create_dir(project.join("data")).unwrap();
+    ["", "conf", "conf/own", "data"].iter().for_each(|part| open(&project.join(part)));
+    let configuration = project.join("conf/own/cofferdam.toml");
+    let artifact = artifact(&project, "tool", "#!/bin/sh\nexec bash -s\n");
+    open(&artifact);
+    std::fs::write(
+        &configuration,
+        format!("[environments.tool]\nsandbox = {artifact:?}\n[project]\npath = {project:?}\naccess = \"rw\"\n"),
+    )
+    .unwrap();
+    open(&configuration);
+    let home = Home::new();
+    let mut client = home.client(json!({ "config": configuration }));
+    for session in [None, Some("s"), Some("s")] {
+        for attempt in [
+            "open('/project/conf/own/cofferdam.toml', 'a')",
+            "os.remove('/project/conf/own/cofferdam.toml')",
+            "os.rename('/project/conf/own', '/project/aside')",
+            "os.rename('/project/conf', '/project/aside')",
+            "open('/project/tool/bin/run', 'a')",
+            "os.rename('/project/tool', '/project/aside')",
+            "os.makedirs('/project/.git/hooks')",
+        ] {
+            let answer = run(&mut client, "python", &format!("import os; {attempt}"), session)["result"].clone();
+            assert_ne!(answer["structuredContent"]["exit_code"], 0, "{attempt}: {answer}");
+        }
+        // The twin: what lies beside it is written.
+        let beside = "import os; open('/project/conf/own/notes', 'a').write('x\\n'); os.rename('/project/data', '/project/d'); \
+                      os.rename('/project/d', '/project/data')";
+        let answer = run(&mut client, "python", beside, session)["result"].clone();
+        assert_eq!(answer["structuredContent"]["exit_code"], 0, "{answer}");
+    }
+    assert_eq!(std::fs::read_to_string(project.join("conf/own/notes")).unwrap(), "x\nx\nx\n");
+    assert!(project.join("data").is_dir() && !project.join("aside").exists());
+}
+
+#[test]
+fn a_directory_that_is_no_project_is_not_given_to_write() {
+    let home = Home::new();
+    let flake = home.path().join("flake");
+    std::fs::create_dir(&flake).unwrap();
+    std::fs::write(flake.join("flake.nix"), "{}").unwrap();
+    std::fs::write(flake.join("p.ncl"), "").unwrap();
+    for (project, more, why) in [
+        (home.path(), "", "the home"),
+        (Path::new("/usr/share"), "", "more lies there than code should write"),
+        (Path::new("/var/tmp"), "", "more lies there than code should write"),
+        (&flake, "use_flake = true\n", "its flake, which code could then rewrite"),
+        (&flake, "[environments.x]\nprofile = \"../../flake/p.ncl\"\n", "the profile of the environment `x`"),
+    ] {
+        for access in ["rw", "ro"] {
+            let (table, environments) = if more.starts_with('[') { ("", more) } else { (more, "") };
+            home.configure(&format!("{environments}[project]\npath = {project:?}\naccess = {access:?}\n{table}"));
+            let output = home.program(&json!({})).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let refused = said.contains("project.access: is \"rw\", and") && said.contains(why);
+            assert_eq!((refused, output.status.success()), (access == "rw", access == "ro"), "{project:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn session_calls_read_and_change_what_the_project_allows() {
     let project = tempfile::tempdir().unwrap();
     std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o777)).unwrap();

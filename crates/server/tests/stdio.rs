@@ -266,7 +266,7 @@ fn list_environments_is_offered_only_by_option() {
 }
 
 #[test]
-fn project_is_read_only_or_copy_on_write() {
+fn project_is_read_only_copied_or_writable() {
     let home = Home::new();
     let project = home.path().join("work");
     std::fs::create_dir(&project).unwrap();
@@ -274,23 +274,32 @@ fn project_is_read_only_or_copy_on_write() {
     let shown = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(home.path(), shown).unwrap();
     let code = "cat /project/note; echo changed > /project/note && cat /project/note; echo ${SEEN-none} ${HIDDEN-none}";
-    for (access, expected) in [("ro", "of the host\n"), ("cow", "of the host\nchanged\n")] {
+    for (access, expected) in
+        [("ro", "of the host\n"), ("cow", "of the host\nchanged\n"), ("rw", "of the host\nchanged\n")]
+    {
         home.configure(&format!("[project]\npath = {project:?}\naccess = \"{access}\"\ninherit_env = [\"SEEN\"]\n"));
         let mut command = home.program(&json!({}));
         command.env("SEEN", "seen").env("HIDDEN", "hidden");
         let mut client = Client::start(command);
         client.introduce("2025-11-25");
-        let reported = if access == "ro" { "read-only" } else { "whose changes go with the run" };
+        let reported = match access {
+            "ro" => "read-only",
+            "cow" => "whose changes go with the run",
+            _ => "and its files may be changed",
+        };
         let tools = client.call("tools/list", json!({}));
         let described = tools["result"]["tools"][0]["description"].as_str().unwrap();
         assert!(described.contains(&format!("project is at /project, {reported}. ")), "{described}");
         let result = client.run("shell", code);
         assert_eq!(result["structuredContent"]["stdout"], format!("{expected}seen none\n"), "{result}");
-        assert_eq!(std::fs::read_to_string(project.join("note")).unwrap(), "of the host\n");
+        let after = if access == "rw" { "changed\n" } else { "of the host\n" };
+        assert_eq!(std::fs::read_to_string(project.join("note")).unwrap(), after);
     }
-    home.configure("[project]\naccess = \"rw\"\n");
+    home.configure("[project]\naccess = \"write\"\n");
     let output = home.program(&json!({})).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("project.access: `rw` is none"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("project.access: `write` is none; accepted: ro, rw, or cow")
+    );
 }
 
 #[test]

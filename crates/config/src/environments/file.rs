@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::sizes::mebibytes;
-use cofferdam_policy::{AllowRule, BackendName, NetworkMode, closest};
+use cofferdam_policy::{Access, AllowRule, BackendName, NetworkMode, closest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::metadata::{most_memory, most_seconds};
 use super::{
-    BackendWord, DefinitionProblem, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, ProjectDefinition,
-    interpreter_words, is_name, is_variable, shown,
+    ACCESS_ACCEPTED, BackendWord, DefinitionProblem, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS,
+    ProjectDefinition, interpreter_words, is_name, is_variable, shown,
 };
 
 /// What a definition runs its code with, as written in the file.
@@ -251,14 +251,14 @@ impl DefinitionReader<'_> {
         let mount_point = fields.text("mount_point").map(|(text, _)| text.to_owned());
         let use_flake = fields.flag("use_flake");
         let inherit_env = fields.names("inherit_env");
-        let mut copy_on_write = false;
+        let mut access = Access::default();
         if let Some((text, span)) = fields.text("access") {
             match PROJECT_ACCESS.iter().find(|(word, _)| *word == text) {
-                Some((_, copies)) => copy_on_write = *copies,
-                None => fields.wrong(&span, "access", format!("{} is none", shown(text)), "\"ro\" or \"cow\""),
+                Some((_, word)) => access = *word,
+                None => fields.wrong(&span, "access", format!("{} is none", shown(text)), ACCESS_ACCEPTED),
             }
         }
-        out.project = Some(ProjectDefinition { path, mount_point, use_flake, inherit_env, copy_on_write });
+        out.project = Some(ProjectDefinition { path, mount_point, use_flake, inherit_env, access });
     }
 
     /// Default limits of definitions that have none of their own. An artifact always has its own.

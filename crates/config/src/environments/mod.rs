@@ -31,7 +31,7 @@ mod surroundings;
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{AllowRule, BackendName, FileIdentity, NetworkMode, Root};
+use cofferdam_policy::{Access, AllowRule, BackendName, FileIdentity, NetworkMode, Root};
 
 pub use artifact::{Artifact, artifact};
 pub use built::{BuildError, as_known, build_environment, build_project_shell};
@@ -270,8 +270,8 @@ pub struct Project {
     pub shell: Option<Shell>,
     /// Names of the caller's variables that are passed on.
     pub inherit_env: Vec<String>,
-    /// Whether it is mounted copy-on-write, so that code can change a copy. It is read-only otherwise.
-    pub copy_on_write: bool,
+    /// How it is mounted.
+    pub access: Access,
 }
 
 /// A project as defined.
@@ -285,12 +285,20 @@ pub struct ProjectDefinition {
     pub use_flake: bool,
     /// Names of variables.
     pub inherit_env: Vec<String>,
-    /// Whether it is mounted copy-on-write.
-    pub copy_on_write: bool,
+    /// How it is mounted.
+    pub access: Access,
 }
 
-/// The words for a project's access, and whether each means copy-on-write.
-pub(crate) const PROJECT_ACCESS: &[(&str, bool)] = &[("ro", false), ("read-only", false), ("cow", true)];
+/// The words for a project's access.
+pub(crate) const PROJECT_ACCESS: &[(&str, Access)] = &[
+    ("ro", Access::ReadOnly),
+    ("read-only", Access::ReadOnly),
+    ("cow", Access::CopyOnWrite),
+    ("rw", Access::ReadWrite),
+];
+
+/// What a project's access may be, for messages.
+pub(crate) const ACCESS_ACCEPTED: &str = "ro, rw, or cow";
 
 /// The default path of a project inside the sandbox.
 pub const PROJECT_MOUNT: &str = "/project";

@@ -8,14 +8,17 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{BackendName, FileIdentity, Root};
+use cofferdam_policy::{Access, BackendName, FileIdentity, Root};
+
+use crate::project_directory;
 
 use super::artifact::{Artifact, artifact};
 use super::file::{Definition, DefinitionSource, Parsed, parse};
 use super::metadata::{Bundled, bundled, most_seconds};
 use super::{
-    BackendWord, DefinitionProblem, Environment, EnvironmentKind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS,
-    PROJECT_ACCESS, PROJECT_MOUNT, Project, ProjectDefinition, Rank, SessionSettings, Surroundings, is_name, shown,
+    ACCESS_ACCEPTED, BackendWord, DefinitionProblem, Environment, EnvironmentKind, LONGEST_FILE, NO_MICROVM, Overrides,
+    PRESETS, PROJECT_ACCESS, PROJECT_MOUNT, Project, ProjectDefinition, Rank, SessionSettings, Surroundings, is_name,
+    shown,
 };
 
 /// Most entries of one registry directory that are read.
@@ -119,6 +122,34 @@ impl Environments {
         Environment { name, rank: Rank::CommandLine, place, kind, overrides: Overrides::default() }
     }
 
+    /// The files and directories of the caller's own that decide what environments are.
+    pub fn obeyed(&self) -> Vec<&Path> {
+        let of_kinds = self.all.iter().filter_map(|one| match &one.kind {
+            EnvironmentKind::Artifact(artifact) => artifact.directory.as_deref(),
+            EnvironmentKind::Profile { file, .. } => Some(file),
+            EnvironmentKind::Image { root: Root::Directory(path) | Root::Image(path), .. } => Some(Path::new(path)),
+            _ => None,
+        });
+        self.configuration.iter().map(PathBuf::as_path).chain(of_kinds).collect()
+    }
+
+    /// Makes what decides about environments read-only for the code that runs in them, where the project is one that code may
+    /// write.
+    ///
+    /// # Errors
+    /// Something of it cannot be kept from being written.
+    pub fn protect(&self) -> Result<(), String> {
+        if self.project.as_ref().is_none_or(|project| project.access != Access::ReadWrite) {
+            return Ok(());
+        }
+        // A reference of an image is no path.
+        for path in self.obeyed().into_iter().filter(|path| path.is_absolute() && path.symlink_metadata().is_ok()) {
+            cofferdam_engine::keep_read_only(path)
+                .map_err(|why| format!("cannot keep {} from being written: {why}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// The meaning of a name.
     pub fn find(&self, name: &str) -> EnvironmentLookup<'_> {
         self.all.iter().find(|one| one.name == name).map_or(EnvironmentLookup::Unknown, EnvironmentLookup::Environment)
@@ -204,7 +235,7 @@ impl Environments {
             mount_point,
             use_flake,
             inherit_env,
-            copy_on_write: false,
+            access: Access::default(),
         })
     }
 
@@ -299,13 +330,13 @@ impl Environments {
         let directory = around.setting("PROJECT_DIR").map(|(_, path)| around.absolute(path));
         let mount = around.setting("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
         if directory.is_some() || configured.is_some() {
-            let ProjectDefinition { path, mount_point, use_flake, inherit_env, mut copy_on_write } =
+            let ProjectDefinition { path, mount_point, use_flake, inherit_env, mut access } =
                 configured.unwrap_or_default();
             if let Some((place, word)) = around.setting("PROJECT_ACCESS") {
                 match PROJECT_ACCESS.iter().find(|(known, _)| *known == word) {
-                    Some((_, copies)) => copy_on_write = *copies,
+                    Some((_, word)) => access = *word,
                     None => {
-                        let (problem, accepted) = (format!("{} is none", shown(word)), "ro or cow".to_owned());
+                        let (problem, accepted) = (format!("{} is none", shown(word)), ACCESS_ACCEPTED.to_owned());
                         self.problems.push(DefinitionProblem { place, key: String::new(), problem, accepted });
                     }
                 }
@@ -336,7 +367,7 @@ impl Environments {
                         use_flake,
                         shell: None,
                         inherit_env,
-                        copy_on_write,
+                        access,
                     })
                 }
                 Ok(Err(_)) => self.warnings.push("the project's path is not valid UTF-8, and is not shown".into()),
@@ -348,6 +379,9 @@ impl Environments {
             }
             if let Some(project) = self.project.as_ref().filter(|project| project.use_flake) {
                 self.problems.extend(no_flake(project));
+            }
+            if let Some(project) = self.project.as_ref().filter(|project| project.access == Access::ReadWrite) {
+                self.problems.extend(unwritable(project, &self.all, around));
             }
         }
     }
@@ -369,6 +403,39 @@ impl Environments {
             }
         }
     }
+}
+
+/// The mistakes of a project that code may write: it is no project but more, or what is in it decides about later runs and cannot
+/// be made read-only as a whole.
+fn unwritable(project: &Project, all: &[Environment], around: &Surroundings) -> Vec<DefinitionProblem> {
+    let at = Path::new(&project.path);
+    let problem = |problem: String, accepted: &str| DefinitionProblem {
+        place: project.path.clone(),
+        key: "project.access".into(),
+        problem: format!("is \"rw\", and {problem}"),
+        accepted: accepted.into(),
+    };
+    let temporary = around.variables.get("TMPDIR").map(String::as_str);
+    let mut found = Vec::new();
+    if let Some(home) = project_directory::home_in(&project.path, &around.homes) {
+        found.push(problem(format!("the home {home} is or lies there"), "the directory of a project"));
+    } else if project_directory::holds_more(&project.path, &around.homes, temporary) {
+        found.push(problem("more lies there than code should write".into(), "the directory of a project"));
+    }
+    if project.use_flake {
+        let why = "its flake, which code could then rewrite, is evaluated outside of the sandbox";
+        found.push(problem(why.into(), "\"ro\" or \"cow\"; or use_flake = false"));
+    }
+    // What a profile imports lies anywhere.
+    for one in all {
+        if let EnvironmentKind::Profile { file, .. } = &one.kind
+            && std::fs::canonicalize(file).is_ok_and(|file| file.starts_with(at))
+        {
+            let why = format!("the profile of the environment `{}`, which code could then rewrite, is in it", one.name);
+            found.push(problem(why, "\"ro\" or \"cow\"; or the profile in another directory"));
+        }
+    }
+    found
 }
 
 /// The mistake of a project that uses its flake but has none.

@@ -193,8 +193,7 @@ impl EnvironmentSpec {
             policy.command.cwd = Some(WORKSPACE.into());
         }
         if let Some(project) = project {
-            let access = if project.copy_on_write { Access::CopyOnWrite } else { Access::ReadOnly };
-            mount_project(policy, project, access);
+            mount_project(policy, project);
             // An image has its own programs.
             if let (Some(shell), None) = (&project.shell, &self.root) {
                 develop(policy, shell);
@@ -327,10 +326,10 @@ fn mount(policy: &mut Policy, source: &str, target: &str) {
 
 /// Mounts the project. Where another mount has its place, both stay in the policy, which is refused with the names of both:
 /// neither may be missing without a word.
-fn mount_project(policy: &mut Policy, project: &Project, access: Access) {
+fn mount_project(policy: &mut Policy, project: &Project) {
     let shows = |mount: &Mount| mount.target() == project.mount_point && mount.source() == Some(project.path.as_str());
     if !policy.filesystem.mounts.iter().any(shows) {
-        insert(policy, &project.path, &project.mount_point, access);
+        insert(policy, &project.path, &project.mount_point, project.access);
     }
 }
 

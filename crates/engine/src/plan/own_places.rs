@@ -29,17 +29,35 @@ pub struct OwnPlace {
     pub trail: bool,
 }
 
-/// Files that this process reads and that no sandbox of it sees, canonical: [`hide`].
-static HIDDEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// What this process reads besides, and whether no sandbox of it sees that, as [`hide`] has it, or none writes it, as
+/// [`keep_read_only`] has it.
+static MORE: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
 
 /// Takes a file of the caller's own, such as one with a secret, out of every sandbox that this process plans from now on.
 ///
 /// # Errors
 /// It is not there, or its path is not UTF-8, so that no sandbox could be kept out of it.
 pub fn hide(path: &Path) -> std::io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let path = path.to_str().ok_or_else(|| std::io::Error::other("its path is not UTF-8"))?.to_owned();
-    HIDDEN.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    more(fs::canonicalize(path)?, true)
+}
+
+/// Makes a file or directory that this process obeys, such as its configuration, read-only for every sandbox that it plans from
+/// now on: by this name, and where links lead from it.
+///
+/// # Errors
+/// It is not there, or its path is not UTF-8.
+pub fn keep_read_only(path: &Path) -> std::io::Result<()> {
+    let real = fs::canonicalize(path)?;
+    let named = std::path::absolute(path)?;
+    if named.components().all(|part| part != Component::ParentDir) {
+        more(lexical(&named), false)?;
+    }
+    more(real, false)
+}
+
+fn more(path: PathBuf, hidden: bool) -> std::io::Result<()> {
+    let path = path.into_os_string().into_string().map_err(|_| std::io::Error::other("its path is not UTF-8"))?;
+    *MORE.lock().unwrap_or_else(PoisonError::into_inner).entry(path).or_default() |= hidden;
     Ok(())
 }
 
@@ -105,11 +123,14 @@ fn named_places() -> Vec<OwnPlace> {
         let Some(path) = trail.to_str().filter(|path| all.iter().all(|place| place.path != *path)) else { continue };
         all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
     }
-    let hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let more = MORE.lock().unwrap_or_else(PoisonError::into_inner);
     // Of one that is gone there is nothing to hide, and `claim` would make a directory of its name.
-    for path in hidden.iter().filter(|path| fs::symlink_metadata(path).is_ok()) {
-        all.retain(|place| place.path != *path);
-        all.push(OwnPlace { path: path.clone(), hidden: true, trail: false });
+    for (path, hidden) in more.iter().filter(|(path, _)| fs::symlink_metadata(path).is_ok()) {
+        let known = all.iter_mut().find(|place| place.path == *path);
+        match known {
+            Some(place) => place.hidden |= hidden,
+            None => all.push(OwnPlace { path: path.clone(), hidden: *hidden, trail: false }),
+        }
     }
     all
 }

@@ -143,7 +143,8 @@ impl EnvironmentRegistry {
         host: Arc<EnvironmentHost>,
         configuration: Option<String>,
     ) -> Result<EnvironmentRegistry, Vec<DefinitionProblem>> {
-        let all = Environments::load(&host.around, configuration.as_deref());
+        let mut all = Environments::load(&host.around, configuration.as_deref());
+        protect(&mut all);
         if !all.problems.is_empty() {
             return Err(all.problems);
         }
@@ -202,6 +203,7 @@ impl EnvironmentRegistry {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Environments::load(&self.host.around, self.configuration.as_deref());
         self.host.places.keep(&mut all);
+        protect(&mut all);
         if all == loaded.all {
             loaded.refused.clear();
             return ReloadResult::Unchanged;
@@ -226,6 +228,14 @@ impl EnvironmentRegistry {
         drop(loaded);
         self.notify_changed();
         ReloadResult::Changed
+    }
+}
+
+/// Keeps code from writing what decides about it. What cannot be kept from it is a mistake of the definitions.
+fn protect(all: &mut Environments) {
+    if let Err(problem) = all.protect() {
+        let (place, key) = ("project".to_owned(), "project.access".to_owned());
+        all.problems.push(DefinitionProblem { place, key, problem, accepted: "\"ro\" or \"cow\"".into() });
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use cofferdam_policy::text;
+use cofferdam_policy::{Access, text};
 
 use crate::environments::EnvironmentHost;
 use crate::environments::registry::EnvironmentSet;
@@ -47,7 +47,11 @@ pub(crate) fn run(environments: &EnvironmentSet) -> Tool {
     let listed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     // The description has what a model would otherwise learn from failures. Not every client shows it the server's instructions.
     let project = environments.project.as_ref().map_or_else(String::new, |project| {
-        let use_of = if project.copy_on_write { "whose changes go with the run" } else { "read-only" };
+        let use_of = match project.access {
+            Access::ReadOnly => "read-only",
+            Access::CopyOnWrite => "whose changes go with the run",
+            Access::ReadWrite => "and its files may be changed",
+        };
         format!(" The user's project is at {}, {use_of}.", project.mount_point)
     });
     let stateless: Vec<&str> = environments
