@@ -998,7 +998,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__mcp__subcmd__install)
-            opts="-y -h --client --config --name --project --remove --dry-run --yes --help"
+            opts="-y -h --client --all --config --tools --name --project --remove --dry-run --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1010,6 +1010,10 @@ _cofferdam() {
                     ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tools)
+                    COMPREPLY=($(compgen -W "download list sessions upload" -- "${cur}"))
                     return 0
                     ;;
                 --name)

@@ -367,7 +367,12 @@ cursor\t''
 vscode\t''
 zed\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l config -d 'The configuration that defines environments' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l tools -d 'Have it offer these tools besides run: upload, download, list, sessions' -r -f -a "download\t''
+list\t''
+sessions\t''
+upload\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l name -d 'What the server is called there' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l all -d 'Of all clients that are found, as without --client'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l project -d 'Into the configuration of the project in this directory, for all who share it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l remove -d 'Take it out again'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l dry-run -d 'Show what would change, and write nothing'

@@ -54,7 +54,7 @@ impl Caller {
 
     /// The part on which the search for interpreters depends.
     pub fn around(&self) -> InterpreterSurroundings<'_> {
-        InterpreterSurroundings { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
+        InterpreterSurroundings { variables: &self.variables, cwd: &self.cwd, homes: &self.homes, venv: None }
     }
 
     /// One of the caller's variables.

@@ -115,7 +115,7 @@ fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
 /// What `eval` makes of it: the program, and what is mounted for it.
 fn found(tree: &Entries, caller: &Caller, name: &str) -> Option<Interpreter> {
     let mut policy = Policy::base();
-    preset::apply(&mut policy, caller, tree, name, CodeSource::Interactive, &[]).ok()?;
+    preset::apply(&mut policy, caller.around(), tree, name, CodeSource::Interactive, &[]).ok()?;
     let mut needs: Vec<String> = policy.filesystem.mounts.iter().map(|m| m.target().to_owned()).collect();
     needs.sort();
     Some(Interpreter { program: policy.command.argv[0].clone(), needs })
@@ -276,7 +276,7 @@ fn a_home_is_never_shown_for_the_sake_of_a_program_in_it() {
 /// Every mount of what `eval` makes: the source on the host, and the target inside.
 fn mounted(tree: &Entries, caller: &Caller, name: &str) -> (String, Vec<(String, String)>) {
     let mut policy = Policy::base();
-    preset::apply(&mut policy, caller, tree, name, CodeSource::Interactive, &[]).unwrap();
+    preset::apply(&mut policy, caller.around(), tree, name, CodeSource::Interactive, &[]).unwrap();
     policy.validate().unwrap();
     let binds = policy.filesystem.mounts.iter().map(|mount| match mount {
         Mount::Bind { source, target, .. } => (source.clone(), target.clone()),
@@ -432,7 +432,7 @@ fn nothing_found_says_what_to_install() {
     for (name, package) in [("python", "python3"), ("shell", "bash"), ("node", "nodejs")] {
         let refusal = preset::apply(
             &mut Policy::base(),
-            &caller("/usr/bin", &[]),
+            caller("/usr/bin", &[]).around(),
             &Entries::default(),
             name,
             CodeSource::Interactive,
@@ -451,7 +451,8 @@ fn long_code_goes_over_stdin_and_short_code_as_an_argument() {
         let mut policy = Policy::base();
         policy.command.stdin = stdin;
         let arguments = ["x".to_owned()];
-        preset::apply(&mut policy, &caller, &tree, name, CodeSource::Text(code.into()), &arguments).map(|()| policy)
+        preset::apply(&mut policy, caller.around(), &tree, name, CodeSource::Text(code.into()), &arguments)
+            .map(|()| policy)
     };
     let argv = |name: &str| enter(name, "1", Stdin::Closed).unwrap().command.argv;
     assert_eq!(argv("python"), ["/usr/bin/python3", "-c", "1", "x"]);
@@ -473,7 +474,7 @@ fn a_file_runs_at_its_own_path_and_mounts_keep_their_order() {
     // One mount outside of what the interpreter needs and one inside it.
     policy.filesystem.mounts = vec![tmpfs("/home/u"), tmpfs("/home/u/.pyenv/versions/3.11.7/cache")];
     let file = CodeSource::File { path: "/srv/a.py".into(), source: "/srv/real.py".into() };
-    preset::apply(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
+    preset::apply(&mut policy, caller.around(), &tree, "python", file, &["x".into()]).unwrap();
     assert_eq!(policy.command.argv[1..], ["/srv/a.py", "x"]);
     let targets: Vec<&str> = policy.filesystem.mounts.iter().map(Mount::target).collect();
     let prefix = "/home/u/.pyenv/versions/3.11.7";

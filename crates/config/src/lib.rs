@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clients;
+pub mod complaints;
 pub mod environments;
 mod guard;
 pub mod json;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_config::environments::nix::{Building, NixBuilder};
 use cofferdam_config::environments::{
-    CodeInput, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments, Overrides, Rank,
-    StdinMode, Surroundings, WORKSPACE, build_environment, parse, spec,
+    Builders, CodeInput, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments, Overrides,
+    Rank, StdinMode, Surroundings, WORKSPACE, build_environment, parse, spec,
 };
 use cofferdam_policy::{Access, BackendName, Field, Mount, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
@@ -683,7 +683,8 @@ fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
     ] {
         std::fs::remove_file(&link).ok();
         std::os::unix::fs::symlink(target, &link).unwrap();
-        let found = build_environment(reference(), &builder, &around, Building::Never, |_| ());
+        let found =
+            build_environment(reference(), Builders { nix: &builder, engine: None }, &around, Building::Never, |_| ());
         assert_eq!(found.is_ok(), usable, "{target:?}: {found:?}");
         if let Err(error) = found {
             assert!(error.to_string().contains("is no Nix store"), "{error}");

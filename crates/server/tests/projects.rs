@@ -330,6 +330,63 @@ fn a_project_that_was_replaced_is_not_shown_however_often_the_definitions_are_re
     assert_eq!(run(&mut client, "shell", cat, None)["result"]["structuredContent"]["stdout"], "secret\n");
 }
 
+/// A virtual environment whose site-packages has a module `whose` with this text.
+fn venv(directory: &Path, whose: &str) {
+    let made = std::process::Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(directory).output();
+    let made = made.expect("python3 starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let libraries = std::fs::read_dir(directory.join("lib")).unwrap().flatten().map(|entry| entry.path());
+    let library = libraries.into_iter().next().unwrap();
+    std::fs::write(library.join("site-packages/whose.py"), format!("name = {whose:?}\n")).unwrap();
+}
+
+#[test]
+fn a_virtual_environment_is_used_and_no_link_in_its_place() {
+    let held = tempfile::tempdir().unwrap();
+    let parent = std::fs::canonicalize(held.path()).unwrap();
+    std::fs::set_permissions(&parent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(parent.join("project")).unwrap();
+    let own = parent.join("project/.venv");
+    venv(&own, "own");
+    venv(&parent.join("secret"), "secret");
+    let home = Home::new();
+    home.configure(&format!("[environments.work]\npreset = \"python\"\nvenv = {own:?}\n"));
+    let mut client = home.client(json!({}));
+    let code = "import whose, sys; print(whose.name)";
+    let seen = |client: &mut Client, session| {
+        run(client, "work", code, session)["result"]["structuredContent"]["stdout"].clone()
+    };
+    for session in [None, Some("s"), Some("s")] {
+        assert_eq!(seen(&mut client, session), "own\n", "{session:?}");
+    }
+    // Made anew at its place, it is used.
+    std::fs::remove_dir_all(&own).unwrap();
+    venv(&own, "again");
+    assert_eq!(seen(&mut client, None), "again\n");
+    // A link that code could have made leads to no other one, however often the definitions are read.
+    std::fs::rename(&own, parent.join("project/aside")).unwrap();
+    for target in ["../secret", "../secret/lib/..", "/"] {
+        std::os::unix::fs::symlink(target, &own).unwrap();
+        for session in [None, Some("new")] {
+            let refused = run(&mut client, "work", code, session).to_string();
+            assert!(!refused.contains("secret\\n"), "{refused}");
+            assert!(refused.contains("a link leads elsewhere from the virtual environment"), "{target}: {refused}");
+            read_again(&mut client);
+        }
+        std::fs::remove_file(&own).unwrap();
+    }
+    let missing = run(&mut client, "work", code, None).to_string();
+    assert!(missing.contains("is no virtual environment with a Python") && missing.contains("python3 -m venv"));
+    std::fs::rename(parent.join("project/aside"), &own).unwrap();
+    assert_eq!(seen(&mut client, None), "again\n");
+    // What its pyvenv.cfg names is no authority on what is shown.
+    std::fs::write(own.join("pyvenv.cfg"), format!("home = {}/secret/bin\n", parent.display())).unwrap();
+    let look = format!("import os; print(os.path.exists('{}/secret/pyvenv.cfg'))", parent.display());
+    let mut later = home.client(json!({}));
+    let shown = run(&mut later, "work", &look, None)["result"].clone();
+    assert_eq!(shown["structuredContent"]["stdout"], "False\n", "{shown}");
+}
+
 /// Removes a directory and puts another one, or a file, in its place, which has the same number where the number is free.
 fn put_another_with_its_number(directory: &Path, aside: &Path, file: bool) {
     use std::os::unix::fs::MetadataExt as _;

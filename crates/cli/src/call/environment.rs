@@ -13,8 +13,8 @@ use clap::ArgMatches;
 pub use cofferdam_config::environments::nix::Building;
 use cofferdam_config::environments::nix::{NixBuilder, NixError, cache_directory};
 use cofferdam_config::environments::{
-    self, BuildError, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments, Project, Rank,
-    Surroundings, spec,
+    self, BuildError, Builders, Environment, EnvironmentKind, EnvironmentLookup, EnvironmentSpec, Environments,
+    Project, Rank, Surroundings, spec,
 };
 use cofferdam_engine::Engine;
 use cofferdam_policy::text;
@@ -91,7 +91,7 @@ pub(crate) fn resolve_found(
         return Err(CliRefusal::new("arguments", message)
             .hint("leave one out: options change what an environment allows, and run takes any interpreter"));
     }
-    let (environment, built) = built(environment, caller, building, quiet)?;
+    let (environment, built) = built(environment, caller, Some(engine), building, quiet)?;
     let project = with_shell(project, caller, building, quiet)?;
     let configuration = matches.get_one::<String>("config").map(String::as_str);
     let recipe =
@@ -159,6 +159,7 @@ fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> CliRe
 pub fn built(
     environment: Environment,
     caller: &Caller,
+    engine: Option<&Engine>,
     building: Building,
     quiet: bool,
 ) -> Result<(Environment, Option<PathBuf>), CliRefusal> {
@@ -168,8 +169,8 @@ pub fn built(
             print_note(&format!("building the environment `{name}` from {reference}, once"), None);
         }
     };
-    environments::build_environment(environment, &builder(caller), &surroundings(caller), building, begins)
-        .map_err(unbuilt)
+    let builders = Builders { nix: &builder(caller), engine };
+    environments::build_environment(environment, builders, &surroundings(caller), building, begins).map_err(unbuilt)
 }
 
 /// The project with the development shell of its flake, where that is used.

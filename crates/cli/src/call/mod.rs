@@ -358,8 +358,8 @@ fn apply_code(
             preset::apply_in_image(policy, name, code, &arguments)
         }
         Some((_, CodeInput::Preset(name))) if image_given => preset::apply_in_image(policy, name, code, &arguments),
-        Some((_, CodeInput::Preset(name) | CodeInput::Image(name))) => {
-            preset::apply(policy, caller, tree, name, code, &arguments)
+        Some((recipe, CodeInput::Preset(name) | CodeInput::Image(name))) => {
+            preset::apply(policy, recipe.surroundings(caller.around()), tree, name, code, &arguments)
         }
         Some((recipe, _)) => {
             let passed = recipe.pass(policy, code::text_of(code)?, &arguments);
@@ -369,7 +369,7 @@ fn apply_code(
             let name = text(matches, "environment").unwrap_or_default();
             match image_given {
                 true => preset::apply_in_image(policy, name, code, &arguments),
-                false => preset::apply(policy, caller, tree, name, code, &arguments),
+                false => preset::apply(policy, caller.around(), tree, name, code, &arguments),
             }
         }
     }

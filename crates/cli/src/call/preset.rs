@@ -3,10 +3,9 @@
 //! Which interpreter runs the code is found by `cofferdam_config`.
 
 use cofferdam_config::environments::discover::DiscoveryFiles;
-use cofferdam_config::environments::{PresetError, image_preset, preset};
+use cofferdam_config::environments::{InterpreterSurroundings, PresetError, image_preset, preset};
 use cofferdam_policy::Policy;
 
-use crate::caller::Caller;
 use crate::refusal::{CliRefusal, REFUSED};
 
 pub use cofferdam_config::environments::{CodeSource, LONGEST_ARGUMENT, PRESETS as NAMES};
@@ -17,13 +16,13 @@ pub use cofferdam_config::environments::{CodeSource, LONGEST_ARGUMENT, PRESETS a
 /// There is no such interpreter, or it cannot take this code.
 pub fn apply(
     policy: &mut Policy,
-    caller: &Caller,
+    around: InterpreterSurroundings<'_>,
     tree: &dyn DiscoveryFiles,
     name: &str,
     code: CodeSource,
     arguments: &[String],
 ) -> Result<(), CliRefusal> {
-    preset(policy, caller.around(), tree, name, code, arguments).map_err(refused)
+    preset(policy, around, tree, name, code, arguments).map_err(refused)
 }
 
 /// The same with the interpreter of an image, which is named and not searched for.
@@ -41,7 +40,7 @@ pub(crate) fn apply_in_image(
 
 fn refused(error: PresetError) -> CliRefusal {
     let (step, code) = match error {
-        PresetError::NoInterpreter { .. } => ("interpreter", 127),
+        PresetError::NoInterpreter { .. } | PresetError::NoVenv { .. } => ("interpreter", 127),
         _ => ("arguments", REFUSED),
     };
     CliRefusal::new(step, error.to_string()).split_hint().code(code)

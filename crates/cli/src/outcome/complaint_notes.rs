@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
+use cofferdam_config::complaints::{Complaint, ComplaintKind};
 use cofferdam_engine::{Ending, Outcome};
 use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Root, Stdin, text};
 
-use super::complaints::{Complaint, ComplaintKind};
 use super::host_paths::{host_path, mount_without_exec};
 use super::network_notes::hint_for_host_loopback;
 use super::notes::RunNote;
@@ -70,7 +70,7 @@ impl Context<'_> {
             _ => {}
         }
         match complaint.kind {
-            ComplaintKind::ReadOnly | ComplaintKind::Busy => None,
+            ComplaintKind::ReadOnly | ComplaintKind::Busy | ComplaintKind::NoModule => None,
             ComplaintKind::NoNetwork => self.without_network(),
             ComplaintKind::ConnectionRefused => self.refused_on_loopback(),
             ComplaintKind::NoListening => (self.policy.network.mode == NetworkMode::None).then(|| {

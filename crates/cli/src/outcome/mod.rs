@@ -8,7 +8,6 @@
 //! Decides nothing about the sandbox, and runs nothing.
 
 mod complaint_notes;
-mod complaints;
 pub(crate) mod explain;
 mod host_paths;
 mod network_notes;

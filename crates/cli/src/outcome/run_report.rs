@@ -1,12 +1,12 @@
 //! How the result of a run is reported: as JSON on standard output, or as notes on standard error beside the program's own
 //! output.
 
+use cofferdam_config::complaints::complaints;
 use cofferdam_engine::{Ending, Failure, Outcome};
 use cofferdam_policy::Field;
 use serde::Serialize;
 
 use super::complaint_notes::complaint_notes;
-use super::complaints::complaints;
 use super::notes::{self, RunNote};
 use super::presentation::Presentation;
 use super::runner_result::RunnerResult;
@@ -70,7 +70,8 @@ impl EndedRun<'_> {
             let captured = || [Excerpt::of(&outcome.stdout), Excerpt::of(&outcome.stderr)];
             let output =
                 if self.output.iter().any(|excerpt| !excerpt.is_empty()) { self.output.clone() } else { captured() };
-            let said = complaint_notes(&complaints(&output), outcome, call, self.caller);
+            let said =
+                complaint_notes(&complaints(output[1].lines().chain(output[0].lines())), outcome, call, self.caller);
             let known: Vec<_> = notes.iter().filter_map(|note| note.hint.clone()).collect();
             notes.extend(said.into_iter().filter(|note| !note.hint.as_ref().is_some_and(|hint| known.contains(hint))));
         }

@@ -115,15 +115,29 @@ impl McpClient {
         }
     }
 
-    /// The entry of a server that the client starts as a program.
-    pub fn entry(self, program: &str, arguments: &[String]) -> Value {
-        match self {
+    /// The files and directories by which the client is known to be installed; `file` is the user's configuration.
+    pub fn signs(self, file: &Path) -> Vec<PathBuf> {
+        let beside = file.parent().map(Path::to_path_buf);
+        let directory = match self {
+            McpClient::ClaudeCode => beside.map(|home| home.join(".claude")),
+            _ => beside,
+        };
+        [file.to_owned()].into_iter().chain(directory).collect()
+    }
+
+    /// The entry of a server that the client starts as a program, with this PATH where one is given.
+    pub fn entry(self, program: &str, arguments: &[String], path: Option<&str>) -> Value {
+        let mut entry = match self {
             McpClient::ClaudeDesktop | McpClient::Cursor => json!({"command": program, "args": arguments}),
             McpClient::ClaudeCode | McpClient::VsCode => {
                 json!({"type": "stdio", "command": program, "args": arguments})
             }
             McpClient::Zed => json!({"source": "custom", "command": program, "args": arguments, "env": {}}),
+        };
+        if let Some(path) = path {
+            entry["env"] = json!({ "PATH": path });
         }
+        entry
     }
 }
 

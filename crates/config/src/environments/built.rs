@@ -4,9 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_engine::Engine;
+
 use super::credentials::credentials_elsewhere;
 use super::discover::contains_more;
 use super::nix::{Building, NixBuilder, NixError};
+use super::packages::{PackageCache, PackagesError};
 use super::spec::store_of;
 use super::{Environment, EnvironmentKind, Project, Rank, Shell, Surroundings, artifact};
 
@@ -39,23 +42,48 @@ pub enum BuildError {
         /// The directory that would be mounted for it.
         shown: PathBuf,
     },
+    /// Its packages were not installed yet.
+    #[error(
+        "the packages of the environment `{name}` were not installed yet\nhint: cofferdam environment build {name}"
+    )]
+    NoPackages {
+        /// The environment.
+        name: String,
+    },
     /// Nix failed.
     #[error(transparent)]
     Nix(#[from] NixError),
+    /// Packages cannot be installed.
+    #[error(transparent)]
+    Packages(#[from] PackagesError),
 }
 
-/// The environment with the result of building its reference: a checked artifact, or the directory of a package. `on_build` gets
-/// the reference before it is built.
+/// What builds environments.
+#[derive(Debug, Clone, Copy)]
+pub struct Builders<'b> {
+    /// Builds flakes.
+    pub nix: &'b NixBuilder,
+    /// Runs what installs packages; none are installed without it.
+    pub engine: Option<&'b Engine>,
+}
+
+/// The environment with what was built of it: a checked artifact, the directory of a package, or the virtual environment with
+/// its packages. `on_build` gets the reference or the packages before they are built.
 ///
 /// # Errors
 /// It is not built, and cannot or must not be built.
 pub fn build_environment(
     mut environment: Environment,
-    builder: &NixBuilder,
+    builders: Builders<'_>,
     around: &Surroundings,
     building: Building,
     on_build: impl FnOnce(&str),
 ) -> Result<(Environment, Option<PathBuf>), BuildError> {
+    if !environment.overrides.packages.is_empty() {
+        let venv = packages_of(&environment, builders.engine, around, building, on_build)?;
+        return Ok((environment, Some(venv)));
+    }
+    let builder = builders.nix;
     let (EnvironmentKind::Reference(reference) | EnvironmentKind::Flake { reference, .. }) = &environment.kind else {
         return Ok((environment, None));
     };
@@ -90,6 +118,28 @@ pub fn build_environment(
         return Ok((environment, None));
     }
     Ok((environment, Some(built)))
+}
+
+/// The virtual environment with the packages of an environment.
+fn packages_of(
+    environment: &Environment,
+    engine: Option<&Engine>,
+    around: &Surroundings,
+    building: Building,
+    on_build: impl FnOnce(&str),
+) -> Result<PathBuf, BuildError> {
+    let packages = &environment.overrides.packages;
+    let variable = |name: &str| around.variables.get(name).map(String::as_str);
+    let cache = PackageCache::new(variable("XDG_CACHE_HOME"), around.home()).ok_or(PackagesError::NoCache)?;
+    let known = if building == Building::Anew { None } else { cache.installed(packages, around) };
+    match (known, engine) {
+        (Some(venv), _) => Ok(venv),
+        (None, Some(engine)) if building != Building::Never => {
+            on_build(&format!("packages {}", packages.join(", ")));
+            Ok(cache.install(engine, packages, around)?)
+        }
+        (None, _) => Err(BuildError::NoPackages { name: environment.name.clone() }),
+    }
 }
 
 /// The project with its development shell, if the project uses it. `on_build` gets the project's path before the shell is built.
@@ -139,7 +189,8 @@ pub fn build_project_shell(
 
 /// The environment as known without building anything. If the existing build of its reference is unusable, it says so.
 pub fn as_known(environment: &Environment, builder: &NixBuilder, around: &Surroundings) -> Environment {
-    match build_environment(environment.clone(), builder, around, Building::Never, |_| {}) {
+    let builders = Builders { nix: builder, engine: None };
+    match build_environment(environment.clone(), builders, around, Building::Never, |_| {}) {
         Ok((known, _)) if matches!(known.kind, EnvironmentKind::Broken(_)) => known,
         _ => environment.clone(),
     }

@@ -23,7 +23,8 @@ impl EnvironmentSpec {
     ) -> Result<CodeSlot, String> {
         let (argv, mode) = match &self.code_input {
             CodeInput::Preset(name) => {
-                return preset::open(policy, around, tree, name, long).map_err(|error| error.to_string());
+                return preset::open(policy, self.surroundings(around), tree, name, long)
+                    .map_err(|error| error.to_string());
             }
             CodeInput::Image(name) => {
                 return preset::open_image(policy, name, long).map_err(|error| error.to_string());

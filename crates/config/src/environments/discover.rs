@@ -143,7 +143,8 @@ pub fn discover(
     caller: InterpreterSurroundings<'_>,
     wanted: &WantedInterpreter,
 ) -> Option<Interpreter> {
-    let path = caller.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let venv = caller.venv.map(|venv| format!("{venv}/bin"));
+    let path = venv.as_deref().or_else(|| caller.variable("PATH")).unwrap_or("/usr/local/bin:/usr/bin:/bin");
     for name in wanted.names {
         // A relative entry would find programs in a directory that the caller did not name.
         for directory in path.split(':').filter(|d| d.starts_with('/') && !d.split('/').any(|part| part == "..")) {
@@ -281,11 +282,11 @@ fn interpreter(
                 }
             }
         }
-        // A venv names the installation that has its library.
+        // A venv names the installation that has its library, which no other venv has.
         if let Some(home) = prefix.and_then(|p| tree.text(&p.join("pyvenv.cfg"))).and_then(|t| venv_home(&t)) {
             let base = home.parent().unwrap_or(&home);
             if !is_system(&home)
-                && let Some(real) = own(base)
+                && let Some(real) = own(base).filter(|real| has_library(tree, wanted, real))
             {
                 need(&real, base);
             }
@@ -355,14 +356,16 @@ fn installation(
     if contains_more(caller, credentials, &real) {
         return None;
     }
-    let proven = |base: &Path| wanted.proof.iter().any(|proof| tree.text(&base.join(proof)).is_some());
-    let lib = real.join("lib");
-    let libraries = tree.list(&lib);
-    let own = |name: &&String| wanted.stems.iter().any(|stem| name.starts_with(stem));
-    let is_own = tree.text(&real.join("pyvenv.cfg")).is_some()
-        || proven(&real)
-        || libraries.iter().filter(own).any(|name| proven(&lib.join(name)));
+    let is_own = tree.text(&real.join("pyvenv.cfg")).is_some() || has_library(tree, wanted, &real);
     is_own.then_some(real)
+}
+
+/// Whether a directory has the interpreter's own library.
+fn has_library(tree: &dyn DiscoveryFiles, wanted: &WantedInterpreter, prefix: &Path) -> bool {
+    let proven = |base: &Path| wanted.proof.iter().any(|proof| tree.text(&base.join(proof)).is_some());
+    let lib = prefix.join("lib");
+    let own = |name: &&String| wanted.stems.iter().any(|stem| name.starts_with(stem));
+    proven(prefix) || tree.list(&lib).iter().filter(own).any(|name| proven(&lib.join(name)))
 }
 
 /// Whether a canonical directory contains more than an installation may: `/` and the usual system directories, homes and their

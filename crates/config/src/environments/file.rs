@@ -14,6 +14,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::metadata::{most_memory, most_seconds};
+use super::packages::is_package;
 use super::{
     ACCESS_ACCEPTED, BackendWord, DefinitionProblem, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS,
     ProjectDefinition, interpreter_words, is_name, is_variable, shown,
@@ -78,6 +79,8 @@ const KEYS: &[&str] = &[
     "profile",
     "image",
     "interpreter",
+    "venv",
+    "packages",
     "timeout_seconds",
     "memory",
     "memory_mb",
@@ -222,6 +225,7 @@ impl DefinitionReader<'_> {
             let accepted = "with preset, flake, profile or image";
             fields.wrong(span, "interpreter", format!("is of no use with `{form}`"), accepted);
         }
+        fields.require_python(&forms);
         let words = interpreter.map(|(words, _)| words);
         let own = words.clone().filter(|_| forms == ["preset"]).unwrap_or_default();
         let source = match forms[..] {
@@ -544,6 +548,44 @@ impl<'a> Fields<'a, '_> {
         rules
     }
 
+    /// The packages of `packages`: names of an index, with extras and versions.
+    fn packages(&mut self) -> Vec<String> {
+        const ACCEPTED: &str = "a list of packages such as \"pandas\" or \"uvicorn[standard]>=0.30\"";
+        let Some(value) = self.table.get("packages") else { return Vec::new() };
+        let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {
+            self.wrong(&value.span(), "packages", "is no list of packages", ACCEPTED);
+            return Vec::new();
+        };
+        let mut packages = Vec::new();
+        for item in list {
+            match item.get_ref().as_str() {
+                Some(name) if is_package(name) => packages.push(name.to_owned()),
+                Some(name) => {
+                    self.wrong(&item.span(), "packages", format!("{} names no package", shown(name)), ACCEPTED)
+                }
+                None => self.wrong(&item.span(), "packages", kind(item.get_ref()), ACCEPTED),
+            }
+        }
+        packages
+    }
+
+    /// Requires that `venv` and `packages` stand alone, and beside `preset = "python"`.
+    fn require_python(&mut self, forms: &[&str]) {
+        let python = forms == ["preset"] && self.get("preset").is_some_and(|v| v.get_ref().as_str() == Some("python"));
+        let keys = ["venv", "packages"].into_iter().filter(|key| self.table.contains_key(*key));
+        let keys: Vec<&str> = keys.collect();
+        let Some(value) = keys.first().and_then(|key| self.get(key)) else { return };
+        let span = value.span();
+        if keys.len() == 2 {
+            self.wrong(&span, "packages", "and `venv` would both say which packages there are", "one of both");
+        }
+        if !python {
+            self.wrong(&span, keys[0], "is of no use without a Python of its own", "with preset = \"python\"");
+        } else if self.table.contains_key("interpreter") {
+            self.wrong(&span, keys[0], "and `interpreter` would both say what runs the code", "one of both");
+        }
+    }
+
     fn overrides(&mut self) -> Overrides {
         let networks = [("none", NetworkMode::None), ("loopback", NetworkMode::Loopback), ("host", NetworkMode::Host)];
         let backends: Vec<(&str, BackendWord)> = BackendName::NAMES
@@ -553,6 +595,8 @@ impl<'a> Fields<'a, '_> {
             .collect();
         Overrides {
             interpreter: Vec::new(),
+            venv: self.text("venv").map(|(text, _)| self.reader.path(text)),
+            packages: self.packages(),
             timeout_seconds: self.number("timeout_seconds", most_seconds()),
             memory_mb: self.memory(),
             network: self.word("network", &networks, HOSTS),

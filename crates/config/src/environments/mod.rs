@@ -20,8 +20,10 @@ mod credentials;
 pub mod discover;
 mod file;
 mod hint_wording;
+mod lacking;
 mod metadata;
 pub mod nix;
+pub mod packages;
 mod preset;
 mod shell;
 mod sources;
@@ -34,10 +36,11 @@ use std::path::PathBuf;
 use cofferdam_policy::{Access, AllowRule, BackendName, FileIdentity, NetworkMode, Root};
 
 pub use artifact::{Artifact, artifact};
-pub use built::{BuildError, as_known, build_environment, build_project_shell};
+pub use built::{BuildError, Builders, as_known, build_environment, build_project_shell};
 pub use credentials::{apply, credentials, deny_dot_names, deny_moved, eval_base};
 pub use file::{Parsed, parse};
 pub use hint_wording::in_definition;
+pub use lacking::hints;
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
 pub use preset::{CodeSource, PresetError, image_preset, preset};
 pub use shell::Shell;
@@ -177,6 +180,10 @@ impl EnvironmentKind {
 pub struct Overrides {
     /// Of a preset: the interpreter's words, in place of what the preset finds; empty for what it finds.
     pub interpreter: Vec<String>,
+    /// Of the preset `python`: the virtual environment whose interpreter runs the code, absolute.
+    pub venv: Option<PathBuf>,
+    /// Of the preset `python`: the packages that it has.
+    pub packages: Vec<String>,
     /// Wall time of a run, seconds.
     pub timeout_seconds: Option<u64>,
     /// Memory of a run, MiB.
@@ -206,6 +213,12 @@ pub enum BackendWord {
 pub(crate) const NO_MICROVM: &str = "its backend is `microvm`, and no backend runs virtual machines";
 
 impl Environment {
+    /// Whether something of it is built before its first use: a flake, or its packages.
+    pub fn is_built(&self) -> bool {
+        let flake = matches!(self.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. });
+        flake || !self.overrides.packages.is_empty()
+    }
+
     /// Why it is unavailable: the mistakes of an invalid definition, or the reason why a valid one cannot be used.
     pub fn unavailable(&self) -> Option<String> {
         if let EnvironmentKind::Broken(problems) = &self.kind {

@@ -5,7 +5,7 @@ use std::path::Path;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Mount, Policy, Root, Stdin};
 
-use super::discover::{DiscoveryFiles, Need, WantedInterpreter, discover};
+use super::discover::{DiscoveryFiles, Interpreter, Need, WantedInterpreter, discover};
 
 use super::spec::{CodeSlot, LONGEST_ARGUMENT};
 use super::{InterpreterSurroundings, PRESETS};
@@ -29,6 +29,16 @@ pub enum PresetError {
         names: &'static [&'static str],
         /// The package that provides it.
         package: &'static str,
+    },
+    /// A virtual environment has no interpreter that may be shown.
+    #[error(
+        "{} is no virtual environment with a Python that runs here\nhint: make it: python3 -m venv {}",
+        cofferdam_policy::text::one_line(venv),
+        cofferdam_policy::text::one_line(venv)
+    )]
+    NoVenv {
+        /// The directory.
+        venv: String,
     },
     /// Standard input is needed for the code, but used otherwise.
     #[error(
@@ -226,6 +236,36 @@ fn named(name: &str) -> Result<FoundPreset, PresetError> {
     Ok((environment, vec![program]))
 }
 
+/// The interpreter of a preset here.
+fn found(
+    caller: InterpreterSurroundings<'_>,
+    tree: &dyn DiscoveryFiles,
+    name: &str,
+    environment: &PresetSpec,
+) -> Result<Interpreter, PresetError> {
+    discover(tree, caller, &environment.wanted).ok_or_else(|| match caller.venv {
+        Some(venv) => PresetError::NoVenv { venv: venv.to_owned() },
+        None => PresetError::NoInterpreter {
+            name: name.to_owned(),
+            names: environment.wanted.names,
+            package: environment.package,
+        },
+    })
+}
+
+/// The canonical path of the Python that the preset runs here.
+///
+/// # Errors
+/// There is none.
+pub(super) fn found_python(
+    caller: InterpreterSurroundings<'_>,
+    tree: &dyn DiscoveryFiles,
+) -> Result<String, PresetError> {
+    let program = found(caller, tree, "python", &PYTHON)?.program;
+    let real = tree.canonical(Path::new(&program)).and_then(|real| real.into_os_string().into_string().ok());
+    Ok(real.unwrap_or(program))
+}
+
 /// Finds the interpreter, mounts what it needs, and returns the start of its command.
 fn interpreter(
     policy: &mut Policy,
@@ -238,11 +278,7 @@ fn interpreter(
         return named(name);
     }
     let environment = of_name(name)?;
-    let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| PresetError::NoInterpreter {
-        name: name.to_owned(),
-        names: environment.wanted.names,
-        package: environment.package,
-    })?;
+    let interpreter = found(caller, tree, name, &environment)?;
     for need in &interpreter.needs {
         bind(policy, &need.source, &need.target);
     }

@@ -15,7 +15,9 @@ use cofferdam_policy::{Access, Field, Mount, Network, NetworkMode, Policy, Root,
 
 use super::artifact::NIX_STORE;
 use super::metadata::StdinMode;
-use super::{BackendWord, Environment, EnvironmentKind, Overrides, Project, Shell, stdin_mode_of};
+use super::{
+    BackendWord, Environment, EnvironmentKind, InterpreterSurroundings, Overrides, Project, Shell, stdin_mode_of,
+};
 
 /// The tmpfs that is the code's working directory and home.
 pub const WORKSPACE: &str = "/workspace";
@@ -69,6 +71,8 @@ pub struct EnvironmentSpec {
     pub binds: Vec<String>,
     /// A directory that is put first in PATH.
     pub path: Option<String>,
+    /// The virtual environment whose interpreter the preset runs, in place of the one along PATH.
+    pub venv: Option<String>,
     /// Whether [`WORKSPACE`] is mounted.
     pub workspace: bool,
     /// The value of [`INSIDE`] for an artifact's program: the name of its environment.
@@ -79,7 +83,7 @@ pub struct EnvironmentSpec {
     pub overrides: Overrides,
 }
 
-/// The specification of an environment. `built` is the build of a flake's reference.
+/// The specification of an environment. `built` is the build of a flake's reference, or the virtual environment of its packages.
 ///
 /// # Errors
 /// Why the environment cannot be used.
@@ -92,6 +96,7 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
         root: None,
         binds: Vec::new(),
         path: None,
+        venv: None,
         workspace: false,
         inside: None,
         suggested: None,
@@ -101,7 +106,13 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
         EnvironmentKind::Preset(_) if !environment.overrides.interpreter.is_empty() => {
             EnvironmentSpec { code_input: words(&environment.overrides.interpreter), ..plain }
         }
-        EnvironmentKind::Preset(name) => EnvironmentSpec { code_input: CodeInput::Preset(name.clone()), ..plain },
+        EnvironmentKind::Preset(name) => {
+            if built.is_none() && !environment.overrides.packages.is_empty() {
+                return Err("its packages were not installed".into());
+            }
+            let venv = built.or(environment.overrides.venv.as_deref()).map(text).transpose()?;
+            EnvironmentSpec { code_input: CodeInput::Preset(name.clone()), venv, ..plain }
+        }
         EnvironmentKind::Profile { interpreter, .. } if interpreter.is_empty() => plain,
         EnvironmentKind::Profile { interpreter, .. } => EnvironmentSpec { code_input: words(interpreter), ..plain },
         EnvironmentKind::Artifact(artifact) => {
@@ -167,6 +178,11 @@ fn text(path: &Path) -> Result<String, String> {
 }
 
 impl EnvironmentSpec {
+    /// The surroundings in which the interpreter of its preset is found.
+    pub fn surroundings<'a>(&'a self, around: InterpreterSurroundings<'a>) -> InterpreterSurroundings<'a> {
+        InterpreterSurroundings { venv: self.venv.as_deref(), ..around }
+    }
+
     /// Applies the settings to the policy, before the caller's own options. `variable` returns a variable of the caller.
     pub fn apply(&self, policy: &mut Policy, project: Option<&Project>, variable: impl Fn(&str) -> Option<String>) {
         if let Some(root) = &self.root {

@@ -29,6 +29,8 @@ pub struct InterpreterSurroundings<'a> {
     pub cwd: &'a str,
     /// Home directories.
     pub homes: &'a [String],
+    /// The virtual environment whose interpreter is used, in place of the one along PATH.
+    pub venv: Option<&'a str>,
 }
 
 impl<'a> InterpreterSurroundings<'a> {
@@ -107,7 +109,7 @@ impl Surroundings {
 
     /// The part that finding an interpreter depends on.
     pub fn around(&self) -> InterpreterSurroundings<'_> {
-        InterpreterSurroundings { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
+        InterpreterSurroundings { variables: &self.variables, cwd: &self.cwd, homes: &self.homes, venv: None }
     }
 
     /// The first home.

@@ -13,14 +13,14 @@ use std::time::Duration;
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_config::environments::nix::{Building, NixBuilder, cache_directory};
 use cofferdam_config::environments::{
-    self, BackendWord, CodeInput, CodeSlot, CodeSource, Environment, EnvironmentKind, EnvironmentSpec,
+    self, BackendWord, Builders, CodeInput, CodeSlot, CodeSource, Environment, EnvironmentKind, EnvironmentSpec,
     LONGEST_ARGUMENT, Project, SessionAgent, Surroundings, WORKSPACE, spec,
 };
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::RunDetails;
 use cofferdam_engine::backends::capabilities;
 use cofferdam_engine::session::{Agent, SessionStart};
-use cofferdam_engine::{Cancel, Engine, FailedStep, Failure, Prepared};
+use cofferdam_engine::{Cancel, Engine, FailedStep, Failure, Outcome, Prepared};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{FileIdentity, Mount, Policy, Root};
 use cofferdam_profiles::cache::EvaluationCache;
@@ -214,7 +214,8 @@ fn agent(
     }
     match &spec.code_input {
         CodeInput::Preset(name) => {
-            environments::preset(policy, host.around.around(), &HostTree, name, CodeSource::Interactive, &[])
+            let around = spec.surroundings(host.around.around());
+            environments::preset(policy, around, &HostTree, name, CodeSource::Interactive, &[])
                 .map_err(|error| failure(FailedStep::caller("environment"), &error.to_string()))?;
         }
         CodeInput::Words { argv, .. } => policy.command.argv.clone_from(argv),
@@ -302,12 +303,8 @@ impl ServedEnvironment {
         if unable.is_some() {
             return unable.map(|unable| unable.to_string());
         }
-        if shell.is_some()
-            || matches!(
-                self.environment.kind,
-                EnvironmentKind::Profile { .. } | EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }
-            )
-        {
+        let is_profile = matches!(self.environment.kind, EnvironmentKind::Profile { .. });
+        if shell.is_some() || is_profile || self.environment.is_built() {
             return None;
         }
         let prepared =
@@ -320,6 +317,11 @@ impl ServedEnvironment {
         failure.hint =
             failure.hint.map(|hint| environments::in_definition(&self.environment, failure.step.as_str(), &hint));
         failure
+    }
+
+    /// What code of it lacked, and the key of the configuration that gives it.
+    pub(crate) fn hints(&self, policy: &Policy, outcome: &Outcome) -> Vec<String> {
+        environments::hints(&self.environment, self.project.as_ref(), policy, outcome)
     }
 
     /// The environment prepared for code of `bytes` bytes. The first caller prepares it for all; `on_step` gets a description of
@@ -397,8 +399,9 @@ impl ServedEnvironment {
         };
         let environment = self.environment.clone();
         let homes = &host.around.homes;
+        let builders = Builders { nix: &host.builder(), engine: Some(&host.engine) };
         let (environment, built) =
-            environments::build_environment(environment, &host.builder(), &host.around, Building::WhenNeeded, on_build)
+            environments::build_environment(environment, builders, &host.around, Building::WhenNeeded, on_build)
                 .map_err(|error| failure(FailedStep::caller("environment"), &error.to_string()))?;
         let spec = self.spec(&environment, built)?;
         let base = match &environment.kind {

@@ -52,6 +52,8 @@ struct Places {
     /// Path without links, and the directory, with a descriptor where it was still there.
     projects: BTreeMap<PathBuf, (String, FileIdentity, Option<OwnedFd>)>,
     images: BTreeMap<String, (FileIdentity, OwnedFd)>,
+    /// Path without links. Another virtual environment at that path is the operator's, who may make it anew.
+    venvs: BTreeMap<PathBuf, PathBuf>,
     /// Whether the source of a mount was reached by a link.
     linked: BTreeMap<String, bool>,
 }
@@ -76,6 +78,9 @@ impl FixedPlaces {
     /// Has definitions that were read again name the directory that the same text led to before. A text that was not there
     /// before must not lead through a link: code may have made it since the server was started.
     pub(crate) fn keep(&self, all: &mut Environments) {
+        for venv in all.all().iter().filter_map(|one| one.overrides.venv.as_ref()) {
+            self.places().venvs.entry(venv.clone()).or_insert_with(|| lexical(venv));
+        }
         let Some(project) = &mut all.project else { return };
         if let Some((path, identity, _)) = self.places().projects.get(&project.written) {
             (project.path, project.identity) = (path.clone(), *identity);
@@ -101,9 +106,13 @@ impl FixedPlaces {
         for path in all.all().iter().filter_map(image_directory) {
             places.fix_image(path);
         }
+        for venv in all.all().iter().filter_map(|one| one.overrides.venv.as_ref()) {
+            let real = || std::fs::canonicalize(venv).unwrap_or_else(|_| lexical(venv));
+            places.venvs.entry(venv.clone()).or_insert_with(real);
+        }
     }
 
-    /// Refuses a project or an image directory that is not what it was.
+    /// Refuses a project or an image directory that is not what it was, and a virtual environment that lies elsewhere.
     ///
     /// # Errors
     /// It is gone or was replaced.
@@ -119,6 +128,14 @@ impl FixedPlaces {
                 "the project {} is gone or was replaced, or a link leads elsewhere from it now",
                 one_line(&project.path)
             );
+            return Err(failure(FailedStep::caller("environment"), &format!("{message}\nhint: {PUT_BACK}")));
+        }
+        if let Some((venv, known)) =
+            environment.overrides.venv.as_ref().and_then(|venv| places.venvs.get_key_value(venv))
+            && std::fs::canonicalize(venv).is_ok_and(|now| now != *known)
+        {
+            let venv = one_line(&venv.display().to_string());
+            let message = format!("a link leads elsewhere from the virtual environment {venv} now");
             return Err(failure(FailedStep::caller("environment"), &format!("{message}\nhint: {PUT_BACK}")));
         }
         let root = match &environment.kind {

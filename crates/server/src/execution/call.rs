@@ -33,12 +33,15 @@ pub(crate) struct CallOutcome {
     pub files: OutputFiles,
     /// The state of its session, if it was a call in one.
     pub session: Option<SessionStatus>,
+    /// What the code lacked, and the key of the configuration that gives it.
+    pub hints: Vec<String>,
 }
 
 impl CallOutcome {
     /// Nothing ran.
     pub(crate) fn failed(failure: Failure) -> CallOutcome {
-        CallOutcome { outcome: Outcome::unstarted(Some(failure)), files: OutputFiles::default(), session: None }
+        let outcome = Outcome::unstarted(Some(failure));
+        CallOutcome { outcome, files: OutputFiles::default(), session: None, hints: Vec::new() }
     }
 }
 

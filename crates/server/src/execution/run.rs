@@ -51,7 +51,8 @@ pub(crate) fn run(host: &EnvironmentHost, call: ExecutionCall, is_only_run: impl
     if let Some(warm_pool) = prepared.warm_pool.as_ref().filter(|_| is_only_run()) {
         warm_pool.start();
     }
-    CallOutcome { outcome, files, session: None }
+    let hints = call.environment.hints(&prepared.policy, &outcome);
+    CallOutcome { outcome, files, session: None, hints }
 }
 
 fn cancelled() -> Failure {

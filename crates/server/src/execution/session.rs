@@ -110,7 +110,8 @@ fn attempt(
     };
     let mut outcome = outcome(answer);
     outcome.artifacts = files.files.iter().map(|file| text::one_line(&file.name)).collect();
-    Ok(CallOutcome { outcome, files, session: Some(status) })
+    let hints = call.environment.hints(&start.policy, &outcome);
+    Ok(CallOutcome { outcome, files, session: Some(status), hints })
 }
 
 /// The engine's key of the session, with a new name if the call asks for one.

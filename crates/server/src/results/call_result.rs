@@ -60,9 +60,9 @@ impl SizeBudget {
 
 /// The result of a call. Files and output that it only links to are stored in `store`.
 pub(crate) fn call_result(call: CallOutcome, budget: SizeBudget, store: &BlobStore) -> CallToolResult {
-    let CallOutcome { mut outcome, files, session } = call;
+    let CallOutcome { mut outcome, files, session, hints } = call;
     let truncation = truncate::truncate(&mut outcome, budget.output, store);
-    let mut content = vec![ContentBlock::text(text(&outcome, truncation.note.as_deref(), session.as_ref()))];
+    let mut content = vec![ContentBlock::text(text(&outcome, truncation.note.as_deref(), session.as_ref(), &hints))];
     for mut file in files.files {
         let uri = blobs::output_uri(&outcome.run_id, &file.name);
         if file.bytes.len() > budget.file {
@@ -101,7 +101,7 @@ const UNLINKED: &str =
     "[a link or list that version control would follow out of its own directory, and write there, was renamed]";
 
 /// Both streams as one text, followed by where the rest of them is, and how the run ended if it did not exit by itself.
-fn text(outcome: &Outcome, note: Option<&str>, session: Option<&SessionStatus>) -> String {
+fn text(outcome: &Outcome, note: Option<&str>, session: Option<&SessionStatus>, hints: &[String]) -> String {
     let mut text = match (outcome.stdout.is_empty(), outcome.stderr.is_empty()) {
         (_, true) => outcome.stdout.clone(),
         (true, false) => outcome.stderr.clone(),
@@ -120,7 +120,8 @@ fn text(outcome: &Outcome, note: Option<&str>, session: Option<&SessionStatus>) 
     let has = |operation: &str| outcome.violations.iter().any(|violation| violation.operation == operation);
     let disabled = has("gitlink").then(|| DISABLED.into());
     let unlinked = has("link").then(|| UNLINKED.into());
-    let notes = refusals(outcome).into_iter().chain(changes(outcome));
+    let hints = hints.iter().map(|hint| format!("[hint: {hint}]"));
+    let notes = refusals(outcome).into_iter().chain(changes(outcome)).chain(hints);
     for ending in [ending, disabled, unlinked].into_iter().flatten().chain(notes) {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -264,10 +265,10 @@ mod tests {
         let expected = "o\n[refused: connect a.example:443 ($.network.allow, 2 times)]\n[refused: connect \
                         b\\n[refused: forged] ($.network.allow)]\n[changed in the copy: M /project/notes.txt, M \
                         /project/x\\n[y]]";
-        assert_eq!(text(&some, None, None), expected);
+        assert_eq!(text(&some, None, None, &[]), expected);
         let many = Outcome { violations: vec![violation("a", 1); MOST + 2], ..outcome("", "", 0) };
-        assert!(text(&many, None, None).ends_with("[2 more refusals]"));
-        assert_eq!(text(&outcome("o", "", 0), None, None), "o");
+        assert!(text(&many, None, None, &[]).ends_with("[2 more refusals]"));
+        assert_eq!(text(&outcome("o", "", 0), None, None, &[]), "o");
     }
 
     fn outcome(stdout: &str, stderr: &str, code: i32) -> Outcome {
@@ -286,7 +287,7 @@ mod tests {
         for (out, err, expected) in
             [("o\n", "", "o\n"), ("", "e\n", "e\n"), ("o\n", "e\n", "o\n\n--- stderr ---\ne\n"), ("", "", "")]
         {
-            assert_eq!(text(&outcome(out, err, 0), None, None), expected);
+            assert_eq!(text(&outcome(out, err, 0), None, None, &[]), expected);
         }
     }
 
@@ -304,9 +305,9 @@ mod tests {
         // Also if the outcome has another failure.
         let failure = Failure { code: 125, step: FailedStep::Audit, message: "m".into(), hint: None };
         let disabled = Outcome { error: Some(failure.clone()), violations: vec![violation], ..outcome("o", "", 0) };
-        assert_eq!(text(&disabled, None, None), format!("o\n{DISABLED}"));
+        assert_eq!(text(&disabled, None, None, &[]), format!("o\n{DISABLED}"));
         let other = Outcome { error: Some(failure), ..outcome("o", "", 0) };
-        assert_eq!(text(&other, None, None), "o");
+        assert_eq!(text(&other, None, None, &[]), "o");
     }
 
     #[test]
@@ -314,7 +315,12 @@ mod tests {
         let store = BlobStore::default();
         let long = "x".repeat(truncate::MAX_OUTPUT_BYTES + 1);
         let result = call_result(
-            CallOutcome { outcome: outcome(&long, "e", 0), files: OutputFiles::default(), session: None },
+            CallOutcome {
+                outcome: outcome(&long, "e", 0),
+                files: OutputFiles::default(),
+                session: None,
+                hints: Vec::new(),
+            },
             SizeBudget::DOCUMENT,
             &store,
         );
@@ -329,7 +335,7 @@ mod tests {
         assert_eq!(structured["stdout"].as_str().unwrap().len(), truncate::MAX_OUTPUT_BYTES - 1);
         let mut short = outcome("abc", "", 0);
         short.truncated.stderr = true;
-        assert_eq!(super::text(&short, None, None), "abc\n[output cut here]");
+        assert_eq!(super::text(&short, None, None, &[]), "abc\n[output cut here]");
     }
 
     #[test]
@@ -337,21 +343,21 @@ mod tests {
         let store = BlobStore::default();
         let of = |outcome| {
             call_result(
-                CallOutcome { outcome, files: OutputFiles::default(), session: None },
+                CallOutcome { outcome, files: OutputFiles::default(), session: None, hints: Vec::new() },
                 SizeBudget::DOCUMENT,
                 &store,
             )
         };
         assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
-        assert_eq!(text(&outcome("x", "", 3), None, None), "x");
-        assert_eq!(text(&outcome("", "", 3), None, None), "[exited with code 3 and printed nothing]");
+        assert_eq!(text(&outcome("x", "", 3), None, None, &[]), "x");
+        assert_eq!(text(&outcome("", "", 3), None, None, &[]), "[exited with code 3 and printed nothing]");
         let failure = Failure { code: 125, step: FailedStep::caller("s"), message: "m".into(), hint: Some("h".into()) };
         let failed = of(Outcome::unstarted(Some(failure)));
         assert_eq!(failed.is_error, Some(true));
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
         let timed = Outcome { outcome: Ending::TimedOut, execution_time_ms: 1000.2, ..outcome("x", "", 0) };
-        assert_eq!(text(&timed, None, None), "x\n[ended after 1000 ms by its time limit]");
+        assert_eq!(text(&timed, None, None, &[]), "x\n[ended after 1000 ms by its time limit]");
     }
 
     #[test]
@@ -363,6 +369,7 @@ mod tests {
                 outcome: outcome(&stdout, "", 0),
                 files: OutputFiles { files, ..OutputFiles::default() },
                 session: None,
+                hints: Vec::new(),
             }
         };
         for (stdout, image, links) in [
@@ -420,7 +427,7 @@ mod tests {
             ..OutputFiles::default()
         };
         let result = call_result(
-            CallOutcome { outcome: outcome("", "", 0), files, session: None },
+            CallOutcome { outcome: outcome("", "", 0), files, session: None, hints: Vec::new() },
             SizeBudget::DOCUMENT,
             &store,
         );

@@ -1,6 +1,6 @@
-//! `cofferdam environment build`: builds the flake reference of an environment.
+//! `cofferdam environment build`: builds the flake reference of an environment, or installs its packages.
 
-use cofferdam_config::environments::{EnvironmentKind, spec};
+use cofferdam_config::environments::spec;
 use cofferdam_engine::{Engine, ExpectedUse};
 
 use super::row::{CallHost, EnvironmentRow};
@@ -9,22 +9,22 @@ use crate::caller::Caller;
 use crate::output::stdout::print_json;
 use crate::refusal::CliRefusal;
 
-/// Builds the flake reference of an environment, also if it was built before.
+/// Builds the flake reference of an environment, or installs its packages, also if that was done before.
 pub(super) fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, CliRefusal> {
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
-    if !matches!(found.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }) {
+    if !found.is_built() {
         if let Some(reason) = found.unavailable() {
             return Err(environment::unusable(name, &found, &reason, configuration));
         }
         return Err(CliRefusal::new(
             "arguments",
-            format!("the environment `{name}` is no flake reference: there is nothing to build"),
+            format!("the environment `{name}` has no flake reference and no `packages`: there is nothing to build"),
         ));
     }
-    let (one, built) = environment::built(found, caller, Building::Anew, false)?;
+    let engine = Engine::for_own_process(ExpectedUse::Anything);
+    let (one, built) = environment::built(found, caller, Some(&engine), Building::Anew, false)?;
     spec(&one, built.as_deref()).map_err(|reason| environment::unusable(name, &one, &reason, configuration))?;
     if json {
-        let engine = Engine::for_own_process(ExpectedUse::Anything);
         let host = CallHost { caller, engine: &engine, project: project.as_ref(), evaluates: false };
         print_json(&EnvironmentRow::of(&one, None, &host))?;
     }

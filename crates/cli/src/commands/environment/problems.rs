@@ -23,6 +23,7 @@ pub(super) fn print_warnings(all: &Environments) {
 
 /// Prints the mistakes.
 pub(super) fn print_problems(problems: &[DefinitionProblem]) {
-    let text: String = problems.iter().map(|problem| paragraph(&problem.to_string()) + "\n").collect();
+    let text: String =
+        problems.iter().map(|problem| format!("cofferdam: {}\n", paragraph(&problem.to_string()))).collect();
     stderr::write(&text);
 }

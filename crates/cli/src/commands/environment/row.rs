@@ -5,7 +5,7 @@ use cofferdam_engine::Engine;
 use serde::Serialize;
 
 use super::usable::require_usable;
-use crate::call::environment::{builder, command_line, surroundings};
+use crate::call::environment::{self, Building, builder, command_line, surroundings};
 use crate::caller::Caller;
 use crate::refusal::CliRefusal;
 
@@ -51,6 +51,10 @@ impl<'e> EnvironmentRow<'e> {
             EnvironmentKind::Reference(reference) | EnvironmentKind::Flake { reference, .. } => {
                 Some(builder(caller).built(reference).is_some())
             }
+            _ if one.is_built() => {
+                let known = as_built(one, caller);
+                Some(known)
+            }
             _ => None,
         };
         let evaluated = matches!(one.kind, EnvironmentKind::Profile { .. }).then_some(host.evaluates);
@@ -93,6 +97,11 @@ impl<'e> EnvironmentRow<'e> {
             _ => "ready",
         }
     }
+}
+
+/// Whether the packages of an environment are installed.
+fn as_built(one: &Environment, caller: &Caller) -> bool {
+    environment::built(one.clone(), caller, None, Building::Never, true).is_ok()
 }
 
 impl CallHost<'_> {

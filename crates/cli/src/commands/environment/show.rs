@@ -38,9 +38,9 @@ pub(super) fn show(
     json: bool,
 ) -> Result<i32, CliRefusal> {
     let (found, project) = environment::find(name, configuration, &surroundings(caller))?;
-    let (one, built) = match environment::built(found.clone(), caller, Building::Never, false) {
+    let (one, built) = match environment::built(found.clone(), caller, None, Building::Never, false) {
         Ok(built) => built,
-        Err(unbuilt) if matches!(found.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. }) => {
+        Err(unbuilt) if found.is_built() => {
             print_note(&unbuilt.message, unbuilt.hint.as_deref());
             (found, None)
         }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::clients::{McpClient, NAMES, Platform, removed, with};
+use cofferdam_config::serve::TOOLS;
 
 use super::server_program;
 use crate::args::config::config_option;
@@ -38,11 +39,23 @@ pub(super) fn command() -> Command {
             Arg::new("client")
                 .long("client")
                 .value_name("CLIENT")
-                .required(true)
                 .value_parser(NAMES)
-                .help("Whose configuration"),
+                .conflicts_with("all")
+                .help("Whose configuration")
+                .long_help("Whose configuration. Default: of all clients that are found"),
         )
+        .arg(flag("all", "Of all clients that are found, as without --client"))
         .arg(config_option())
+        .arg(
+            Arg::new("tools")
+                .long("tools")
+                .value_name("NAME,...")
+                .value_delimiter(',')
+                .value_parser(TOOLS.to_vec())
+                .action(ArgAction::Append)
+                .hide_possible_values(true)
+                .help("Have it offer these tools besides run: upload, download, list, sessions"),
+        )
         .arg(
             Arg::new("name")
                 .long("name")
@@ -56,40 +69,36 @@ pub(super) fn command() -> Command {
         .arg(flag("yes", "Do not ask").short('y'))
 }
 
+/// The edit of one client's file.
+struct Edit {
+    client: &'static str,
+    file: PathBuf,
+    old: PreviousFile,
+    new: String,
+}
+
 /// Installs or removes the server, and returns the exit code.
 pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefusal> {
-    let word = matches.get_one::<String>("client").map_or("", String::as_str);
-    let Some(client) = McpClient::from_name(word) else {
-        return Err(CliRefusal::new("arguments", format!("no client is called '{word}'")));
-    };
     let name = matches.get_one::<String>("name").map_or("cofferdam", String::as_str);
     if !cofferdam_config::environments::is_name(name) {
         let message = format!("{name:?} is no name of a server");
         return Err(CliRefusal::new("arguments", message).hint(cofferdam_config::environments::NAME_ACCEPTED));
     }
-    let project = matches.get_flag("project");
-    let named = file_of(client, word, project, caller)?;
-    let file = resolve_link(&named)?;
-    let old = read(&file)?;
-    let edited = if matches.get_flag("remove") {
-        removed(&old.text, client.key(), name)
-    } else {
-        let mut arguments = vec!["mcp".to_owned()];
-        if let Some(config) = matches.get_one::<String>("config") {
-            arguments.extend(["--config".to_owned(), caller.absolute(config)]);
+    let mut edits = Vec::new();
+    for (client, word) in clients(matches, caller)? {
+        let edit = edit(client, word, name, matches, caller)?;
+        if edit.new == edit.old.text {
+            stderr::write(&printable(&format!("{word}: {}: nothing to change\n", edit.file.display())));
+        } else {
+            edits.push(edit);
         }
-        with(&old.text, client.key(), name, &client.entry(&program(project)?, &arguments))
-    };
-    let place = file.display();
-    let new = edited.map_err(|error| {
-        CliRefusal::new("client", format!("{place}: {error}"))
-            .hint("correct the file, or put the server into it by hand")
-    })?;
-    if new == old.text {
-        stderr::write(&printable(&format!("{place}: nothing to change\n")));
+    }
+    if edits.is_empty() {
         return Ok(0);
     }
-    let shown = printable(&format!("{place}\n{}", difference(&old.text, &new)));
+    let diff =
+        |edit: &Edit| format!("{}: {}\n{}", edit.client, edit.file.display(), difference(&edit.old.text, &edit.new));
+    let shown = printable(&edits.iter().map(diff).collect::<String>());
     if matches.get_flag("dry-run") {
         print(&shown)?;
         return Ok(0);
@@ -99,7 +108,9 @@ pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefus
         stderr::write("nothing was written\n");
         return Ok(1);
     }
-    write(&file, &old, &new)?;
+    for edit in &edits {
+        write(&edit.file, &edit.old, &edit.new)?;
+    }
     if !matches.get_flag("remove") {
         let config = matches.get_one::<String>("config").map(|config| caller.absolute(config));
         let config = config.filter(|config| !Path::new(config).is_file());
@@ -109,6 +120,73 @@ pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefus
         }
     }
     Ok(0)
+}
+
+/// The clients whose configuration changes: the one that is named, or all that are installed here.
+fn clients(matches: &ArgMatches, caller: &Caller) -> Result<Vec<(McpClient, &'static str)>, CliRefusal> {
+    let known = McpClient::ALL.into_iter().zip(NAMES);
+    if let Some(word) = matches.get_one::<String>("client") {
+        return Ok(known.filter(|(_, name)| name == word).collect());
+    }
+    let project = matches.get_flag("project");
+    let there = |client: McpClient| {
+        let home = caller.homes.first().map(String::as_str);
+        let own = client.user_file(Platform::here(), home, &caller.variables);
+        own.is_some_and(|file| client.signs(&file).iter().any(|sign| sign.exists()))
+    };
+    let found: Vec<(McpClient, &str)> =
+        known.filter(|(client, _)| there(*client) && !(project && client.project_file().is_none())).collect();
+    if found.is_empty() {
+        return Err(CliRefusal::new("client", "no MCP client was found that this knows")
+            .hint(format!("--client NAME, of {}", NAMES.join(", "))));
+    }
+    Ok(found)
+}
+
+/// What becomes of a client's file.
+fn edit(
+    client: McpClient,
+    word: &'static str,
+    name: &str,
+    matches: &ArgMatches,
+    caller: &Caller,
+) -> Result<Edit, CliRefusal> {
+    let project = matches.get_flag("project");
+    let file = resolve_link(&file_of(client, word, project, caller)?)?;
+    let old = read(&file)?;
+    let edited = if matches.get_flag("remove") {
+        removed(&old.text, client.key(), name)
+    } else {
+        let mut arguments = vec!["mcp".to_owned()];
+        if let Some(config) = matches.get_one::<String>("config") {
+            arguments.extend(["--config".to_owned(), caller.absolute(config)]);
+        }
+        let tools: Vec<&str> = matches.get_many::<String>("tools").into_iter().flatten().map(String::as_str).collect();
+        if !tools.is_empty() {
+            arguments.extend(["--tools".to_owned(), tools.join(",")]);
+        }
+        // A project is shared with machines that have other directories.
+        let path = if project { None } else { path(caller) };
+        with(&old.text, client.key(), name, &client.entry(&program(project)?, &arguments, path.as_deref()))
+    };
+    let new = edited.map_err(|error| {
+        CliRefusal::new("client", format!("{}: {error}", file.display()))
+            .hint("correct the file, or put the server into it by hand")
+    })?;
+    Ok(Edit { client: word, file, old, new })
+}
+
+/// The caller's PATH, along which the server finds interpreters: desktop clients have no shell's. Only directories by their
+/// absolute paths.
+fn path(caller: &Caller) -> Option<String> {
+    let directories = caller.variable("PATH")?.split(':').filter(|directory| directory.starts_with('/'));
+    let mut path: Vec<&str> = Vec::new();
+    for directory in directories.filter(|directory| Path::new(directory).is_dir()) {
+        if !path.contains(&directory) {
+            path.push(directory);
+        }
+    }
+    (!path.is_empty()).then(|| path.join(":"))
 }
 
 fn file_of(client: McpClient, word: &str, project: bool, caller: &Caller) -> Result<PathBuf, CliRefusal> {

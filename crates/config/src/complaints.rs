@@ -4,11 +4,9 @@
 //! A mount, a rule of Landlock and a limit of the kernel refuse without a record, and only a trace reports them. So the notes
 //! repeat what the program said; it is no violation, and nothing is decided by it.
 
-use crate::output::excerpt::Excerpt;
-
 /// What a program can complain of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ComplaintKind {
+pub enum ComplaintKind {
     /// EROFS.
     ReadOnly,
     /// A name that does not resolve, or a network that is not there.
@@ -31,6 +29,8 @@ pub(super) enum ComplaintKind {
     SocketFamily,
     /// Input that ended where a line was expected.
     NoInput,
+    /// A module that an interpreter does not find.
+    NoModule,
     /// A program that a shell does not find.
     NoProgram,
     /// ENOENT.
@@ -86,6 +86,7 @@ const WORDS: &[(&str, ComplaintKind)] = &[
     ("Permission denied", ComplaintKind::Permission),
     ("permission denied", ComplaintKind::Permission),
     ("EACCES", ComplaintKind::Permission),
+    ("ModuleNotFoundError: No module named", ComplaintKind::NoModule),
     ("command not found", ComplaintKind::NoProgram),
     (": not found", ComplaintKind::NoProgram),
     ("No such file or directory", ComplaintKind::NoFile),
@@ -95,7 +96,7 @@ const WORDS: &[(&str, ComplaintKind)] = &[
 
 /// One complaint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Complaint {
+pub struct Complaint {
     /// What it is about.
     pub kind: ComplaintKind,
     /// The path or name that stands in it.
@@ -105,9 +106,8 @@ pub(super) struct Complaint {
 /// Most complaints that are looked at.
 const MOST: usize = 64;
 
-/// The complaints in the output of a program, standard error before standard output.
-pub(super) fn complaints([stdout, stderr]: &[Excerpt; 2]) -> Vec<Complaint> {
-    let lines = stderr.lines().chain(stdout.lines());
+/// The complaints in the lines of a program's output.
+pub fn complaints(lines: impl Iterator<Item = String>) -> Vec<Complaint> {
     lines.filter_map(|line| complaint(&line)).take(MOST).collect()
 }
 
@@ -172,6 +172,7 @@ mod tests {
             ("dd: error writing '/tmp/big': No space left on device", NoSpace, Some("/tmp/big")),
             ("OSError: [Errno 24] Too many open files: '/dev/null'", OpenFiles, Some("/dev/null")),
             ("sh: 0: Cannot fork", NoProcess, Some("0")),
+            ("ModuleNotFoundError: No module named 'six'", NoModule, Some("six")),
             ("sh: 1: git: not found", NoProgram, Some("git")),
             ("bash: line 1: git: command not found", NoProgram, Some("git")),
             ("sh: 1: cannot open /dev/kvm: No such file", NoFile, Some("/dev/kvm")),

@@ -1,0 +1,318 @@
+//! Packages of a Python environment: installed once, into a virtual environment in the caller's cache, and shown read-only to
+//! the code of later calls.
+//!
+//! ```text
+//! names, interpreter ─ hash ─▶ KEY ─ known? ─▶ packages/KEY/tree/venv
+//!                                     └─ no: pip in a sandbox that reaches the index alone ─▶ a directory beside, which takes
+//!                                            its place when pip has ended
+//! ```
+//!
+//! pip may run code of the packages, and all that it wrote is as untrusted as they are: it is only ever shown to sandboxes, and
+//! `discover` decides what of it.
+
+use std::fs::DirBuilder;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_engine::{Engine, Io, Outcome};
+use cofferdam_policy::bundles::allow_rules;
+use cofferdam_policy::{Access, Field, Mount, Network, NetworkMode, text};
+
+use super::discover::HostTree;
+use super::preset::{CodeSource, found_python, preset};
+use super::{Surroundings, eval_base};
+
+/// What installs the packages; it runs in the sandbox.
+const INSTALL: &str = include_str!("install_packages.py");
+
+/// The hosts that are reached while packages are installed.
+const INDEX: &str = "@pypi";
+
+/// Wall time of an installation, milliseconds.
+const TIMEOUT_MS: u64 = 30 * 60 * 1000;
+
+/// Longest report of pip that is read, bytes.
+const LONGEST_REPORT: u64 = 16 << 20;
+
+/// Most lines of pip's errors in a message.
+const MOST_LINES: usize = 3;
+
+/// Why packages cannot be installed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackagesError {
+    /// There is no directory for them.
+    #[error("there is no home directory to keep packages in\nhint: set HOME, or XDG_CACHE_HOME")]
+    NoCache,
+    /// There is no interpreter.
+    #[error(transparent)]
+    Preset(#[from] super::PresetError),
+    /// The cache cannot be written.
+    #[error("cannot keep packages in {}: {source}", path.display())]
+    Cache {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The sandbox cannot be made.
+    #[error("the packages {packages} cannot be installed: {message}{}", hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default())]
+    Sandbox {
+        /// The packages.
+        packages: String,
+        /// Why not.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// pip failed.
+    #[error("the packages {packages} could not be installed: {reason}\nhint: {hint}")]
+    Failed {
+        /// The packages.
+        packages: String,
+        /// What was refused, or what pip said.
+        reason: String,
+        /// What to do.
+        hint: String,
+    },
+}
+
+/// Where installed packages are kept.
+#[derive(Debug, Clone)]
+pub struct PackageCache {
+    /// What is installed; Cofferdam's own, which no sandbox writes.
+    installed: PathBuf,
+    /// What is being installed.
+    unfinished: PathBuf,
+}
+
+impl PackageCache {
+    /// The cache below that of the variable, or below the home; `None` without either.
+    pub fn new(cache_home: Option<&str>, home: Option<&str>) -> Option<PackageCache> {
+        let named = cache_home.filter(|path| path.starts_with('/')).map(PathBuf::from);
+        let base = named.or_else(|| Some(Path::new(home?).join(".cache")))?;
+        Some(PackageCache { installed: base.join("cofferdam/packages"), unfinished: base.join("cofferdam-packages") })
+    }
+
+    fn entry(&self, packages: &[String], around: &Surroundings) -> Result<PathBuf, PackagesError> {
+        let python = found_python(around.around(), &HostTree)?;
+        let mut inputs = Vec::new();
+        for part in ["1", &python].into_iter().chain(packages.iter().map(String::as_str)) {
+            inputs.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            inputs.extend_from_slice(part.as_bytes());
+        }
+        Ok(self.installed.join(hex(&sha256(&inputs))))
+    }
+
+    /// The virtual environment with these packages, if it was made for the interpreter that is found now.
+    pub fn installed(&self, packages: &[String], around: &Surroundings) -> Option<PathBuf> {
+        let entry = self.entry(packages, around).ok()?;
+        let about = entry.symlink_metadata().ok()?;
+        let own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
+        let venv = entry.join("tree/venv");
+        (own && venv.symlink_metadata().is_ok_and(|about| about.is_dir())).then_some(venv)
+    }
+
+    /// Installs the packages, also where they were installed before, and returns the virtual environment.
+    ///
+    /// # Errors
+    /// They cannot be installed.
+    pub fn install(
+        &self,
+        engine: &Engine,
+        packages: &[String],
+        around: &Surroundings,
+    ) -> Result<PathBuf, PackagesError> {
+        let entry = self.entry(packages, around)?;
+        let fresh = Unfinished::new(&self.unfinished)?;
+        let outcome = run(engine, packages, around, &fresh.0.join("tree"), &entry.join("tree"))?;
+        if !outcome.success {
+            return Err(failed(packages, &outcome));
+        }
+        let cache = |path: &Path| {
+            let path = path.to_owned();
+            move |source| PackagesError::Cache { path, source }
+        };
+        // What was installed, for people: nothing reads it.
+        if let Some(lock) = lock(&fresh.0.join("tree/report.json")) {
+            std::fs::write(fresh.0.join("lock"), lock).map_err(cache(&fresh.0))?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.installed).map_err(cache(&self.installed))?;
+        // Sandboxes that run with the former one keep it: it goes when the next one is replaced.
+        let former = entry.with_extension("former");
+        if entry.symlink_metadata().is_ok() {
+            match std::fs::remove_dir_all(&former) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cache(&former)(error)),
+                _ => std::fs::rename(&entry, &former).map_err(cache(&entry))?,
+            }
+        }
+        std::fs::rename(&fresh.0, &entry).map_err(cache(&entry))?;
+        Ok(entry.join("tree/venv"))
+    }
+}
+
+/// A directory that is removed with whatever is in it, unless it was renamed.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// A new directory of the caller's own, with an empty `tree`.
+    fn new(base: &Path) -> Result<Unfinished, PackagesError> {
+        let failed = |source| PackagesError::Cache { path: base.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(failed)?;
+        let mut random = [0u8; 16];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| failed(error.into()))?;
+        let path = base.join(hex(&random));
+        DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        let this = Unfinished(path);
+        DirBuilder::new().mode(0o700).create(this.0.join("tree")).map_err(failed)?;
+        Ok(this)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // It was renamed, or pip has failed, which is reported. What cannot be removed stays in the cache.
+        std::fs::remove_dir_all(&self.0).unwrap_or_default();
+    }
+}
+
+/// Runs pip in a sandbox that writes `source`, which it sees at `target`, where it will be.
+fn run(
+    engine: &Engine,
+    packages: &[String],
+    around: &Surroundings,
+    source: &Path,
+    target: &Path,
+) -> Result<Outcome, PackagesError> {
+    let path = |path: &Path| {
+        let error = || std::io::Error::other("its path is not UTF-8");
+        path.to_str().map(str::to_owned).ok_or_else(|| PackagesError::Cache { path: path.to_owned(), source: error() })
+    };
+    let (source, target) = (path(source)?, path(target)?);
+    let mut policy = eval_base(false, &around.homes);
+    let allow = allow_rules(INDEX).unwrap_or_default();
+    policy.network = Network { mode: NetworkMode::Allowlist, allow, ..Network::none() };
+    policy.require(Field::Network);
+    policy.go_by_hosts_proxy(|name| around.variables.get(name).cloned());
+    policy.limits.wall_ms = TIMEOUT_MS;
+    policy.limits.cpu_seconds = policy.limits.cpu_seconds.max(TIMEOUT_MS / 1000);
+    let temporary = format!("{target}/tmp");
+    for name in ["HOME", "TMPDIR"] {
+        policy.command.variables.insert(name.into(), temporary.clone());
+    }
+    policy.command.cwd = Some(target.clone());
+    let arguments: Vec<String> = std::iter::once(target.clone()).chain(packages.iter().cloned()).collect();
+    let code = CodeSource::Text(INSTALL.to_owned());
+    preset(&mut policy, around.around(), &HostTree, "python", code, &arguments)?;
+    policy.filesystem.mounts.push(Mount::Bind {
+        source,
+        target,
+        access: Access::ReadWrite,
+        exec: true,
+        optional: false,
+    });
+    let refused =
+        |message: String, hint: Option<String>| PackagesError::Sandbox { packages: packages.join(", "), message, hint };
+    policy.validate().map_err(|errors| refused(errors.to_string(), None))?;
+    let prepared = engine.prepare(&policy).map_err(|failure| refused(failure.message, failure.hint))?;
+    let outcome = prepared.run(Io::default());
+    match &outcome.error {
+        Some(failure) => Err(refused(failure.message.clone(), failure.hint.clone())),
+        None => Ok(outcome),
+    }
+}
+
+/// Why pip failed: a host that was refused, or the last of its own errors.
+fn failed(packages: &[String], outcome: &Outcome) -> PackagesError {
+    let packages = packages.iter().map(|name| text::one_line(name)).collect::<Vec<_>>().join(", ");
+    let refused: Vec<String> =
+        outcome.violations.iter().filter_map(|violation| violation.object.as_deref()).map(text::one_line).collect();
+    let said: Vec<String> = outcome.stderr.lines().filter(|line| !line.trim().is_empty()).map(text::one_line).collect();
+    let errors: Vec<&String> = said.iter().filter(|line| line.starts_with("ERROR")).collect();
+    let last = if errors.is_empty() { said.iter().rev().take(1).collect() } else { errors };
+    let last: Vec<&str> = last.into_iter().take(MOST_LINES).map(String::as_str).collect();
+    let hint = if let Some(host) = refused.first() {
+        format!("only {INDEX} is reached while packages are installed, and {host} is not among its hosts")
+    } else if let Some(limit) = outcome.limit {
+        format!("it was ended by {limit}")
+    } else {
+        "check the names and versions; `packages` are installed from PyPI".to_owned()
+    };
+    let reason = if last.is_empty() { "pip printed nothing".to_owned() } else { last.join("; ") };
+    PackagesError::Failed { packages, reason, hint }
+}
+
+/// What was installed, a line each with its version and hash, by pip's report, which untrusted code may have written.
+fn lock(report: &Path) -> Option<String> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(report).ok()?;
+    let mut bytes = Vec::new();
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    file.take(LONGEST_REPORT).read_to_end(&mut bytes).ok()?;
+    let report: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let mut lines = Vec::new();
+    for one in report["install"].as_array()? {
+        let field = |name: &str| one["metadata"][name].as_str().map(text::one_line);
+        let hash = one["download_info"]["archive_info"]["hashes"]["sha256"].as_str().map(text::one_line);
+        let hash = hash.map(|hash| format!(" --hash=sha256:{hash}")).unwrap_or_default();
+        writeln!(&mut lines, "{}=={}{hash}", field("name")?, field("version")?).ok()?;
+    }
+    String::from_utf8(lines).ok()
+}
+
+/// Whether a text names a package of the index, perhaps with extras and versions: no option of pip, no path, no address.
+pub(super) fn is_package(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " ._-[],<>=!~*+".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 200 && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_no_option_path_or_address() {
+        for good in ["pandas", "pandas==2.2.3", "uvicorn[standard] >=0.30,<1", "ruamel.yaml", "numpy~=2.0", "a!=1.*"] {
+            assert!(is_package(good), "{good}");
+        }
+        for bad in [
+            "",
+            "-r /etc/passwd",
+            "--index-url=https://x",
+            "./local",
+            "/etc",
+            "git+https://example.org/x",
+            "x @ https://example.org/x.whl",
+            "x; os_name == 'posix'",
+            "a\nb",
+            "../x",
+            "file:x",
+        ] {
+            assert!(!is_package(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_report_becomes_lines_and_an_odd_one_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("report.json");
+        assert_eq!(lock(&file), None, "there is none");
+        std::fs::write(
+            &file,
+            r#"{"install": [{"metadata": {"name": "six", "version": "1.16.0"}, "download_info": {"archive_info":
+            {"hashes": {"sha256": "8abb"}}}}, {"metadata": {"name": "x\ny", "version": "1"}, "download_info": {}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(lock(&file).unwrap(), "six==1.16.0 --hash=sha256:8abb\nx\\ny==1\n");
+        std::fs::write(&file, "[").unwrap();
+        assert_eq!(lock(&file), None);
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+        assert_eq!(lock(&file), None, "a link is not followed");
+    }
+}
