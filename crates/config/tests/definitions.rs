@@ -227,6 +227,20 @@ interpreter = "sh -c 'a'"
 [environments.flag]
 sandbox = "--impure:x"
 
+[environments.packs]
+preset = "python"
+packages = ["six", "-r /etc/passwd", 3]
+
+[environments.both]
+preset = "python"
+venv = ".venv"
+packages = ["six"]
+interpreter = "python3 -c"
+
+[environments.js]
+preset = "node"
+packages = ["six"]
+
 [environments]
 flat = 1
 
@@ -255,11 +269,16 @@ max_sessions_per_client = 4
         "/c/config.toml:14: environments.a b.preset: `ruby` is not known; accepted: python, shell, node".into(),
         "/c/config.toml:19: environments.quoted.interpreter: has quotes".into(),
         "/c/config.toml:22: environments.flag.sandbox: `--impure:x` is no reference".into(),
-        "/c/config.toml:25: environments.flat: is an integer; accepted: a table".into(),
-        "/c/config.toml:28: project.mount: is not known".into(),
-        "/c/config.toml:29: project.inherit_env: is no list of names".into(),
-        "/c/config.toml:32: session.idle_timeout_seconds: `-1` is out of range".into(),
-        "/c/config.toml:34: session.max_sessions_per_client: `4` is more than all clients together may have".into(),
+        "/c/config.toml:26: environments.packs.packages: `-r /etc/passwd` names no package; accepted: a list".into(),
+        "/c/config.toml:26: environments.packs.packages: is an integer; accepted: a list".into(),
+        "/c/config.toml:30: environments.both.packages: and `venv` would both say which packages there are".into(),
+        "/c/config.toml:30: environments.both.venv: and `interpreter` would both say what runs the code".into(),
+        "/c/config.toml:36: environments.js.packages: is of no use without a Python of its own".into(),
+        "/c/config.toml:39: environments.flat: is an integer; accepted: a table".into(),
+        "/c/config.toml:42: project.mount: is not known".into(),
+        "/c/config.toml:43: project.inherit_env: is no list of names".into(),
+        "/c/config.toml:46: session.idle_timeout_seconds: `-1` is out of range".into(),
+        "/c/config.toml:48: session.max_sessions_per_client: `4` is more than all clients together may have".into(),
     ] {
         assert!(reported.contains(&part), "{part}\nin:\n{reported}");
     }
