@@ -120,6 +120,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l dry-run -d '
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l json -d 'Print one outcome as JSON instead of the output'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s q -l quiet -d 'Say nothing about limits and refusals'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s h -l help -d 'Print this; --help says more, with defaults'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l cache -d 'Keep the caches of the tools of --for between runs in this directory'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l policy -d 'Start from this policy instead of the defaults' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profile -d 'Start from this profile, or a stored one' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r

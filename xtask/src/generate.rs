@@ -169,7 +169,9 @@ fn presets() -> String {
     let mut page = String::from(PRESETS);
     for preset in TOOL_PRESETS {
         let typed: Vec<String> = preset.typed().iter().map(|typed| format!("`{}`", cell(typed))).collect();
-        page.push_str(&format!("| `{}` | {} | {} |\n", preset.name, cell(preset.purpose), typed.join(", ")));
+        let kept: Vec<String> = preset.caches.iter().map(|cache| format!("`{cache}`")).collect();
+        let (options, kept) = (typed.join(", "), kept.join(", "));
+        page.push_str(&format!("| `{}` | {} | {options} | {kept} |\n", preset.name, cell(preset.purpose)));
     }
     page
 }
@@ -244,8 +246,21 @@ The home inside is an empty file system in memory, on which programs can be star
 go there, and go with the run. The caches and the credentials of your own home are not used. The limits are held as far as the
 host allows, as those of every run are. What [hosts](bundles.md) let out is said there.
 
-| preset | for | options |
-|---|---|---|
+With `--cache` the caches of the table are kept between runs, so that what was downloaded once is there the next time, without a
+network as well:
+
+```sh
+cofferdam run --here --for npm --cache npm install
+cofferdam run --here --for npm --cache --network none npm ci --offline
+```
+
+They are directories of yours, below `~/.cache/cofferdam-caches` (or `XDG_CACHE_HOME`), one for each working directory, which can be
+removed at any time. What a run puts there, later runs in the same directory obey, as they obey the project's own files; no
+other run sees it, and a volume that would show those of other projects is refused. Nothing else of the home is kept: no
+settings, no programs that were installed there, no credentials.
+
+| preset | for | options | kept with `--cache`, below `/tmp/home` |
+|---|---|---|---|
 ";
 
 const TEXT: &str = "

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything that shows that the project works, in one call.
 //!
 //! ```text
-//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ MCP clients ─▶ attacks
-//!          ─▶ egress ─▶ the whole suite
+//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ first tries ─▶ MCP clients
+//!          ─▶ attacks ─▶ egress ─▶ the whole suite
 //! ```
 //!
 //! Every part runs, whatever failed before it, and the last line is the sum of all of them. The whole suite comes last. It
@@ -23,6 +23,7 @@ use crate::packages;
 use crate::parts::{Counts, Parts, counted};
 use crate::python;
 use crate::shell::{self, cargo, step, succeeds, uid};
+use crate::tasks;
 use crate::workspace::{Package, Workspace, executables};
 
 /// The unprivileged user of the second pass: Debian's `nobody`.
@@ -83,6 +84,7 @@ fn all(arguments: &[String]) -> Result {
             python::wheel(&workspace, tools, program("cofferdam-compile")?, counts)
         });
     }
+    parts.run("what users type first", |counts| tasks::smoke(&workspace, counts));
     parts.run("the MCP server with clients of others", |counts| {
         mcp::clients(&workspace, program("cofferdam-serve")?, counts)
     });

@@ -31,6 +31,7 @@ use judge::{Verdict, short};
 
 use crate::Result;
 use crate::bench::report::today;
+use crate::parts::Counts;
 use crate::shell::uid;
 use crate::workspace::Workspace;
 
@@ -118,6 +119,36 @@ pub(crate) fn run_from(arguments: &[String]) -> Result {
         println!("\nwritten to docs/tasks.md");
     }
     demand(&options.must, &results)
+}
+
+/// Tries the tasks of `tests/tasks/smoke.txt`, which have to hold.
+pub(crate) fn smoke(workspace: &Workspace, counts: &mut Counts) -> Result {
+    let directory = workspace.root.join("tests/tasks");
+    let list = directory.join("smoke.txt");
+    let list = std::fs::read_to_string(&list).map_err(|error| format!("cannot read {}: {error}", list.display()))?;
+    let must: Vec<String> = list.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    let mut tasks = data::read(&directory)?;
+    if let Some(id) = must.iter().find(|id| !tasks.iter().any(|task| task.id == **id)) {
+        return Err(format!("no task is called {id}"));
+    }
+    tasks.retain(|task| must.contains(&task.id));
+    let users = if uid() == Some(0) { vec![User::Root, User::Unprivileged] } else { vec![User::Unprivileged] };
+    let mut results = run_all(workspace, &tasks, &users)?;
+    if std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1") {
+        let before = results.len();
+        results.retain(|_, verdict| !matches!(verdict, Verdict::NotRun(_)));
+        counts.skipped += (before - results.len()) as u64;
+    }
+    for ((id, user), verdict) in &results {
+        if matches!(verdict, Verdict::First | Verdict::Second) {
+            counts.passed += 1;
+        } else {
+            counts.failed += 1;
+            counts.failures.push(format!("{id} ({})", user.name()));
+        }
+    }
+    report(&tasks, &results, &users);
+    demand(&results.keys().map(|(id, _)| id.clone()).collect::<Vec<_>>(), &results)
 }
 
 /// Runs the tasks as all users, beside each other.

@@ -14,10 +14,14 @@ pub struct ToolPreset {
     pub purpose: &'static str,
     /// The options, by their long names, and their values.
     pub options: &'static [(&'static str, &'static str)],
+    /// Directories below [`HOME_DIRECTORY`] that `--cache` keeps.
+    pub caches: &'static [&'static str],
     /// Programs that get a first argument of the preset's, and that argument: what no option and no variable says to them.
     pub argument: Option<(&'static [&'static str], &'static str)>,
 }
 
+/// The home that a preset makes.
+pub(crate) const HOME_DIRECTORY: &str = "/tmp/home";
 /// A home in memory, with room for caches, from which programs can be started: what the tool keeps goes with the run.
 const HOME: (&str, &str) = ("tmpfs", "/tmp/home:size=2g,exec");
 /// Temporary files go where programs can be started, and where there is room.
@@ -43,6 +47,7 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
             ("env", "npm_config_update_notifier=false"),
             ("env", "npm_config_fund=false"),
         ],
+        caches: &[".npm", ".cache/yarn", ".yarn", ".local/share/pnpm"],
         argument: None,
     },
     ToolPreset {
@@ -60,18 +65,21 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
             ("env", "UV_LINK_MODE=copy"),
             ("env", "POETRY_CACHE_DIR=/tmp/home/.cache/pypoetry"),
         ],
+        caches: &[".cache/pip", ".cache/uv", ".cache/pypoetry"],
         argument: None,
     },
     ToolPreset {
         name: "cargo",
         purpose: "`cargo`",
         options: &[("allow", "@crates"), HOME, TMPDIR, PIDS, ("env", "CARGO_HOME=/tmp/home/.cargo")],
+        caches: &[".cargo/registry", ".cargo/git"],
         argument: None,
     },
     ToolPreset {
         name: "make",
         purpose: "`make`, `cmake`, `ninja` and compilers",
         options: &[HOME, TMPDIR, PIDS],
+        caches: &[".cache/ccache"],
         argument: None,
     },
     ToolPreset {
@@ -85,6 +93,7 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
             ("env", "GOPATH=/tmp/home/go"),
             ("env", "GOCACHE=/tmp/home/.cache/go-build"),
         ],
+        caches: &["go/pkg/mod", ".cache/go-build"],
         argument: None,
     },
     ToolPreset {
@@ -92,6 +101,7 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
         purpose: "`mvn`",
         // Java takes the home from the user database, and not from HOME.
         options: &[("allow", "@maven"), HOME, TMPDIR, PIDS, ("env", "MAVEN_OPTS=-Duser.home=/tmp/home")],
+        caches: &[".m2/repository"],
         argument: None,
     },
     ToolPreset {
@@ -106,6 +116,7 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
             ("env", "GRADLE_USER_HOME=/tmp/home/.gradle"),
             ("env", "GRADLE_OPTS=-Duser.home=/tmp/home"),
         ],
+        caches: &[".gradle/caches", ".gradle/wrapper", ".m2/repository"],
         argument: None,
     },
     ToolPreset {
@@ -113,6 +124,7 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
         purpose: "Chromium without a window. Its own sandbox would need namespaces, which programs here have none of, and is left \
                   out: this one is around it",
         options: &[("unix-sockets", ""), HOME, TMPDIR, PIDS],
+        caches: &[],
         argument: Some((BROWSERS, "--no-sandbox")),
     },
     ToolPreset {
@@ -125,12 +137,14 @@ pub const TOOL_PRESETS: &[ToolPreset] = &[
             PIDS,
             ("env", "JUPYTER_RUNTIME_DIR=/tmp/home/.local/share/jupyter/runtime"),
         ],
+        caches: &[],
         argument: None,
     },
     ToolPreset {
         name: "agent",
         purpose: "coding agents that talk to Anthropic, OpenAI or Gemini; the key is named with -e",
         options: &[("allow", "@anthropic"), ("allow", "@openai"), ("allow", "@gemini"), HOME, TMPDIR, PIDS],
+        caches: &[],
         argument: None,
     },
 ];

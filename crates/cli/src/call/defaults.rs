@@ -107,6 +107,21 @@ fn toolchains(caller: &Caller) -> impl Iterator<Item = (String, String)> + '_ {
     })
 }
 
+/// Hides what pyenv runs behind `pip install`: it writes a list of programs beside the Pythons, which are read-only here, waits for
+/// that, and makes an installation fail that has succeeded.
+pub(crate) fn without_rehash(policy: &mut Policy) {
+    let Some(root) = policy.command.variables.get("PYENV_ROOT").filter(|_| policy.filesystem.root == Root::Host) else {
+        return;
+    };
+    let target = format!("{root}/pyenv.d/exec/pip-rehash");
+    let shims = format!("{root}/shims");
+    let last = policy.filesystem.mounts.iter().rev().find(|mount| is_within(&shims, mount.target()));
+    let is_writable = matches!(last, Some(Mount::Bind { access: Access::ReadWrite | Access::CopyOnWrite, .. }));
+    if !is_writable && std::path::Path::new(&target).is_dir() {
+        policy.filesystem.mounts.push(Mount::Tmpfs { target, size_mb: 1, exec: false });
+    }
+}
+
 /// The PATH of the program: the absolute directories of the caller's, so that the same programs are found, and behind them
 /// those of the sandbox's own. `None` without one of the caller's.
 fn program_path(caller: &Caller, own: &str, is_directory: &dyn Fn(&str) -> bool) -> Option<String> {

@@ -12,6 +12,7 @@ pub mod audit_trail;
 pub mod code;
 pub mod defaults;
 pub mod environment;
+pub(crate) mod kept_cache;
 pub(crate) mod policy_file;
 pub mod preset;
 pub mod profile;
@@ -28,14 +29,15 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
 use self::agent::AgentCall;
-use self::defaults::{fail_without_network, require_open_files, run_defaults};
+use self::defaults::{fail_without_network, require_open_files, run_defaults, without_rehash};
 use self::environment::ResolvedEnvironment;
+use self::kept_cache::KeptCaches;
 use self::policy_file::{BasePolicy, refused};
 use self::preset::CodeSource;
 use self::streams::StreamOptions;
 use crate::args::draft::Draft;
 use crate::args::option::{Heading, PolicyOption, Takes};
-use crate::args::presets::tool_preset;
+use crate::args::presets::{ToolPreset, preset_of, tool_preset};
 use crate::args::table::POLICY_OPTIONS;
 use crate::args::values;
 use crate::caller::Caller;
@@ -66,6 +68,8 @@ pub struct RunnableCall {
     pub perhaps_file: Option<String>,
     /// Variables whose values `--dry-run` does not print.
     pub masked: Vec<&'static str>,
+    /// The caches that are kept for later runs.
+    pub(crate) kept_caches: Option<KeptCaches>,
 }
 
 /// Whether the command line gives this option.
@@ -163,10 +167,14 @@ fn build(
     let shown = base.filesystem.mounts.clone();
     let starts_elsewhere = file.is_none() && text("workdir").is_some();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false, starts_elsewhere };
-    let presets = match agent {
+    let mut presets = match agent {
         Some(agent) => apply_agent(&mut draft, agent)?,
         None if eval => BTreeMap::new(),
         None => apply_presets(&mut draft, matches, file)?,
+    };
+    let kept_caches = match eval || agent.is_some() || !matches.get_flag("cache") {
+        true => None,
+        false => Some(keep_caches(&mut draft, &mut presets, matches.get_flag("dry-run"))?),
     };
     let given = apply_options(&mut draft, matches)?;
     let direct = draft.direct;
@@ -212,6 +220,9 @@ fn build(
         streams::lift_limits(&mut policy, options, tty && environment.is_none());
         if !eval {
             fail_without_network(&mut policy);
+            if presets.contains_key("pip") || preset_of(&policy.command.argv) == Some("pip") {
+                without_rehash(&mut policy);
+            }
         }
         if !policy.filesystem.deny.is_empty() {
             deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
@@ -222,6 +233,9 @@ fn build(
     }
     if let Some(agent) = agent {
         agent.hide_other_states(&mut policy)?;
+    }
+    if let Some(caches) = &kept_caches {
+        caches.hide_others(&mut policy)?;
     }
     policy.validate().and_then(|()| require_open_files(&policy)).map_err(|errors| refused(&errors, &given, file))?;
     let here_would_write = file.is_none() && here_would_write(&policy, caller);
@@ -236,6 +250,7 @@ fn build(
         cut_ends_run: file.is_none() && options.json && !options.output_limit,
         grace: grace(matches)?,
         presets,
+        kept_caches,
         perhaps_file: perhaps_file.map(str::to_owned),
         masked: Vec::new(),
     })
@@ -434,6 +449,24 @@ fn apply_preset_option(draft: &mut Draft<'_>, long: &str, value: &str, network_n
         option.requires.iter().for_each(|field| draft.policy.require(*field));
     }
     Ok(())
+}
+
+/// Adds the caches that the presets keep, and the options that they stand for.
+fn keep_caches(
+    draft: &mut Draft<'_>,
+    presets: &mut BTreeMap<&'static str, Vec<String>>,
+    dry_run: bool,
+) -> Result<KeptCaches, CliRefusal> {
+    let named: Vec<&ToolPreset> = presets.keys().filter_map(|name| tool_preset(name).ok()).collect();
+    let caches = KeptCaches::of(&named, draft.caller, dry_run)?;
+    for mount in caches.mounts()? {
+        draft.mount(mount);
+    }
+    draft.base_mounts = draft.policy.filesystem.mounts.len();
+    if let Some(typed) = presets.values_mut().next() {
+        typed.extend(caches.typed());
+    }
+    Ok(caches)
 }
 
 /// Applies the options of the command line in their order, the late ones at the end. Returns those that were given.

@@ -32,7 +32,19 @@ pub(super) fn command(command: Command, full: bool) -> Command {
                 .long_help(
                     "What a tool needs: npm, pip, cargo, make, go, maven, gradle, browser, jupyter or agent. A preset stands for \
                      options, which --dry-run prints and docs/presets.md lists; options of the command line win. What the tool \
-                     keeps, such as a cache, goes with the run",
+                     keeps, such as a cache, goes with the run, but for --cache",
+                ),
+        )
+        .arg(
+            Arg::new("cache")
+                .long("cache")
+                .action(ArgAction::SetTrue)
+                .help_heading(Heading::Program.title())
+                .hide_short_help(true)
+                .help("Keep the caches of the tools of --for between runs in this directory")
+                .long_help(
+                    "Keep the caches of the tools of --for between runs in this directory, and in no other: each directory has \
+                     its own, in ~/.cache/cofferdam-caches",
                 ),
         )
         // One argument for both: if PROGRAM were an argument of its own, options right behind it would be parsed as ours.
@@ -59,6 +71,9 @@ pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, C
         let mut call = call::from_base(matches, false, &caller, &HostTree, base, None)?;
         if has_profile {
             python_name::python3(&mut call.policy);
+        }
+        if let Some(caches) = call.kept_caches.as_ref().filter(|_| !matches.get_flag("dry-run")) {
+            caches.make()?;
         }
         execute(&engine, call, &caller, presentation)
     });

@@ -115,6 +115,7 @@ fn execute(invocation: &Invocation<'_>, engine: &Engine, presentation: Presentat
         grace: GRACE,
         perhaps_file: None,
         masked: Vec::new(),
+        kept_caches: None,
         presets: Default::default(),
     };
     execute_about(engine, call, invocation.caller, presentation, about)

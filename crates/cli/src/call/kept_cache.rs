@@ -1,0 +1,167 @@
+//! `--cache`: the caches of a preset's tools, kept between runs for the working directory alone.
+//!
+//! Each cache is a directory of the caller's that only runs in that directory see and write. What one run puts into it, a later one
+//! of the same project obeys, as it obeys the project's own files; no run elsewhere does.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::text::one_line;
+use cofferdam_policy::{Access, Mount, Policy};
+
+use crate::args::presets::{HOME_DIRECTORY, ToolPreset};
+use crate::caller::Caller;
+use crate::output::text::quoted;
+use crate::refusal::CliRefusal;
+
+/// Most letters of the project's own name in that of its directory.
+const LONGEST_NAME: usize = 40;
+
+/// The caches that are kept for one working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptCaches {
+    /// The directory with those of all projects, canonical as far as it is there.
+    all: PathBuf,
+    /// That of this one.
+    own: PathBuf,
+    /// Which there are, below the home that the preset makes.
+    names: Vec<&'static str>,
+    /// Whether nothing runs, so that nothing is made.
+    dry_run: bool,
+}
+
+impl KeptCaches {
+    /// Those of these presets.
+    ///
+    /// # Errors
+    /// The presets keep none, or the working directory is no project that could have some of its own.
+    pub(crate) fn of(presets: &[&ToolPreset], caller: &Caller, dry_run: bool) -> Result<KeptCaches, CliRefusal> {
+        let refused = |message: String| CliRefusal::new("arguments", message);
+        if presets.is_empty() {
+            return Err(refused("--cache keeps the caches of a tool, and no --for names one".into())
+                .hint("--for npm, pip, cargo, go, maven or gradle"));
+        }
+        let mut names: Vec<&str> = presets.iter().flat_map(|preset| preset.caches).copied().collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            let name = presets[0].name;
+            return Err(refused(format!("--for {name} has no cache that could be kept")).hint("leave --cache out"));
+        }
+        caller.require_project().map_err(|message| refused(message).split_hint())?;
+        let named = caller.variable("XDG_CACHE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+        let base = named.or_else(|| caller.homes.first().map(|home| Path::new(home).join(".cache")));
+        let base = base.ok_or_else(|| {
+            refused("there is no home directory to keep caches in".into()).hint("set HOME, or XDG_CACHE_HOME")
+        })?;
+        let all = real(&base).join("cofferdam-caches");
+        let own = all.join(name_of(&caller.cwd));
+        Ok(KeptCaches { all, own, names, dry_run })
+    }
+
+    fn source(&self, name: &str) -> PathBuf {
+        self.own.join(name.replace('/', "-"))
+    }
+
+    /// The volumes.
+    ///
+    /// # Errors
+    /// The path of the caches is not UTF-8.
+    pub(crate) fn mounts(&self) -> Result<Vec<Mount>, CliRefusal> {
+        let mount = |name: &&str| {
+            let source = self.source(name).into_os_string().into_string();
+            let source = source.map_err(|path| failed(Path::new(&path), "it is not UTF-8"))?;
+            let target = format!("{HOME_DIRECTORY}/{name}");
+            Ok(Mount::Bind { source, target, access: Access::ReadWrite, exec: true, optional: self.dry_run })
+        };
+        self.names.iter().map(mount).collect()
+    }
+
+    /// The volumes as they are typed.
+    pub(crate) fn typed(&self) -> Vec<String> {
+        let one = |name: &&str| {
+            let volume = format!("{}:{HOME_DIRECTORY}/{name}:rw", self.source(name).display());
+            format!("--volume {}", quoted(&volume))
+        };
+        self.names.iter().map(one).collect()
+    }
+
+    /// Leaves the caches of others out of the policy's view: it is a denied place, which is taken back for those of this project.
+    ///
+    /// # Errors
+    /// A volume would show them.
+    pub(crate) fn hide_others(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
+        let canonical = |path: &str| std::fs::canonicalize(path).ok();
+        let all = self.all.to_str().unwrap_or_default();
+        policy.filesystem.deny.retain(|denied| {
+            !is_within(denied, all) && canonical(denied).is_none_or(|denied| !denied.starts_with(&self.all))
+        });
+        for mount in &policy.filesystem.mounts {
+            let Mount::Bind { source, target, .. } = mount else { continue };
+            if is_within(target, HOME_DIRECTORY) && Path::new(source).starts_with(&self.own) {
+                continue;
+            }
+            let source = canonical(source).unwrap_or_else(|| source.into());
+            if source.starts_with(&self.all) || self.all.starts_with(&source) {
+                let message = format!(
+                    "{} would show the caches of other projects, which are in {}",
+                    one_line(&source.to_string_lossy()),
+                    self.all.display()
+                );
+                return Err(CliRefusal::new("arguments", message).hint("leave --cache or that volume out"));
+            }
+        }
+        if !self.dry_run {
+            policy.filesystem.mounts.push(Mount::Tmpfs { target: all.to_owned(), size_mb: 1, exec: false });
+        }
+        Ok(())
+    }
+
+    /// Makes the directories that are not there.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub(crate) fn make(&self) -> Result<(), CliRefusal> {
+        for name in &self.names {
+            let path = self.source(name);
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            made.map_err(|error| failed(&path, &error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, why: &str) -> CliRefusal {
+    CliRefusal::new("arguments", format!("cannot keep a cache in {}: {why}", path.display()))
+        .hint("leave --cache out, or name another place with XDG_CACHE_HOME")
+}
+
+/// A path without links, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+    there.map_or_else(|| path.to_owned(), |(above, real)| real.join(path.strip_prefix(above).unwrap_or(Path::new(""))))
+}
+
+/// The name of a project's directory: its own name for people, and a hash of its path.
+fn name_of(directory: &str) -> String {
+    let name = directory.rsplit('/').next().unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = name.chars().map(plain).take(LONGEST_NAME).collect();
+    format!("{name}-{}", &hex(&sha256(directory.as_bytes()))[..32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_directory_has_a_name_of_its_own() {
+        let (one, two) = (name_of("/w/app"), name_of("/v/app"));
+        assert!(one.starts_with("app-") && two.starts_with("app-") && one != two);
+        let long = name_of(&format!("/{}", "é/../x".repeat(500)));
+        assert!(long.len() < 255 && !long.contains('/'));
+    }
+}

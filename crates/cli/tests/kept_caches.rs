@@ -1,0 +1,127 @@
+//! `--cache`: what a tool's cache holds is there for the next run in the same directory, and for no other run.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Output;
+
+use common::{Shown, cofferdam, shown_directory};
+
+/// A home with two projects.
+struct World(Shown);
+
+impl World {
+    fn new(name: &str) -> Option<World> {
+        let world = World(shown_directory(name)?);
+        for name in ["home/one", "home/two", "elsewhere"] {
+            fs::create_dir_all(world.at(name)).unwrap();
+        }
+        Some(world)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.0.join(name)
+    }
+
+    fn run(&self, project: &str, options: &[&str], script: &str) -> Output {
+        let mut command = cofferdam();
+        command.env("HOME", self.at("home")).env_remove("XDG_CACHE_HOME").env_remove("PYENV_ROOT");
+        command.current_dir(self.at(project));
+        command.arg("run").args(options).args(["--", "sh", "-c", script]).output().unwrap()
+    }
+
+    #[track_caller]
+    fn prints(&self, project: &str, options: &[&str], script: &str) -> String {
+        let output = self.run(project, options, script);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    #[track_caller]
+    fn refused(&self, project: &str, options: &[&str]) -> String {
+        let output = self.run(project, options, "true");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        said
+    }
+
+    /// The one directory of kept caches.
+    fn kept(&self, name: &str) -> PathBuf {
+        let all = fs::read_dir(self.at("home/.cache/cofferdam-caches")).unwrap().flatten();
+        let mut own = all.map(|entry| entry.path()).filter(|path| path.to_str().unwrap().contains(name));
+        own.next().unwrap()
+    }
+}
+
+const PIP: [&str; 5] = ["--for", "pip", "--network", "none", "--cache"];
+const ADD: &str = "echo x >>/tmp/home/.cache/pip/kept; cat /tmp/home/.cache/pip/kept";
+
+#[test]
+fn a_cache_is_kept_for_its_directory_alone() {
+    let Some(world) = World::new("kept-caches-1") else { return };
+    assert_eq!(world.prints("home/one", &PIP, ADD), "x\n");
+    assert_eq!(world.prints("home/one", &PIP, ADD), "x\nx\n");
+    assert_eq!(world.prints("home/two", &PIP, ADD), "x\n", "another directory has its own");
+    assert_eq!(world.prints("home/one", &PIP[..4], "ls -A /tmp/home"), "", "without the option there is none");
+    // What lies in the home beside the caches goes with the run.
+    world.prints("home/one", &PIP, "echo x >/tmp/home/file");
+    assert_eq!(world.prints("home/one", &PIP, "ls /tmp/home"), "");
+    let kept = world.kept("one-");
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_to_string(kept.join(".cache-pip/kept")).unwrap(), "x\nx\n");
+}
+
+#[test]
+fn no_other_run_sees_a_kept_cache() {
+    let Some(world) = World::new("kept-caches-2") else { return };
+    world.prints("home/one", &PIP, ADD);
+    let kept = world.kept("one-");
+    let look = format!("cat {}/.cache-pip/kept 2>/dev/null || echo hidden", kept.display());
+    let home = format!("{0}:{0}:rw", world.at("home").display());
+    // The run itself, by the path outside; one of another project, with and without a cache; one that shows the home.
+    assert_eq!(world.prints("home/one", &PIP, &look), "hidden\n");
+    assert_eq!(world.prints("home/two", &PIP, &look), "hidden\n");
+    assert_eq!(world.prints("home/two", &[], &look), "hidden\n");
+    assert_eq!(world.prints("elsewhere", &["-v", &home], &look), "hidden\n");
+    // Its twin in the same home is there.
+    fs::write(world.at("home/visible"), "seen\n").unwrap();
+    let twin = format!("cat {}", world.at("home/visible").display());
+    assert_eq!(world.prints("elsewhere", &["-v", &home], &twin), "seen\n");
+    // A cache cannot be asked for where a volume would show those of others.
+    for volume in [home, format!("{}:/all:ro", world.at("home/.cache").display()), format!("{}:/k", kept.display())] {
+        let options = [&PIP[..], &["-v", volume.as_str()]].concat();
+        let said = world.refused("home/two", &options);
+        assert!(said.contains("would show the caches of other projects") && said.contains("hint: "), "{said}");
+    }
+}
+
+#[test]
+fn a_cache_needs_a_tool_and_a_project() {
+    let Some(world) = World::new("kept-caches-3") else { return };
+    let said = world.refused("home/one", &["--cache"]);
+    assert!(said.contains("no --for names one") && said.contains("hint: --for npm"), "{said}");
+    let said = world.refused("home/one", &["--for", "jupyter", "--cache"]);
+    assert!(said.contains("has no cache that could be kept"), "{said}");
+    let said = world.refused("home", &PIP);
+    assert!(said.contains("is no project"), "{said}");
+    // What --dry-run prints stands for it, and nothing is made.
+    let printed = world.prints("home/one", &[&PIP[..], &["--dry-run"]].concat(), "true");
+    assert!(printed.contains("--volume ") && printed.contains(":/tmp/home/.cache/pip:rw"), "{printed}");
+    assert!(!world.at("home/.cache").exists());
+}
+
+#[test]
+fn pip_of_pyenv_does_not_fail_over_its_list_of_programs() {
+    let Some(world) = World::new("kept-caches-4") else { return };
+    let hook = world.at("home/.pyenv/pyenv.d/exec/pip-rehash");
+    fs::create_dir_all(&hook).unwrap();
+    fs::write(hook.join("pip"), "").unwrap();
+    fs::create_dir_all(world.at("home/.pyenv/shims")).unwrap();
+    let look = "ls $PYENV_ROOT/pyenv.d/exec/pip-rehash";
+    assert_eq!(world.prints("home/one", &["--for", "pip"], look), "");
+    assert_eq!(world.prints("home/one", &[], look), "pip\n", "the twin: another program");
+    let shims = format!("{0}:{0}:rw", world.at("home/.pyenv/shims").display());
+    assert_eq!(world.prints("home/one", &["--for", "pip", "-v", &shims], look), "pip\n", "it can be written");
+}
