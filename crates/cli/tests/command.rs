@@ -134,7 +134,7 @@ fn stdin_is_what_a_pipe_or_a_file_gives() {
 fn variables_are_the_sandboxs_own() {
     let own = ["HOME", "LANG", "PATH", "SHARED", "TERM", "USER", "X"];
     // Without a network package managers are asked not to try again.
-    let retries = ["CARGO_NET_RETRY", "PIP_RETRIES", "npm_config_fetch_retries"];
+    let retries = ["CARGO_NET_RETRY", "PIP_RETRIES", "npm_config_fetch_retries", "pnpm_config_fetch_retries"];
     for (network, further) in [("none", &retries[..]), ("loopback", &[])] {
         let output = cofferdam()
             .env("SECRET", "s")

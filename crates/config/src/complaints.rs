@@ -29,6 +29,8 @@ pub enum ComplaintKind {
     SocketFamily,
     /// Input that ended where a line was expected.
     NoInput,
+    /// A shared library that the loader does not find.
+    NoLibrary,
     /// A module that an interpreter does not find.
     NoModule,
     /// A program that a shell does not find.
@@ -43,6 +45,7 @@ pub enum ComplaintKind {
 
 /// The words, and what they mean; the more specific ones first.
 const WORDS: &[(&str, ComplaintKind)] = &[
+    (": cannot open shared object file", ComplaintKind::NoLibrary),
     ("Cannot connect to the Docker daemon", ComplaintKind::Docker),
     ("unable to auto-detect email address", ComplaintKind::GitIdentity),
     ("empty ident name", ComplaintKind::GitIdentity),
@@ -173,6 +176,11 @@ mod tests {
             ("OSError: [Errno 24] Too many open files: '/dev/null'", OpenFiles, Some("/dev/null")),
             ("sh: 0: Cannot fork", NoProcess, Some("0")),
             ("ModuleNotFoundError: No module named 'six'", NoModule, Some("six")),
+            (
+                "./app: error while loading shared libraries: libf.so: cannot open shared object file: No such file",
+                NoLibrary,
+                Some("libf.so"),
+            ),
             ("sh: 1: git: not found", NoProgram, Some("git")),
             ("bash: line 1: git: command not found", NoProgram, Some("git")),
             ("sh: 1: cannot open /dev/kvm: No such file", NoFile, Some("/dev/kvm")),

@@ -42,8 +42,12 @@ pub(crate) const fn most(field: Field) -> u64 {
 }
 
 /// Variables by which package managers fail at once where there is no network, and do not try for minutes.
-const WITHOUT_RETRIES: [(&str, &str); 3] =
-    [("CARGO_NET_RETRY", "0"), ("PIP_RETRIES", "0"), ("npm_config_fetch_retries", "0")];
+const WITHOUT_RETRIES: [(&str, &str); 4] = [
+    ("CARGO_NET_RETRY", "0"),
+    ("PIP_RETRIES", "0"),
+    ("npm_config_fetch_retries", "0"),
+    ("pnpm_config_fetch_retries", "0"),
+];
 
 /// Adds them to a program without a network, where it has no value of its own.
 pub(crate) fn fail_without_network(policy: &mut Policy) {

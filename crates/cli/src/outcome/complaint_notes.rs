@@ -92,6 +92,7 @@ impl Context<'_> {
                 .then(|| note("the program may not make Unix sockets", Some("--unix-sockets".into()))),
             ComplaintKind::NoInput => (self.policy.command.stdin == Stdin::Closed)
                 .then(|| note("standard input of the program is closed", Some("-i".into()))),
+            ComplaintKind::NoLibrary => complaint.object.as_deref().and_then(|name| self.no_library(name)),
             ComplaintKind::NoProgram => complaint.object.as_deref().and_then(|name| self.no_program(name)),
             ComplaintKind::NoFile => path.and_then(|path| self.no_device(path)),
             ComplaintKind::Docker => Some(note(
@@ -137,7 +138,7 @@ impl Context<'_> {
             let preset = preset_of(&self.policy.command.argv).filter(|_| none && installs(&self.policy.command.argv));
             let hint = match (preset, self.fetched_host().filter(|_| none)) {
                 (Some(preset), _) => format!("--here --for {preset}"),
-                (None, Some(host)) => format!("--here --allow {host}"),
+                (None, Some(host)) => format!("--here --allow {host}{}", self.ssh_key()),
                 (None, None) => "--here".to_owned(),
             };
             return Some(note(&format!("{} is read-only to the program", text::one_line(cwd)), Some(hint)));
@@ -198,7 +199,16 @@ impl Context<'_> {
     fn fetched_host(&self) -> Option<String> {
         let argv = &self.policy.command.argv;
         let git = argv.first().is_some_and(|program| program == "git" || program.ends_with("/git"));
-        argv.iter().filter(|_| git).find_map(|argument| host_of_url(argument))
+        argv.iter().filter(|_| git).find_map(|argument| host_of_url(argument).or_else(|| host_of_ssh(argument)))
+    }
+
+    /// The options that give git a key, where what it fetches is behind ssh: the keys of the home stay hidden.
+    fn ssh_key(&self) -> &'static str {
+        let ssh = |argument: &String| argument.starts_with("ssh://") || host_of_ssh(argument).is_some();
+        match self.policy.command.argv.iter().any(ssh) {
+            true => " -v KEY:/tmp/key -e GIT_SSH_COMMAND='ssh -i /tmp/key -o StrictHostKeyChecking=accept-new'",
+            false => "",
+        }
     }
 
     /// For a program that said nothing, where one of its arguments is an address.
@@ -256,17 +266,22 @@ impl Context<'_> {
         matches!(self.outcome.exit_code, Some(126 | 127 | 2)) || (go && self.outcome.exit_code == Some(1))
     }
 
+    /// Whether a path is, contains or lies in a place of credentials.
+    fn holds_credentials(&self, path: &str) -> bool {
+        self.caller.homes.iter().any(|home| {
+            let list = |directory: &str| names_in(&format!("{home}/{directory}"));
+            let credentials = cofferdam_policy::credential_deny(home, &list);
+            credentials.iter().any(|credential| is_within(credential, path) || is_within(path, credential))
+        })
+    }
+
     /// For a path that the policy denies. What may hold credentials is never offered.
     fn denied(&self, path: &str, denied: &str) -> RunNote {
         let shown = text::one_line(path);
         let homes = &self.caller.homes;
         let of_a_home = homes.iter().find_map(|home| denied.strip_prefix(home)?.strip_prefix('/'));
         let hidden = of_a_home.filter(|name| !name.contains('/') && name.starts_with('.'));
-        let holds_credentials = homes.iter().any(|home| {
-            let list = |directory: &str| names_in(&format!("{home}/{directory}"));
-            let credentials = cofferdam_policy::credential_deny(home, &list);
-            credentials.iter().any(|credential| is_within(credential, denied) || is_within(denied, credential))
-        });
+        let holds_credentials = self.holds_credentials(denied);
         match hidden.filter(|_| !holds_credentials && Path::new(denied).exists()) {
             Some(_) => {
                 let hint = format!("-v {}", quoted(&format!("{denied}:{denied}")));
@@ -274,6 +289,21 @@ impl Context<'_> {
             }
             None => note(&format!("{shown} is denied by {} ($.filesystem.deny)", text::one_line(denied)), None),
         }
+    }
+
+    /// For a library that lies in a hidden directory of a home. The program names it, so that only the name of a library
+    /// counts, and only a directory that may be offered.
+    fn no_library(&self, name: &str) -> Option<RunNote> {
+        let is_library = name.starts_with("lib") && name.contains(".so") && !name.contains('/');
+        let directories = self.caller.homes.iter().filter(|_| is_library).flat_map(|home| {
+            let hidden = names_in(home).into_iter().filter(|name| name.starts_with('.'));
+            hidden.flat_map(move |hidden| [format!("{home}/{hidden}"), format!("{home}/{hidden}/lib")])
+        });
+        let denied = |directory: &String| self.policy.filesystem.deny.iter().any(|deny| is_within(directory, deny));
+        let found = directories.filter(denied).find(|directory| Path::new(directory).join(name).is_file())?;
+        let holds_credentials = self.holds_credentials(&found);
+        let hint = (!holds_credentials).then(|| format!("-v {}", quoted(&format!("{found}:{found}"))));
+        Some(note(&format!("{} lies in {}, which is hidden", text::one_line(name), text::one_line(&found)), hint))
     }
 
     fn no_space(&self, path: Option<&str>) -> Option<RunNote> {
@@ -413,8 +443,20 @@ fn host_of_url(argument: &str) -> Option<String> {
         _ => "",
     };
     let host = host.strip_suffix(usual).unwrap_or(host);
+    let host = match scheme {
+        "ssh" if !host.contains(':') => format!("{host}:22"),
+        _ => host.to_owned(),
+    };
     let entry: Result<AllowEntry, _> = host.parse();
-    entry.is_ok().then(|| host.to_owned())
+    entry.is_ok().then_some(host)
+}
+
+/// The host of an argument in the form of scp, as git takes it for ssh: `git@example.org:project.git`.
+fn host_of_ssh(argument: &str) -> Option<String> {
+    let (host, path) = argument.split_once(':')?;
+    let (user, host) = host.split_once('@')?;
+    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    (plain(user) && plain(host) && !path.is_empty() && !path.starts_with("//")).then(|| format!("{host}:22"))
 }
 
 #[cfg(test)]
@@ -428,6 +470,8 @@ mod tests {
             ("http://you:secret@example.org:80", Some("example.org")),
             ("http://example.org:8443/", Some("example.org:8443")),
             ("git+https://github.com/a/b.git#c", Some("github.com")),
+            ("ssh://git@example.org/p.git", Some("example.org:22")),
+            ("ssh://git@example.org:2222/p.git", Some("example.org:2222")),
             ("example.org", None),
             ("https://", None),
             ("https://*", None),

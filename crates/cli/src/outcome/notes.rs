@@ -1,7 +1,9 @@
 //! The notes on standard error after a run: limits, refusals, truncated output and changed files. Pure: outcome in, notes out,
 //! but for [`file_for_code`].
 
-use cofferdam_engine::{Ending, Outcome, Violation};
+use std::collections::BTreeMap;
+
+use cofferdam_engine::{Ending, FileChange, Outcome, Violation};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, AuditLevel, Field, Mount, NetworkMode, Policy, text};
 use serde::Serialize;
@@ -107,7 +109,11 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
                 outcome.changes.iter().map(|c| format!("{} {}", c.kind, text::one_line(&c.path))).collect();
             format!("changed: {}", names.join(", "))
         } else {
-            format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'))
+            let counts = format!("{} added, {} modified, {} deleted", count('A'), count('M'), count('D'));
+            match changed_groups(&outcome.changes) {
+                Some(groups) => format!("changed: {groups} ({counts})"),
+                None => format!("changed: {counts}"),
+            }
         };
         match &call.keep_changes {
             // The error reports that they are not kept, or not all of them.
@@ -121,6 +127,32 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
         note("no volume is copy-on-write, so there are no changes to keep".into(), Some("-v .:.:cow".into()));
     }
     notes
+}
+
+/// The names in the directory that has all changes in it, with how many changes are in each; `None` for more than [`MOST`].
+fn changed_groups(changes: &[FileChange]) -> Option<String> {
+    let first = changes.first()?.path.rsplit_once('/')?.0;
+    let common = changes.iter().fold(first, |common, change| {
+        let within = |directory: &&str| change.path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+        let mut above = std::iter::successors(Some(common), |directory| Some(directory.rsplit_once('/')?.0));
+        above.find(within).unwrap_or_default()
+    });
+    let mut groups: BTreeMap<&str, (char, u64, bool)> = BTreeMap::new();
+    for change in changes {
+        let rest = change.path.get(common.len() + 1..).unwrap_or(&change.path);
+        let (name, deeper) = rest.split_once('/').map_or((rest, false), |(name, _)| (name, true));
+        let group = groups.entry(name).or_insert((change.kind, 0, false));
+        group.1 += 1;
+        group.2 |= deeper;
+        if group.0 != change.kind {
+            group.0 = 'M';
+        }
+    }
+    let one = |(name, (kind, count, deeper)): (&&str, &(char, u64, bool))| {
+        let path = text::one_line(&format!("{common}/{name}"));
+        if *deeper { format!("{kind} {path}/ ({count})") } else { format!("{kind} {path}") }
+    };
+    (groups.len() <= MOST).then(|| groups.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// The notes about truncated output. `-q` does not hide them, because the output looks complete.
@@ -215,7 +247,26 @@ fn option_hint(limit: Field) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::singular;
+    use super::{changed_groups, singular};
+    use cofferdam_engine::FileChange;
+
+    #[test]
+    fn many_changes_are_named_by_the_directories_that_they_are_in() {
+        let change = |(kind, path): &(char, &str)| FileChange { kind: *kind, path: (*path).into() };
+        let of = |list: &[(char, &str)]| changed_groups(&list.iter().map(change).collect::<Vec<_>>());
+        let installed = [
+            ('A', "/p/node_modules"),
+            ('A', "/p/node_modules/a/index.js"),
+            ('M', "/p/package-lock.json"),
+            ('A', "/p/node_modules/b/c"),
+        ];
+        assert_eq!(of(&installed).unwrap(), "A /p/node_modules/ (3), M /p/package-lock.json");
+        assert_eq!(of(&[('A', "/p/a/b/1"), ('D', "/p/a/b/c/2")]).unwrap(), "A /p/a/b/1, D /p/a/b/c/ (1)");
+        assert_eq!(of(&[('A', "/v/x"), ('A', "/w/y")]).unwrap(), "A /v/ (1), A /w/ (1)");
+        let many: Vec<(char, String)> = (0..6).map(|n| ('A', format!("/p/{n}"))).collect();
+        assert_eq!(of(&many.iter().map(|(kind, path)| (*kind, path.as_str())).collect::<Vec<_>>()), None);
+        assert_eq!(of(&[]), None);
+    }
 
     #[test]
     fn every_unit_has_a_singular() {

@@ -77,6 +77,12 @@ impl EndedRun<'_> {
         }
         if self.is_skill {
             notes.iter_mut().for_each(|note| note.hint = None);
+            if outcome.violations.iter().any(|violation| violation.field.starts_with("$.network")) {
+                notes.push(RunNote {
+                    text: "a skill reaches the hosts that its manifest names and the operator allows".into(),
+                    hint: Some("--config FILE: networkMode = \"allowlist\", allowedHosts = [\"HOST\"]".into()),
+                });
+            }
         }
         notes
     }
@@ -100,6 +106,9 @@ pub(crate) fn report_outcome(run: &EndedRun<'_>, code: i32, presentation: Presen
     if presentation.result {
         let result = RunnerResult::of(outcome, code);
         print_json(&result)?;
+        if !presentation.quiet {
+            run.notes().into_iter().for_each(|note| print_note(&note.text, note.hint.as_deref()));
+        }
         return Ok(result.exit_code);
     }
     let print = |note: RunNote| print_note(&note.text, note.hint.as_deref());

@@ -1,6 +1,8 @@
 //! Why the gateway refuses something: the reason codes, and a refusal with the line of the policy that decided. Data
 //! only; the modules beside this one decide.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
 /// Why something was refused or failed.
@@ -119,17 +121,19 @@ pub struct EgressRefusal {
     pub rule: Option<String>,
     /// Details of the reason.
     pub detail: Option<String>,
+    /// The address that decided, where a name led to it.
+    pub address: Option<IpAddr>,
 }
 
 impl EgressRefusal {
     /// A refusal without details.
     pub fn of(reason: NetworkReason) -> EgressRefusal {
-        EgressRefusal { reason, rule: None, detail: None }
+        EgressRefusal { reason, rule: None, detail: None, address: None }
     }
 
     /// A refusal by a line of the policy.
     pub(crate) fn by_rule(reason: NetworkReason, rule: String) -> EgressRefusal {
-        EgressRefusal { reason, rule: Some(rule), detail: None }
+        EgressRefusal { reason, rule: Some(rule), detail: None, address: None }
     }
 
     /// A refusal of the gateway's own, by no line of the policy.

@@ -111,6 +111,7 @@ pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refusal
     event.reason = Some(refusal.reason);
     event.rule = refusal.rule.clone();
     event.detail = refusal.detail.clone();
+    event.address = refusal.address.or(event.address);
     gateway.event(event);
 }
 

@@ -27,7 +27,9 @@ impl GatewayInterface for ClientConnection {
             let client =
                 client.ok_or_else(|| EgressRefusal::because(NetworkReason::Gateway, "the connection is gone"))?;
             let upstream = client.connect(target?, port, grant).await;
-            upstream.map(|upstream| upstream.dialed()).map_err(|(refusal, _)| refusal)
+            upstream
+                .map(|upstream| upstream.dialed())
+                .map_err(|(refusal, address)| EgressRefusal { address, ..refusal })
         })
     }
 

@@ -161,7 +161,7 @@ impl Zone for Inside {
             },
             false => NetworkReason::NotAllowed,
         };
-        Err(EgressRefusal { reason, rule: None, detail: None })
+        Err(EgressRefusal { reason, rule: None, detail: None, address: None })
     }
 
     fn reverse(&self, address: IpAddr) -> Option<Name> {

@@ -99,7 +99,7 @@ impl Fake {
 }
 
 fn refusal(reason: NetworkReason) -> EgressRefusal {
-    EgressRefusal { reason, rule: None, detail: None }
+    EgressRefusal { reason, rule: None, detail: None, address: None }
 }
 
 impl GatewayInterface for Fake {
@@ -114,7 +114,8 @@ impl GatewayInterface for Fake {
     }
 
     fn request(&self, _: &Grant, method: &str, path: &str) -> Result<(), EgressRefusal> {
-        let rule = |reason| EgressRefusal { reason, rule: Some("$.network.allow[0]".to_owned()), detail: None };
+        let rule =
+            |reason| EgressRefusal { reason, rule: Some("$.network.allow[0]".to_owned()), detail: None, address: None };
         if self.ruled && method != "GET" {
             Err(rule(NetworkReason::MethodNotAllowed))
         } else if self.ruled && !path.starts_with("/public") {
