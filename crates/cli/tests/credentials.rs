@@ -255,12 +255,30 @@ fn a_link_of_a_project_on_path_opens_nothing_of_the_home() {
         home.plant(file);
     }
     let files = [".dots/tools/file", ".dots/other"];
-    // The directory, a link in a project, which code inside can have made, and a link in the home, which it cannot.
+    // The directory, a link in a project, which code inside can have made, and a link in the home, which it cannot, but to
+    // another link in a project.
     let venv = home.0.0.join("project/.venv/bin");
     fs::remove_dir_all(&venv).unwrap();
-    std::os::unix::fs::symlink(home.0.0.join(".dots/tools"), &venv).unwrap();
-    std::os::unix::fs::symlink(".dots/tools", home.0.0.join("bin")).unwrap();
-    for (entry, shown) in [("project/.venv/bin", &files[..0]), ("bin", &files[..1]), (".dots/tools", &files[..1])] {
+    for (target, name) in [
+        ("../../.dots/tools", "project/.venv/bin"),
+        ("../.dots/tools", "project/bin"),
+        ("../.dots", "project/dots"),
+        (".dots/tools", "bin"),
+        ("project/bin", "linked"),
+        ("project/dots", "above"),
+    ] {
+        std::os::unix::fs::symlink(target, home.0.0.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(home.0.0.join(".dots/tools"), home.0.0.join("absolute")).unwrap();
+    for (entry, shown) in [
+        ("project/.venv/bin", &files[..0]),
+        ("linked", &files[..0]),
+        ("above", &files[..0]),
+        ("above/tools", &files[..0]),
+        ("bin", &files[..1]),
+        ("absolute", &files[..1]),
+        (".dots/tools", &files[..1]),
+    ] {
         for mut command in home.commands() {
             command.env("PATH", format!("{}:/usr/bin:/bin", home.text(entry))).current_dir(home.0.0.join("project"));
             assert_eq!(home.read(command, &[], &files), shown, "{entry}");

@@ -5,12 +5,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use cofferdam_policy::paths::{PathSet, is_within, may_be_one_name};
 use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credential_deny_moved, dot_deny};
 
-use super::{EnvironmentSpec, InterpreterSurroundings, Project};
+use super::{EnvironmentSpec, InterpreterSurroundings, Project, led_by_a_home};
 
 /// The default policy of code: it sees the system's files. With `shows_more` of the host, credentials are denied.
 pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
@@ -69,7 +70,7 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
 
 /// Denies the dot names of the caller's homes in a host view, except those that programs need. Lists each home once, and the few
 /// directories of which some names are shown. Not denied are the working directory, the directories of PATH, where no link of a
-/// project leads them there, and the paths of `volumes`; a volume that contains a home shows the home unchanged.
+/// project leads there, and the paths of `volumes`; a volume that contains a home shows the home unchanged.
 pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, volumes: &[String]) {
     let real =
         |path: &String| std::fs::canonicalize(path).ok().and_then(|real| real.into_os_string().into_string().ok());
@@ -100,18 +101,9 @@ pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, 
     policy.filesystem.deny = denied.into_outermost();
 }
 
-/// Where a directory of PATH really is, if no link leads there but one in a home itself, such as `~/bin`. Any other may be in a
-/// project, where a sandbox can have made it, and would choose what of the home is shown.
+/// Where a directory of PATH really is, if no link leads there but one in a home itself, such as `~/bin`.
 fn led_to(entry: &str, homes: &[String]) -> Option<String> {
-    let real = std::fs::canonicalize(entry).ok()?;
-    let by_a_link_of_the_home = |home: &String| {
-        let below = entry.strip_prefix(home.as_str())?.strip_prefix('/')?;
-        let (name, rest) = below.split_once('/').unwrap_or((below, ""));
-        Some(std::fs::canonicalize(format!("{home}/{name}")).ok()?.join(rest) == real)
-    };
-    let trusted = homes.iter().filter_map(by_a_link_of_the_home).any(|trusted| trusted);
-    let real = real.into_os_string().into_string().ok()?;
-    (trusted || real == entry).then_some(real)
+    led_by_a_home(Path::new(entry), homes, "").ok()?.into_os_string().into_string().ok()
 }
 
 /// Whether a path is the whole tree, which no set of homes has in it.

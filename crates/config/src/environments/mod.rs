@@ -20,6 +20,7 @@ mod credentials;
 pub mod discover;
 mod file;
 mod hint_wording;
+mod home_links;
 mod lacking;
 mod metadata;
 pub mod nix;
@@ -40,6 +41,7 @@ pub use built::{BuildError, Builders, as_known, build_environment, build_project
 pub use credentials::{apply, credentials, deny_dot_names, deny_moved, eval_base};
 pub use file::{Parsed, parse};
 pub use hint_wording::in_definition;
+pub use home_links::led_by_a_home;
 pub use lacking::hints;
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
 pub use preset::{CodeSource, PresetError, image_preset, preset};
