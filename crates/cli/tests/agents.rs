@@ -170,6 +170,77 @@ fn settings_are_read_only_and_the_project_can_be_a_copy() {
     }
 }
 
+/// A repository has what links in the home lead to, and links to hidden places, as a sandbox can make them there.
+#[test]
+fn settings_and_a_login_behind_a_link_in_a_repository_are_not_shown() {
+    let script = r#"cd "$CLAUDE_CONFIG_DIR"; for file in settings.json skills/diary commands/diary .credentials.json agents/inner/diary; do
+        cat "$file" 2>/dev/null || echo none; done; cat agents/mine CLAUDE.md"#;
+    let Some(world) = World::new("agents-links", script) else { return };
+    let link = |to: &str, name: &str| symlink(to, world.at(name)).unwrap();
+    for name in ["home/.private", "home/dots/agents"] {
+        fs::create_dir_all(world.at(name)).unwrap();
+    }
+    fs::write(world.at("home/.private/diary"), "private\n").unwrap();
+    fs::write(world.at("home/dots/agents/mine"), "an agent of mine\n").unwrap();
+    fs::write(world.at("home/dots/CLAUDE.md"), "a memory of mine\n").unwrap();
+    for name in ["settings.json", ".credentials.json"] {
+        fs::remove_file(world.at("home/.claude").join(name)).unwrap();
+        link(&format!("../dots/{name}"), &format!("home/.claude/{name}"));
+        link("../.private/diary", &format!("home/dots/{name}"));
+    }
+    for name in ["skills", "agents", "CLAUDE.md"] {
+        link(&format!("../dots/{name}"), &format!("home/.claude/{name}"));
+    }
+    link("../.private", "home/dots/skills");
+    link("../linked/commands", "home/.claude/commands");
+    link("dots/above", "home/linked");
+    fs::create_dir(world.at("home/.private/commands")).unwrap();
+    fs::write(world.at("home/.private/commands/diary"), "private\n").unwrap();
+    link("../.private", "home/dots/above");
+    link("../../.private", "home/dots/agents/inner");
+    let shown = "none\nnone\nnone\nnone\nnone\nan agent of mine\na memory of mine\n";
+    let says = |output: &Output, names: &[&str]| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let paths = names.iter().map(|name| world.at("home/dots").join(name));
+        for path in paths {
+            assert!(said.contains(&format!("leads to the link {}", path.display())), "{path:?}: {said}");
+        }
+        assert!(!said.contains("~/.claude/agents") && !said.contains("~/.claude/CLAUDE.md"), "{said}");
+    };
+    let without_key = world.run("home/project", false, &["agent", "claude"]);
+    assert_eq!(printed(&without_key), shown);
+    says(&without_key, &["settings.json", "skills", "above", ".credentials.json"]);
+    // The directory of the settings is the link.
+    fs::remove_dir_all(world.at("home/.claude")).unwrap();
+    fs::create_dir(world.at("home/dots/commands")).unwrap();
+    link("../../.private/diary", "home/dots/commands/diary");
+    link("dots", "home/.claude");
+    let linked = world.run("home/other", false, &["agent", "claude"]);
+    assert_eq!(printed(&linked), shown);
+    says(&linked, &["settings.json", "skills", ".credentials.json"]);
+    // Control: without the repository's links the same is shown, and the home's own may lead anywhere.
+    for (name, content) in [("settings.json", "of mine\n"), (".credentials.json", "login of mine\n")] {
+        fs::remove_file(world.at("home/dots").join(name)).unwrap();
+        fs::write(world.at("home/dots").join(name), content).unwrap();
+    }
+    fs::remove_file(world.at("home/dots/skills")).unwrap();
+    fs::create_dir(world.at("home/.kept")).unwrap();
+    fs::write(world.at("home/.kept/diary"), "a skill of mine\n").unwrap();
+    fs::remove_file(world.at("home/.claude")).unwrap();
+    fs::create_dir(world.at("home/.claude")).unwrap();
+    for (to, name) in [
+        ("../dots/settings.json", "settings.json"),
+        ("../dots/.credentials.json", ".credentials.json"),
+        ("../.kept", "skills"),
+        ("../dots/agents", "agents"),
+        ("../dots/CLAUDE.md", "CLAUDE.md"),
+    ] {
+        link(to, &format!("home/.claude/{name}"));
+    }
+    let own = world.run("home/other", false, &["agent", "claude"]);
+    assert!(printed(&own).starts_with("of mine\na skill of mine\nnone\nlogin of mine\n"), "{own:?}");
+}
+
 #[test]
 fn a_login_is_copied_where_there_is_no_key_and_follows_no_link_of_the_agent() {
     let script = r#"cat "$CLAUDE_CONFIG_DIR/.credentials.json"; rm "$CLAUDE_CONFIG_DIR"/.credentials.json; cd "$CLAUDE_CONFIG_DIR"

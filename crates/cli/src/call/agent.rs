@@ -7,13 +7,15 @@
 //! ```
 //!
 //! Code in the sandbox may write the state. So nothing of it decides anything here, and what is put into it goes through no link.
+//! Settings may be links into a repository, which a sandbox may have written: links there are not followed.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use cofferdam_config::environments::led_by_a_home;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
@@ -43,6 +45,10 @@ pub(crate) struct AgentCall {
     has_states: bool,
     /// The names of the variables whose values are secret.
     pub secrets: Vec<&'static str>,
+    /// The caller's settings that are shown, without links.
+    pub settings: Vec<String>,
+    /// Why others, or the login, are not.
+    pub left_out: Vec<String>,
 }
 
 impl AgentCall {
@@ -77,11 +83,28 @@ impl AgentCall {
             let missing = if exists(source) { "" } else { ",optional" };
             add("volume", format!("{source}:{HOME}/{directory}:rw{missing}"));
         }
-        let home = caller.homes.first().map_or("", String::as_str);
-        for path in agent.settings.iter().filter(|path| !home.is_empty() && exists(&format!("{home}/{path}"))) {
-            add("volume", format!("{home}/{path}:{HOME}/{path}:ro"));
+        let (mut settings, mut left_out) = (Vec::new(), Vec::new());
+        for path in agent.settings {
+            match of_the_home(caller, path) {
+                OfTheHome::Real(real) => match real.into_os_string().into_string() {
+                    Ok(real) if !real.contains(':') => {
+                        add("volume", format!("{real}:{HOME}/{path}:ro"));
+                        settings.push(real);
+                    }
+                    Ok(real) => left_out.push(format!("~/{path} is not shown: {real} has a colon in its path")),
+                    Err(_) => left_out.push(format!("~/{path} is not shown: the path that it leads to is not UTF-8")),
+                },
+                OfTheHome::LeftOut(why) => left_out.push(format!("~/{path} is not shown: {why}")),
+                OfTheHome::Missing => {}
+            }
         }
         let secrets: Vec<&'static str> = keys(agent, caller).collect();
+        for (directory, file) in agent.login.iter().filter(|_| secrets.is_empty()) {
+            let path = format!("{directory}/{file}");
+            if let OfTheHome::LeftOut(why) = of_the_home(caller, &path) {
+                left_out.push(format!("~/{path} is not used: {why}"));
+            }
+        }
         let choices = agent.choices.iter().copied().filter(|name| is_set(caller, name));
         for name in secrets.iter().copied().chain(choices) {
             add("env", name.to_owned());
@@ -91,7 +114,7 @@ impl AgentCall {
         }
         let states = states_directory(caller)?;
         let has_states = states.to_str().is_some_and(exists);
-        Ok(AgentCall { agent, options, states, has_states, secrets })
+        Ok(AgentCall { agent, options, states, has_states, secrets, settings, left_out })
     }
 
     /// The options as they are typed.
@@ -193,7 +216,6 @@ pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), Cli
     if states.starts_with(&caller.cwd) || Path::new(&caller.cwd).starts_with(&states) {
         return Err(shows_states(Path::new(&caller.cwd), &states));
     }
-    let home = caller.homes.first().map(Path::new);
     for directory in agent.state {
         let path = state.join(directory.replace('/', "-"));
         let at = |name: &str| path.join(name);
@@ -209,10 +231,10 @@ pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), Cli
             put(&opened, file, begin(agent, content, caller).as_bytes())
                 .map_err(|e| failed(&at(file), &e.to_string()))?;
         }
-        let Some(home) = home else { continue };
-        for name in agent.settings.iter().filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/')) {
-            if let Ok(shown) = std::fs::metadata(home.join(directory).join(name)) {
-                place(&opened, name, shown.is_dir()).map_err(|e| failed(&at(name), &e.to_string()))?;
+        for path in agent.settings {
+            let Some(name) = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')) else { continue };
+            if let OfTheHome::Real(real) = of_the_home(caller, path) {
+                place(&opened, name, real.is_dir()).map_err(|e| failed(&at(name), &e.to_string()))?;
             }
         }
         for (_, file) in agent.login.iter().filter(|(of, _)| of == directory) {
@@ -220,11 +242,41 @@ pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), Cli
                 remove_login(&opened, file).map_err(|e| failed(&at(file), &e.to_string()))?;
                 continue;
             }
-            copy_login(&home.join(directory).join(file), &opened, file)
-                .map_err(|e| failed(&at(file), &e.to_string()))?;
+            if let OfTheHome::Real(real) = of_the_home(caller, &format!("{directory}/{file}")) {
+                copy_login(&real, &opened, file).map_err(|e| failed(&at(file), &e.to_string()))?;
+            }
         }
     }
     Ok(())
+}
+
+/// Where a file or directory of the home is.
+enum OfTheHome {
+    /// There, by a path without links.
+    Real(PathBuf),
+    /// Where no one may follow, and why.
+    LeftOut(String),
+    /// Nowhere.
+    Missing,
+}
+
+/// Looks for an agent's file or directory in the home. A link is followed if it lies in the home itself, or where the agent looks:
+/// another may be a sandbox's, and would choose what of the home the agent sees.
+fn of_the_home(caller: &Caller, path: &str) -> OfTheHome {
+    let Some(home) = caller.homes.first().map(Path::new) else { return OfTheHome::Missing };
+    let named = home.join(path);
+    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+    match led_by_a_home(&named, &caller.homes, directory) {
+        Ok(real) => OfTheHome::Real(real),
+        Err(link) if link.is_symlink() => {
+            let link = one_line(&link.to_string_lossy());
+            OfTheHome::LeftOut(format!("it leads to the link {link}, which code in a sandbox could have made"))
+        }
+        Err(gone) if named.is_symlink() => {
+            OfTheHome::LeftOut(format!("it leads to {}, which is not there", one_line(&gone.to_string_lossy())))
+        }
+        Err(_) => OfTheHome::Missing,
+    }
 }
 
 /// The variables of the caller's that hold a key for an agent.
@@ -300,12 +352,24 @@ fn remove_login(from: &OwnedFd, name: &str) -> std::io::Result<()> {
     }
 }
 
-/// Copies the file that logs in, unless the copy is as new: then the agent has renewed it since.
+/// Opens a file at a path without links, to read it.
+fn open_without_links(path: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let mut parts = path.strip_prefix("/").unwrap_or(path).components().peekable();
+    let mut at = rustix::fs::open("/", flags | OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+    while let Some(part) = parts.next() {
+        // One that is not the last is a directory, and a FIFO keeps nobody waiting.
+        let more = if parts.peek().is_some() { OFlags::PATH | OFlags::DIRECTORY } else { OFlags::NONBLOCK };
+        at = openat(&at, part.as_os_str(), flags | more, Mode::empty())?;
+    }
+    Ok(at.into())
+}
+
+/// Copies the file that logs in, which has a path without links, unless the copy is as new: then the agent has renewed it since.
 fn copy_login(from: &Path, to: &OwnedFd, name: &str) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
-    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let opened = match std::fs::OpenOptions::new().read(true).custom_flags(nonblock).open(from) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+    let opened = match open_without_links(from) {
+        Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
     let about = opened.metadata()?;

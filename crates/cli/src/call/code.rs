@@ -97,7 +97,7 @@ pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<Stri
         Err(why) => return Some(format!("{why}: it may be a place of credentials")),
     };
     if source != path {
-        deny_dot_names(&mut hidden, caller.around(), &[]);
+        deny_dot_names(&mut hidden, caller.around(), &[], &[]);
     }
     let hidden = places(&hidden);
     let is_named = hidden.iter().any(|place| is_within(path, place));

@@ -179,12 +179,13 @@ fn build(
     let given = apply_options(&mut draft, matches)?;
     let direct = draft.direct;
     let mounts = &draft.policy.filesystem.mounts;
+    let settings = agent.map_or(&[][..], |agent| &agent.settings);
     let volumes: Vec<String> = mounts
         .iter()
         .filter(|mount| !shown.contains(mount))
         .filter_map(|mount| match mount {
-            Mount::Bind { source, .. } => Some(source.clone()),
-            Mount::Tmpfs { .. } => None,
+            Mount::Bind { source, .. } if !settings.contains(source) => Some(source.clone()),
+            _ => None,
         })
         .collect();
     let mut policy = draft.policy;
@@ -228,7 +229,7 @@ fn build(
             deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
         }
         if policy.filesystem.root == Root::Host {
-            deny_dot_names(&mut policy, caller.around(), &volumes);
+            deny_dot_names(&mut policy, caller.around(), &volumes, settings);
         }
     }
     if let Some(agent) = agent {

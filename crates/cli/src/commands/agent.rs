@@ -87,6 +87,7 @@ fn inside(
     let call = call::of_agent(matches, caller, &HostTree, &called, arguments)?;
     if !presentation.dry_run && !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);
+        called.left_out.iter().for_each(|left_out| print_note(left_out, None));
         if let Some((lacks, hint)) = called.lacks_login(caller) {
             print_note(&lacks, Some(&hint));
         }

@@ -70,15 +70,30 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
 
 /// Denies the dot names of the caller's homes in a host view, except those that programs need. Lists each home once, and the few
 /// directories of which some names are shown. Not denied are the working directory, the directories of PATH, where no link of a
-/// project leads there, and the paths of `volumes`; a volume that contains a home shows the home unchanged.
-pub fn deny_dot_names(policy: &mut Policy, around: InterpreterSurroundings<'_>, volumes: &[String]) {
+/// project leads there, and the paths of `volumes`; a volume that contains a home shows the home unchanged. Nor are
+/// `real_paths`; what a link leads to that has come into one since is.
+pub fn deny_dot_names(
+    policy: &mut Policy,
+    around: InterpreterSurroundings<'_>,
+    volumes: &[String],
+    real_paths: &[String],
+) {
     let real =
         |path: &String| std::fs::canonicalize(path).ok().and_then(|real| real.into_os_string().into_string().ok());
     let path = || around.variable("PATH").unwrap_or_default().split(':').filter(|dir| dir.starts_with('/'));
     let named: Vec<String> = [around.cwd.to_owned()].into_iter().chain(volumes.iter().cloned()).collect();
     let mut opened: Vec<String> = named.iter().filter_map(real).collect();
     opened.extend(path().filter_map(|entry| led_to(entry, around.homes)));
-    opened.extend(path().map(str::to_owned).chain(named));
+    opened.extend(path().map(str::to_owned).chain(named).chain(real_paths.iter().cloned()));
+    // A home that has a name with links is denied by that name.
+    opened.extend(around.homes.iter().filter_map(|home| Some((home, real(home)?))).flat_map(|(home, at)| {
+        let below = |path: &String| Path::new(path).strip_prefix(&at).ok().map(|below| Path::new(home).join(below));
+        real_paths
+            .iter()
+            .filter_map(below)
+            .filter_map(|path| path.into_os_string().into_string().ok())
+            .collect::<Vec<_>>()
+    }));
     let given = |home: &str| {
         volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
     };
