@@ -38,7 +38,11 @@ impl World {
     fn run(&self, project: &str, key: bool, arguments: &[&str]) -> Output {
         let mut command = cofferdam();
         command.env("HOME", self.at("home")).env("PATH", format!("{}:/usr/bin:/bin", self.at("bin").display()));
-        command.env_remove("XDG_DATA_HOME").env_remove("ANTHROPIC_AUTH_TOKEN").env_remove("CLAUDE_CODE_OAUTH_TOKEN");
+        command
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("ANTHROPIC_AUTH_TOKEN")
+            .env_remove("CLAUDE_CODE_OAUTH_TOKEN");
         match key {
             true => command.env("ANTHROPIC_API_KEY", KEY),
             false => command.env_remove("ANTHROPIC_API_KEY"),
@@ -239,6 +243,20 @@ fn settings_and_a_login_behind_a_link_in_a_repository_are_not_shown() {
     }
     let own = world.run("home/other", false, &["agent", "claude"]);
     assert!(printed(&own).starts_with("of mine\na skill of mine\nnone\nlogin of mine\n"), "{own:?}");
+}
+
+#[test]
+fn a_project_with_a_long_path_has_a_state_of_its_own() {
+    let script = "ls -A \"$CLAUDE_CONFIG_DIR\" | grep -c seen; : >\"$CLAUDE_CONFIG_DIR/seen\"";
+    let Some(world) = World::new("agents-long", script) else { return };
+    let deep = format!("home/project{}", "/directory".repeat(30));
+    for last in ["one", "two"] {
+        let project = format!("{deep}/{last}");
+        fs::create_dir_all(world.at(&project)).unwrap();
+        for seen in ["0\n", "1\n"] {
+            assert_eq!(printed(&world.run(&project, true, &["agent", "claude"])), seen, "{last}");
+        }
+    }
 }
 
 #[test]

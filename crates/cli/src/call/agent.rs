@@ -16,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_config::environments::led_by_a_home;
+use cofferdam_engine::audit::{hex, sha256};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
@@ -31,6 +32,9 @@ const HOME: &str = "/tmp/home";
 
 /// The largest file that logs in, bytes.
 const MOST_LOGIN: u64 = 1 << 20;
+
+/// The longest name of a file, bytes.
+const MOST_NAME: usize = 255;
 
 /// What an agent stands for in one project.
 #[derive(Debug)]
@@ -333,9 +337,19 @@ fn states_directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
 
 /// The directory with an agent's state in the working directory.
 fn state_directory(agent: &CodingAgent, caller: &Caller) -> Result<PathBuf, CliRefusal> {
-    // The name of a file has no `/`.
-    let project = caller.cwd.replace('%', "%25").replace('/', "%2F").replace(':', "%3A");
-    Ok(states_directory(caller)?.join(agent.name).join(project))
+    Ok(states_directory(caller)?.join(agent.name).join(project_name(&caller.cwd)))
+}
+
+/// The name of a project's state: the path of the project, as the name of a file, which has no `/`.
+fn project_name(cwd: &str) -> String {
+    let mut name = cwd.replace('%', "%25").replace('/', "%2F").replace(':', "%3A");
+    if name.len() > MOST_NAME {
+        // No path is written with `%-`.
+        let digest = format!("%-{}", hex(&sha256(cwd.as_bytes())));
+        name.truncate(name.floor_char_boundary(MOST_NAME - digest.len()));
+        name += &digest;
+    }
+    name
 }
 
 fn failed(path: &Path, why: &str) -> CliRefusal {
@@ -422,4 +436,22 @@ fn put(directory: &OwnedFd, name: &str, content: &[u8]) -> std::io::Result<()> {
         unlinkat(directory, &new, AtFlags::empty())?;
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_project_has_a_state_of_a_name_that_a_file_can_have() {
+        assert_eq!(project_name("/work/a:b%2F"), "%2Fwork%2Fa%3Ab%252F");
+        let longest = format!("/{}", "a".repeat(MOST_NAME - 3));
+        assert_eq!(project_name(&longest), longest.replace('/', "%2F"));
+        let deep = |last: &str| format!("{}/{last}", "/directory\u{e9}".repeat(40));
+        let names = [project_name(&deep("one")), project_name(&deep("other")), project_name(&format!("{longest}a"))];
+        assert!(names.iter().all(|name| (200..=MOST_NAME).contains(&name.len()) && name.contains("%-")), "{names:?}");
+        assert!(names[0] != names[1] && names[0][..150] == names[1][..150]);
+        // Named as the short name says, a project has another state.
+        assert_ne!(project_name(&names[0].replace("%2F", "/")), names[0]);
+    }
 }
