@@ -32,7 +32,7 @@ mod checkpoint;
 mod checkpoint;
 mod end_slots;
 mod error;
-mod known_trails;
+mod known_directories;
 mod line_reader;
 mod open_runs;
 mod opened_trails;
@@ -57,9 +57,9 @@ pub use show::{Follow, RecordFilter, TrailLine, show};
 pub use trail::{Durability, Reservation, Trail, TrailOptions};
 pub use verify::{TrailFault, VerificationFailure, Verified, Wrong, is_trail, open_to_others, verify};
 
-/// The trails that earlier runs of this user have opened.
-pub mod trails {
-    pub use super::known_trails::known;
+/// Directories that earlier runs of this user have used, and that later ones hide.
+pub mod hidden {
+    pub use super::known_directories::{Remembered, Unremembered, known, remember};
 }
 
 /// The trails that this process has opened.

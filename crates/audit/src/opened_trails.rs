@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::known_directories::Remembered;
+
 /// Trails that this process has opened. No sandbox of this process shows one.
 static TRAILS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -16,13 +18,13 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Errors
 /// It has no path that a policy could name, or the state directory cannot be trusted.
-pub(crate) fn hide(directory: &Path) -> std::io::Result<Option<super::known_trails::Unremembered>> {
+pub(crate) fn hide(directory: &Path) -> std::io::Result<Option<super::known_directories::Unremembered>> {
     let directory = fs::canonicalize(directory)?;
     if directory.to_str().is_none() {
         return Err(std::io::Error::other("its path is not UTF-8, so no sandbox could be kept out of it"));
     }
     let unremembered = match state_directory() {
-        Ok(state) => crate::known_trails::remember(&state, &directory)?,
+        Ok(state) => crate::known_directories::remember(Remembered::Trails, &state, &directory)?,
         Err(why) => Some(why.to_string()),
     };
     let mut trails = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

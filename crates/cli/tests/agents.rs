@@ -246,6 +246,53 @@ fn settings_and_a_login_behind_a_link_in_a_repository_are_not_shown() {
 }
 
 #[test]
+fn states_that_a_variable_moved_are_hidden_from_runs_without_it() {
+    let Some(world) = World::new("agents-moved", "") else { return };
+    let login = world.at("data/cofferdam-agents/claude");
+    let login =
+        login.join(world.at("home/project").to_str().unwrap().replace('/', "%2F")).join(".claude/.credentials.json");
+    let reads = format!(
+        "cat '{}' 2>/dev/null || echo hidden; cat '{}' 2>/dev/null || true",
+        login.display(),
+        world.at("data/beside").display()
+    );
+    fs::write(world.at("bin/claude"), format!("#!/bin/sh\n{reads}; cat \"$CLAUDE_CONFIG_DIR/.credentials.json\"\n"))
+        .unwrap();
+    fs::create_dir(world.at("data")).unwrap();
+    fs::write(world.at("data/beside"), "beside\n").unwrap();
+    let moved = |project: &str, arguments: &[&str]| {
+        let mut command = cofferdam();
+        command.env("HOME", world.at("home")).env("PATH", format!("{}:/usr/bin:/bin", world.at("bin").display()));
+        command
+            .env_remove("ANTHROPIC_API_KEY")
+            .env_remove("ANTHROPIC_AUTH_TOKEN")
+            .env_remove("CLAUDE_CODE_OAUTH_TOKEN");
+        command.env_remove("XDG_STATE_HOME").env("XDG_DATA_HOME", world.at("data"));
+        command.current_dir(world.at(project)).args(arguments).output().unwrap()
+    };
+    let dry_run = moved("home/project", &["agent", "--dry-run", "claude"]);
+    assert!(dry_run.status.success() && !world.at("home/.local").exists(), "{dry_run:?}");
+    // The agent has its own login, and twice, and the other project's agent has no other's.
+    for project in ["home/project", "home/project", "home/other"] {
+        assert_eq!(printed(&moved(project, &["agent", "claude"])), "hidden\nlogin\n", "{project}");
+    }
+    assert_eq!(content(&login), "login\n");
+    let run = ["run", "sh", "-c", &reads];
+    assert_eq!(printed(&moved("home/other", &run)), "hidden\n");
+    // Without the variable, as each run of this user from now on.
+    assert_eq!(printed(&world.run("home/other", false, &run)), "hidden\nbeside\n");
+    assert_eq!(printed(&world.run("home/other", false, &["agent", "claude"])), "hidden\nbeside\nlogin\n");
+    let volume = |name: &str| format!("{}:/mnt", world.at(name).display());
+    let listed = world.run("home/other", false, &["run", "-v", &volume("data"), "ls", "-A", "/mnt/cofferdam-agents"]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "", "{listed:?}");
+    let itself = world.run("home/other", false, &["run", "-v", &volume("data/cofferdam-agents"), "ls", "/mnt"]);
+    assert_eq!(itself.status.code(), Some(125), "{itself:?}");
+    // Once more with it, where the place is known already.
+    assert_eq!(printed(&moved("home/project", &["agent", "claude"])), "hidden\nlogin\n");
+    assert_eq!(moved("home/project", &["agent", "--dry-run", "claude"]).status.code(), Some(0));
+}
+
+#[test]
 fn a_project_with_a_long_path_has_a_state_of_its_own() {
     let script = "ls -A \"$CLAUDE_CONFIG_DIR\" | grep -c seen; : >\"$CLAUDE_CONFIG_DIR/seen\"";
     let Some(world) = World::new("agents-long", script) else { return };

@@ -16,7 +16,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_config::environments::led_by_a_home;
-use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_engine::audit::hidden::{Remembered, Unremembered, remember};
+use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
@@ -155,6 +156,19 @@ impl AgentCall {
         Ok(())
     }
 
+    /// States that other runs have moved elsewhere are hidden from the sandbox, but not those among which its own is.
+    pub(crate) fn keep_places(&self) {
+        cofferdam_engine::keeps_agent_states(&self.states);
+    }
+
+    /// The note where later runs do not know that they have to hide the states.
+    pub(crate) fn shown_later(&self, why: &str) -> String {
+        format!(
+            "runs without this XDG_DATA_HOME that show {} can read what agents keep there: {why}",
+            self.states.display()
+        )
+    }
+
     /// What the agent may do, in one line.
     pub(crate) fn summary(&self, policy: &Policy, caller: &Caller) -> String {
         let here = policy.filesystem.mounts.iter().rev().find_map(|mount| match mount {
@@ -210,25 +224,24 @@ impl AgentCall {
 }
 
 /// Makes the directories of an agent's state in the working directory, with what it begins with, and the caller's login where no
-/// key is given.
+/// key is given. Later runs hide them, also where a variable moved them; else says why.
 ///
 /// # Errors
 /// One cannot be made, or is not the caller's to use.
-pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), CliRefusal> {
+pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<Option<Unremembered>, CliRefusal> {
     let (state, states) = (state_directory(agent, caller)?, states_directory(caller)?);
     // Before anything is written there.
     if states.starts_with(&caller.cwd) || Path::new(&caller.cwd).starts_with(&states) {
         return Err(shows_states(Path::new(&caller.cwd), &states));
     }
+    let make = |path: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    make(&states).map_err(|error| failed(&states, &error.to_string()))?;
+    let unremembered = hide_later(caller, &states).map_err(|error| failed(&states, &error.to_string()))?;
     for directory in agent.state {
         let path = state.join(directory.replace('/', "-"));
         let at = |name: &str| path.join(name);
         let new = path.symlink_metadata().is_err();
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)
-            .map_err(|error| failed(&path, &error.to_string()))?;
+        make(&path).map_err(|error| failed(&path, &error.to_string()))?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(&path, &e.to_string()))?;
         if let Some((_, file, content)) = agent.first.filter(|(of, _, _)| new && of == directory) {
@@ -251,7 +264,19 @@ pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), Cli
             }
         }
     }
-    Ok(())
+    Ok(unremembered)
+}
+
+/// Has later runs hide the states of agents where a variable moved them. Without it, the list of credentials has them.
+fn hide_later(caller: &Caller, states: &Path) -> std::io::Result<Option<Unremembered>> {
+    let usual = caller.homes.first().and_then(|home| std::fs::canonicalize(home).ok());
+    if usual.is_some_and(|home| home.join(".local/share/cofferdam-agents") == states) {
+        return Ok(None);
+    }
+    match opened::state_directory() {
+        Ok(state) => remember(Remembered::AgentStates, &state, states),
+        Err(why) => Ok(Some(why.to_string())),
+    }
 }
 
 /// Where a file or directory of the home is.

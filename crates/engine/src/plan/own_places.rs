@@ -10,7 +10,8 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_audit::{opened, trails};
+use cofferdam_audit::hidden::{Remembered, known};
+use cofferdam_audit::opened;
 use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
@@ -32,6 +33,15 @@ pub struct OwnPlace {
 /// What this process reads besides, and whether no sandbox of it sees that, as [`hide`] has it, or none writes it, as
 /// [`keep_read_only`] has it.
 static MORE: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
+
+/// The directory with states of agents of which this process shows a part itself.
+static AGENT_STATES: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Says that this process keeps sandboxes from the states of agents in this directory itself, since it shows one of them. It is
+/// canonical. Those in other directories stay hidden.
+pub fn keeps_agent_states(directory: &Path) {
+    *AGENT_STATES.lock().unwrap_or_else(PoisonError::into_inner) = Some(directory.to_owned());
+}
 
 /// Takes a file of the caller's own, such as one with a secret, out of every sandbox that this process plans from now on.
 ///
@@ -119,9 +129,14 @@ fn named_places() -> Vec<OwnPlace> {
     let mut all =
         list(&|name| std::env::var_os(name), &std::env::current_dir().unwrap_or_else(|_| "/".into()), root, &opened);
     // Where they cannot be read, `acceptable` has refused the run.
-    for trail in opened::state_directory().and_then(|state| trails::known(&state)).unwrap_or_default() {
-        let Some(path) = trail.to_str().filter(|path| all.iter().all(|place| place.path != *path)) else { continue };
-        all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
+    let kept = AGENT_STATES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for what in [Remembered::Trails, Remembered::AgentStates] {
+        let known = opened::state_directory().and_then(|state| known(what, &state)).unwrap_or_default();
+        for directory in known.iter().filter(|directory| kept.as_ref() != Some(directory)) {
+            let new = |path: &&str| all.iter().all(|place| place.path != *path);
+            let Some(path) = directory.to_str().filter(new) else { continue };
+            all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
+        }
     }
     let more = MORE.lock().unwrap_or_else(PoisonError::into_inner);
     // Of one that is gone there is nothing to hide, and `claim` would make a directory of its name.
@@ -255,10 +270,12 @@ pub(crate) fn writable(policy: &Policy) -> Vec<String> {
 /// There is such a volume, or it cannot be read which trails there are.
 pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
     if let Ok(state) = opened::state_directory() {
-        trails::known(&state).map_err(|why| {
-            Failure::new(Field::Deny, format!("cannot read which directories hold audit trails: {why}"))
-                .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
-        })?;
+        for (what, named) in [(Remembered::Trails, "audit trails"), (Remembered::AgentStates, "states of agents")] {
+            known(what, &state).map_err(|why| {
+                Failure::new(Field::Deny, format!("cannot read which directories hold {named}: {why}"))
+                    .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
+            })?;
+        }
     }
     let unknown = |why: &str| {
         Failure::new(Field::Deny, format!("cannot determine where the host's mounts show Cofferdam's own files: {why}"))

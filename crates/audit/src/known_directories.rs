@@ -1,14 +1,15 @@
-//! Remembers the directories of audit trails that runs of this user have opened, so that later runs hide them without
-//! having to be given their paths.
+//! Remembers the directories of audit trails that runs of this user have opened, and those with states of coding agents where a
+//! variable moved them, so that later runs hide them without having to be given their paths.
 //!
 //! ```text
 //! STATE/trails/DEVICE-INODE-DIGEST -> PATH     one symbolic link for each trail; DIGEST is of PATH
+//! STATE/agents/DEVICE-INODE-DIGEST -> PATH     the same for each directory with states of agents
 //! ```
 //!
 //! Sandboxes cannot access the state directory. A link is created by one system call and never changed, because its
 //! name is derived from its target: writers need no lock. An entry is valid while the directory at its path is the same
-//! one and contains only files of a trail, so a trail in a directory with other files does not hide those from later
-//! runs.
+//! one. One of a trail must also contain only files of a trail, so a trail in a directory with other files does not hide those
+//! from later runs.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -23,24 +24,49 @@ use super::end_slots;
 use super::record::{hex, sha256};
 use super::store;
 
-/// Entries at most. A trail beyond that is refused, for it would not stay hidden.
+/// Entries of a kind at most. One beyond that is refused, for it would not stay hidden.
 const MOST: usize = 1024;
-/// The directory in the state directory.
-const NAME: &str = "trails";
 
-/// Why a trail could not be remembered, which does not stop the run: later runs hide it only if it is their own trail.
-pub(crate) type Unremembered = String;
+/// What is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remembered {
+    /// Audit trails.
+    Trails,
+    /// Directories with states of coding agents.
+    AgentStates,
+}
 
-/// Remembers a trail's directory, by its canonical path, in this state directory. `Some` where the directory of entries
+impl Remembered {
+    /// The directory of the entries in the state directory.
+    fn name(self) -> &'static str {
+        match self {
+            Remembered::Trails => "trails",
+            Remembered::AgentStates => "agents",
+        }
+    }
+
+    /// Whether a directory is still such a one.
+    fn is_one(self, path: &Path) -> bool {
+        match self {
+            Remembered::Trails => is_trail(path),
+            Remembered::AgentStates => true,
+        }
+    }
+}
+
+/// Why a directory could not be remembered, which does not stop the run: later runs do not know that they have to hide it.
+pub type Unremembered = String;
+
+/// Remembers a directory, by its canonical path, in this state directory. `Some` where the directory of entries
 /// is another user's, is read-only, or is missing and cannot be made.
 ///
 /// # Errors
 /// Other users can write the directory of entries, or it has room for no more.
-pub(crate) fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unremembered>> {
-    if fs::canonicalize(state).is_ok_and(|state| trail.starts_with(state)) {
+pub fn remember(what: Remembered, state: &Path, directory: &Path) -> io::Result<Option<Unremembered>> {
+    if fs::canonicalize(state).is_ok_and(|state| directory.starts_with(state)) {
         return Ok(None); // hidden with the state directory
     }
-    let at = state.join(NAME);
+    let at = state.join(what.name());
     // HOME/.local/state/cofferdam: a home that is not there, as a service's, is not made.
     if state.ancestors().nth(3).is_some_and(|home| !home.is_dir()) {
         return Ok(Some(format!("{} is in no home directory", at.display())));
@@ -51,7 +77,7 @@ pub(crate) fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unrememb
     let Some(entries) = open(&at)? else {
         return Ok(Some(format!("{} is not this user's, or cannot be opened", at.display())));
     };
-    let name = entry(&fs::metadata(trail)?, trail);
+    let name = entry(&fs::metadata(directory)?, directory);
     if readlinkat(&entries, &name, Vec::new()).is_ok() {
         return Ok(None);
     }
@@ -66,9 +92,9 @@ pub(crate) fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unrememb
         }
     }
     if count >= MOST {
-        return Err(io::Error::other(format!("{} has {MOST} trails, and remembers no more", at.display())));
+        return Err(io::Error::other(format!("{} has {MOST} entries, and remembers no more", at.display())));
     }
-    match symlinkat(trail, &entries, &name) {
+    match symlinkat(directory, &entries, &name) {
         Ok(()) | Err(Errno::EXIST) => Ok(None), // another run remembered the same one
         Err(why @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) => {
             Ok(Some(format!("{} cannot be written: {why}", at.display())))
@@ -77,15 +103,15 @@ pub(crate) fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unrememb
     }
 }
 
-/// The trails that this state directory remembers and that are still there.
+/// The directories that this state directory remembers and that are still there.
 ///
 /// # Errors
 /// The directory of entries is this user's, and cannot be read or can be written by other users.
-pub fn known(state: &Path) -> io::Result<Vec<PathBuf>> {
-    let at = state.join(NAME);
+pub fn known(what: Remembered, state: &Path) -> io::Result<Vec<PathBuf>> {
+    let at = state.join(what.name());
     let Some(entries) = open(&at)? else { return Ok(Vec::new()) };
     let all = list(&at, &entries)?.into_iter().take(2 * MOST);
-    Ok(all.filter(|(name, path)| is_same(name, path) && is_trail(path)).map(|(_, path)| path).collect())
+    Ok(all.filter(|(name, path)| is_same(name, path) && what.is_one(path)).map(|(_, path)| path).collect())
 }
 
 /// The directory of entries, if there is one of this user.
@@ -101,7 +127,7 @@ fn open(at: &Path) -> io::Result<Option<File>> {
     // The state directory of another user, as after `su` with the variables of the caller, remembers nothing for this
     // one.
     if about.uid() != rustix::process::geteuid().as_raw() {
-        tracing::warn!("no trail is remembered in {}, which belongs to another user", at.display());
+        tracing::warn!("nothing is remembered in {}, which belongs to another user", at.display());
         return Ok(None);
     }
     if about.mode() & 0o022 != 0 {
@@ -120,7 +146,7 @@ fn list(at: &Path, entries: &File) -> io::Result<Vec<(String, PathBuf)>> {
             all.push((name.to_owned(), PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes()))));
         }
     }
-    tracing::debug!("{} remembers {} trails", at.display(), all.len());
+    tracing::debug!("{} remembers {} directories", at.display(), all.len());
     Ok(all)
 }
 
@@ -149,6 +175,7 @@ fn is_file_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::Remembered::Trails;
     use super::*;
 
     #[test]
@@ -157,11 +184,11 @@ mod tests {
         let trail = root.path().join("audit");
         fs::create_dir(&trail).unwrap();
         let home = root.path().join("home");
-        let why = remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        let why = remember(Trails, &home.join(".local/state/cofferdam"), &trail).unwrap();
         assert!(why.is_some_and(|why| why.contains("no home directory")));
         assert!(!home.exists());
         fs::create_dir(&home).unwrap();
-        assert_eq!(remember(&home.join(".local/state/cofferdam"), &trail).unwrap(), None, "the control");
+        assert_eq!(remember(Trails, &home.join(".local/state/cofferdam"), &trail).unwrap(), None, "the control");
         assert!(home.join(".local/state/cofferdam/trails").is_dir());
     }
 
@@ -174,22 +201,36 @@ mod tests {
         for file in ["lock", "trail-000001.jsonl", "run-0001"] {
             fs::write(trail.join(file), "").unwrap();
         }
-        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0]);
-        remember(&state, &trail).unwrap();
-        remember(&state, &trail).unwrap();
-        assert_eq!(known(&state).unwrap(), std::slice::from_ref(&trail));
+        assert_eq!(known(Trails, &state).unwrap(), [] as [PathBuf; 0]);
+        remember(Trails, &state, &trail).unwrap();
+        remember(Trails, &state, &trail).unwrap();
+        assert_eq!(known(Trails, &state).unwrap(), std::slice::from_ref(&trail));
         fs::write(trail.join("main.py"), "").unwrap();
-        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "a directory with other files");
+        assert_eq!(known(Trails, &state).unwrap(), [] as [PathBuf; 0], "a directory with other files");
         fs::remove_file(trail.join("main.py")).unwrap();
-        assert_eq!(known(&state).unwrap(), std::slice::from_ref(&trail));
+        assert_eq!(known(Trails, &state).unwrap(), std::slice::from_ref(&trail));
         // Moved away, with a copy in its place; the next one that is remembered drops the entry.
         fs::rename(&trail, root.join("old")).unwrap();
         fs::create_dir(&trail).unwrap();
         fs::write(trail.join("lock"), "").unwrap();
-        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "another directory");
-        remember(&state, &root.join("old")).unwrap();
-        assert_eq!(known(&state).unwrap(), [root.join("old")]);
-        assert_eq!(fs::read_dir(state.join(NAME)).unwrap().count(), 1);
+        assert_eq!(known(Trails, &state).unwrap(), [] as [PathBuf; 0], "another directory");
+        remember(Trails, &state, &root.join("old")).unwrap();
+        assert_eq!(known(Trails, &state).unwrap(), [root.join("old")]);
+        assert_eq!(fs::read_dir(state.join(Trails.name())).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn states_of_agents_are_known_while_their_directory_is_the_same() {
+        use Remembered::AgentStates;
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        let (state, states) = (root.join("state"), root.join("data/cofferdam-agents"));
+        fs::create_dir_all(states.join("claude/project")).unwrap();
+        assert_eq!(remember(AgentStates, &state, &states).unwrap(), None);
+        assert_eq!(known(AgentStates, &state).unwrap(), std::slice::from_ref(&states));
+        assert_eq!(known(Trails, &state).unwrap(), [] as [PathBuf; 0]);
+        fs::remove_dir_all(&states).unwrap();
+        assert_eq!(known(AgentStates, &state).unwrap(), [] as [PathBuf; 0], "removed");
     }
 
     #[test]
@@ -198,11 +239,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let trail = fs::canonicalize(root.path()).unwrap();
         let state = trail.join("state");
-        fs::create_dir_all(state.join(NAME)).unwrap();
-        fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "the control");
-        fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(known(&state).unwrap_err().to_string().contains("can be written"));
-        assert!(remember(&state, &trail).is_err());
+        fs::create_dir_all(state.join(Trails.name())).unwrap();
+        fs::set_permissions(state.join(Trails.name()), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(known(Trails, &state).unwrap(), [] as [PathBuf; 0], "the control");
+        fs::set_permissions(state.join(Trails.name()), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(known(Trails, &state).unwrap_err().to_string().contains("can be written"));
+        assert!(remember(Trails, &state, &trail).is_err());
     }
 }
