@@ -245,6 +245,39 @@ fn settings_and_a_login_behind_a_link_in_a_repository_are_not_shown() {
     assert!(printed(&own).starts_with("of mine\na skill of mine\nnone\nlogin of mine\n"), "{own:?}");
 }
 
+/// The repository with the settings that links in the home lead to is the project.
+#[test]
+fn settings_that_lie_in_the_project_are_read_only_there_too() {
+    let script = r#"(echo evil >claude/settings.json) 2>/dev/null || echo refused; (echo evil >claude/skills/new) 2>/dev/null || echo refused
+        mv claude/skills claude/old 2>/dev/null || echo refused; mv claude gone 2>/dev/null || echo refused
+        rm claude/settings.json 2>/dev/null || echo refused; (echo evil >claude/hooks) 2>/dev/null && echo made; echo edited >notes && echo written"#;
+    let Some(world) = World::new("agents-settings", script) else { return };
+    let link = |to: &str, name: &str| symlink(to, world.at(name)).unwrap();
+    fs::create_dir_all(world.at("home/dots/claude/skills")).unwrap();
+    fs::write(world.at("home/dots/claude/settings.json"), "of the home\n").unwrap();
+    fs::remove_file(world.at("home/.claude/settings.json")).unwrap();
+    for name in ["settings.json", "skills"] {
+        link(&format!("../dots/claude/{name}"), &format!("home/.claude/{name}"));
+    }
+    let refused = "refused\n".repeat(5);
+    let run = world.run("home/dots", true, &["agent", "claude"]);
+    assert_eq!(printed(&run), format!("{refused}made\nwritten\n"));
+    fs::remove_file(world.at("home/dots/claude/hooks")).unwrap();
+    // The whole directory is the repository's: what is not there is not made either.
+    fs::remove_dir_all(world.at("home/.claude")).unwrap();
+    link("dots/claude", "home/.claude");
+    let run = world.run("home/dots", true, &["agent", "claude"]);
+    assert_eq!(printed(&run), format!("{refused}written\n"));
+    assert_eq!(content(&world.at("home/dots/claude/settings.json")), "of the home\n");
+    let names = |directory: &str| fs::read_dir(world.at(directory)).unwrap().count();
+    assert_eq!((names("home/dots/claude"), names("home/dots/claude/skills")), (2, 0));
+    // A project among them is refused, and one beside them is not.
+    let among = world.run("home/dots/claude/skills", true, &["agent", "claude"]);
+    let said = String::from_utf8_lossy(&among.stderr);
+    assert!(among.status.code() == Some(125) && said.contains("decides what later runs do"), "{said}");
+    assert!(printed(&world.run("home/other", true, &["agent", "claude"])).ends_with("written\n"));
+}
+
 #[test]
 fn states_that_a_variable_moved_are_hidden_from_runs_without_it() {
     let Some(world) = World::new("agents-moved", "") else { return };

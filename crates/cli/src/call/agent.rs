@@ -156,9 +156,25 @@ impl AgentCall {
         Ok(())
     }
 
-    /// States that other runs have moved elsewhere are hidden from the sandbox, but not those among which its own is.
-    pub(crate) fn keep_places(&self) {
+    /// Keeps the sandbox from writing the settings that are shown, by any name, also where they lie in the project. States that
+    /// other runs have moved elsewhere are hidden from it, but not those among which its own is.
+    ///
+    /// # Errors
+    /// One cannot be kept from being written.
+    pub(crate) fn keep_places(&self, caller: &Caller) -> Result<(), CliRefusal> {
         cofferdam_engine::keeps_agent_states(&self.states);
+        // In a directory that a link leads to, the agent could also make settings that are not there.
+        let directories = self.agent.state.iter().filter_map(|directory| match of_the_home(caller, directory) {
+            OfTheHome::Real(real) => Some(real),
+            _ => None,
+        });
+        for path in self.settings.iter().map(PathBuf::from).chain(directories) {
+            cofferdam_engine::keep_read_only(&path).map_err(|why| {
+                let message = format!("cannot keep {} from being written: {why}", one_line(&path.to_string_lossy()));
+                CliRefusal::new("agent", message).hint("move your settings to a path that is UTF-8")
+            })?;
+        }
+        Ok(())
     }
 
     /// The note where later runs do not know that they have to hide the states.

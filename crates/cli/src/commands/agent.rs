@@ -82,7 +82,7 @@ fn inside(
     let exists = |path: &str| std::fs::symlink_metadata(path).is_ok();
     let unremembered = if presentation.dry_run { None } else { make_state(agent, caller)? };
     let called = AgentCall::new(agent, caller, here, &exists)?;
-    called.keep_places();
+    called.keep_places(caller)?;
     let call = call::of_agent(matches, caller, &HostTree, &called, arguments)?;
     if !presentation.dry_run && !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);

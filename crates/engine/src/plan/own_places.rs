@@ -323,7 +323,7 @@ fn fault<'p>(places: &'p [OwnPlace], path: &str, writes: bool) -> Option<(&'p Ow
     let place = places.iter().find(|place| is_within(path, &place.path) && (place.hidden || writes))?;
     let why = match place.hidden {
         true => "Cofferdam keeps for itself: no sandbox sees it",
-        false => "decides what later sandboxes may do: no sandbox writes it",
+        false => "decides what later runs do: no sandbox writes it",
     };
     let fault = match place.path == path {
         true => format!("{path} is what {why}"),
@@ -360,8 +360,11 @@ fn real(path: &Path) -> String {
 
 /// The refusal of a backend that cannot keep the program from one of these places.
 pub(crate) fn exposed(backend: &str, place: &OwnPlace) -> Failure {
-    let (what, verb) =
-        if place.trail { ("the audit trail of this run", "reach") } else { ("Cofferdam's own files", "write") };
+    let (what, verb) = if place.trail {
+        ("the audit trail of this run", "reach")
+    } else {
+        ("what decides what later runs do", "write")
+    };
     Failure::new(if place.hidden { Field::Deny } else { Field::Protected }, format!(
             "{what} in {} would be within the program's reach, and the {backend} backend cannot enforce that it does not {verb} them",
             place.path
