@@ -138,6 +138,55 @@ fn the_last_resort_in_tmp_is_not_another_users_link() {
     assert!(code == 1 && said.contains("name-7"), "{code}: {said}");
 }
 
+/// `~/bin/bwrap` as a link into a repository, whose code could replace the program. Beside it one that lies in `~/bin` itself.
+#[test]
+fn a_program_that_a_link_has_in_a_project_is_not_started() {
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let home = std::fs::canonicalize(place.path()).unwrap();
+    let (kept, named, mark) = (home.join("dots/bin/bwrap"), home.join("bin/bwrap"), home.join("mark"));
+    for file in [&kept, &named] {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    }
+    std::fs::create_dir(home.join("other")).unwrap();
+    std::fs::write(&kept, format!("#!/bin/sh\necho started >>{}\nexec /usr/bin/bwrap \"$@\"\n", mark.display()))
+        .unwrap();
+    for (path, mode) in [(&home, 0o755), (&kept, 0o755)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let started = |path: &str, directory: &str, user: bool| {
+        std::fs::write(&mark, "").unwrap();
+        std::fs::set_permissions(&mark, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+        doctor.args(["run", "--backend", "bubblewrap", "--best-effort", "--", "true"]).stdin(Stdio::null());
+        doctor.env("PATH", format!("{}{path}", home.join("bin").display())).env("HOME", &home);
+        doctor.current_dir(home.join(directory)).env_remove("COFFERDAM_BWRAP");
+        if user {
+            std::os::unix::process::CommandExt::uid(&mut doctor, VICTIM);
+        }
+        let said = doctor.output().unwrap();
+        (!std::fs::read_to_string(&mark).unwrap().is_empty(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    let users = if is_root() { &[false, true][..] } else { &[false] };
+    symlink("../dots/bin/bwrap", &named).unwrap();
+    for (directory, user) in
+        ["dots", "other", "bin", ""].into_iter().flat_map(|dir| users.iter().map(move |u| (dir, *u)))
+    {
+        let (ran, said) = started(":/usr/bin:/bin", directory, user);
+        assert!(!ran, "from {directory}: {said}");
+    }
+    let (ran, said) = started("", "other", false);
+    let why =
+        format!("bin/bwrap is not used, since {} is not where programs are installed", home.join("dots/bin").display());
+    assert!(!ran && said.contains(&why) && said.contains("COFFERDAM_BWRAP"), "{said}");
+    std::fs::remove_file(&named).unwrap();
+    std::fs::copy(&kept, &named).unwrap();
+    for (directory, user, runs) in
+        users.iter().flat_map(|u| [("other", *u, true), ("dots", *u, true), ("bin", *u, false)])
+    {
+        assert_eq!(started(":/usr/bin:/bin", directory, user).0, runs, "from {directory}");
+    }
+}
+
 /// A directory of a project on PATH, as that of an active virtual environment, has a program that Podman starts by itself.
 #[test]
 fn podman_finds_no_helper_in_a_project() {

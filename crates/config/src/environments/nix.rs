@@ -17,11 +17,13 @@ use super::shell::LONGEST;
 pub enum NixError {
     /// Nix was not found.
     #[error(
-        "{reference} is a flake reference, and no `nix` is on PATH to build it\nhint: apt-get install nix-bin; or build it elsewhere, and name the path of the result"
+        "{reference} is a flake reference, and no `nix` is on PATH to build it{passed_over}\nhint: apt-get install nix-bin; or build it elsewhere, and name the path of the result"
     )]
     Absent {
         /// The reference.
         reference: String,
+        /// Which one of PATH is not used, and why.
+        passed_over: String,
     },
     /// The cache cannot be written.
     #[error("cannot keep what {reference} comes to in {}: {problem}", path.display())]
@@ -55,7 +57,7 @@ pub enum NixError {
         /// The project.
         project: String,
         /// What is missing.
-        problem: &'static str,
+        problem: String,
         /// How to provide it.
         hint: &'static str,
     },
@@ -95,6 +97,8 @@ pub enum Building {
 #[derive(Debug, Clone)]
 pub struct NixBuilder {
     program: Option<PathBuf>,
+    /// Which one of PATH is not used, and why.
+    passed_over: String,
     cache: Option<PathBuf>,
 }
 
@@ -108,7 +112,11 @@ impl NixBuilder {
                 use std::os::unix::fs::PermissionsExt as _;
                 std::fs::metadata(program).is_ok_and(|about| about.permissions().mode() & 0o111 != 0)
             });
-        NixBuilder { program, cache }
+        let passed_over = match program {
+            Some(_) => String::new(),
+            None => host_programs::passed_over_along(path.as_ref(), home.map(Path::new), "nix"),
+        };
+        NixBuilder { program, passed_over, cache }
     }
 
     /// The result of the last build of the reference, if it still exists.
@@ -128,9 +136,14 @@ impl NixBuilder {
     /// # Errors
     /// One of them is missing.
     pub fn describes(&self, project: &str) -> Result<(&Path, &Path, String), NixError> {
-        let unable = |problem, hint| NixError::Unable { project: project.to_owned(), problem, hint };
-        let no_nix =
-            || unable("there is no `nix` on PATH", "install Nix (https://nixos.org), or set use_flake = false");
+        let unable =
+            |problem: &str, hint| NixError::Unable { project: project.to_owned(), problem: problem.to_owned(), hint };
+        let no_nix = || {
+            unable(
+                &format!("there is no `nix` on PATH{}", self.passed_over),
+                "install Nix (https://nixos.org), or set use_flake = false",
+            )
+        };
         let no_cache = || unable("there is no home directory to remember it in", "set HOME, or XDG_CACHE_HOME");
         let no_flake = || unable("its flake.nix cannot be read", "write one, or set use_flake = false");
         let program = self.program.as_ref().ok_or_else(no_nix)?;
@@ -190,7 +203,9 @@ impl NixBuilder {
     pub fn build(&self, reference: &str) -> Result<PathBuf, NixError> {
         use std::os::unix::fs::DirBuilderExt as _;
         let reference = reference.to_owned();
-        let Some(program) = &self.program else { return Err(NixError::Absent { reference }) };
+        let Some(program) = &self.program else {
+            return Err(NixError::Absent { reference, passed_over: self.passed_over.clone() });
+        };
         let Some(link) = self.link(&reference) else {
             let problem = "there is no home directory".to_owned();
             return Err(NixError::Cache { reference, path: PathBuf::new(), problem });

@@ -113,7 +113,12 @@ fn missing(tool: Tool) -> Failure {
             "use --backend jail on Linux; `cofferdam export --format seatbelt` writes the profile anywhere",
         ),
     };
-    Failure::new(FailedStep::Tool, message).hint(hint)
+    let passed_over = match tool {
+        Tool::Bubblewrap => host_programs::passed_over(VARIABLES[0].1),
+        Tool::Nsjail => host_programs::passed_over(VARIABLES[1].1),
+        Tool::Seatbelt => String::new(),
+    };
+    Failure::new(FailedStep::Tool, format!("{message}{passed_over}")).hint(hint)
 }
 
 impl InstalledTool {

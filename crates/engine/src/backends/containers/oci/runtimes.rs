@@ -168,11 +168,13 @@ impl InstalledRuntime {
             (Some(runtime), _) => InstalledRuntime::find(*runtime, programs),
             (None, Some(first)) => {
                 let names = runtimes.iter().map(|runtime| runtime.name()).collect::<Vec<_>>().join(" nor ");
+                let passed_over: String =
+                    runtimes.iter().map(|runtime| host_programs::passed_over(runtime.name())).collect();
                 let message = match runtimes {
                     [one] => format!("{} is not installed: none on PATH", one.name()),
                     _ => format!("no OCI runtime is installed: neither {names} on PATH"),
                 };
-                Err(Failure::new(FailedStep::Engine, message).hint(first.install()))
+                Err(Failure::new(FailedStep::Engine, format!("{message}{passed_over}")).hint(first.install()))
             }
             (None, None) => Err(Failure::new(FailedStep::Engine, "no OCI runtime is meant")
                 .hint("name one: oci:crun, oci:runc, oci:runsc")),
@@ -186,8 +188,8 @@ impl InstalledRuntime {
     pub(super) fn find(runtime: Runtime, programs: &Programs) -> Result<InstalledRuntime, Failure> {
         let name = runtime.name();
         let Some(path) = programs.path(runtime) else {
-            return Err(Failure::new(FailedStep::Engine, format!("{name} is not installed: none on PATH"))
-                .hint(runtime.install()));
+            let message = format!("{name} is not installed: none on PATH{}", host_programs::passed_over(name));
+            return Err(Failure::new(FailedStep::Engine, message).hint(runtime.install()));
         };
         let path = std::path::absolute(path).map_err(|e| {
             Failure::new(FailedStep::Engine, format!("cannot use {}: {e}", path.display()))
