@@ -314,6 +314,35 @@ fn credentials_that_a_variable_moves_are_denied_where_they_are() {
     }
 }
 
+/// A home that is named by a link, and in it the directory that holds the layers of hidden names.
+#[test]
+fn many_denied_names_are_hidden_in_a_home_that_a_link_names() {
+    let Some(home) = Home::new("by-link") else { return };
+    let many: Vec<String> = (0..200).map(|i| format!(".application-{i}")).collect();
+    many.iter().for_each(|name| home.plant(name));
+    fs::create_dir_all(home.0.0.join(".cache")).unwrap();
+    fs::create_dir_all(home.0.0.join("run")).unwrap();
+    fs::set_permissions(home.0.0.join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    if is_root() {
+        chown(home.0.0.join(".cache"), Some(65534), Some(65534)).unwrap();
+        chown(home.0.0.join("run"), Some(65534), Some(65534)).unwrap();
+    }
+    let Some(names) = shown_directory("names") else { return };
+    let by_link = names.0.join("home");
+    std::os::unix::fs::symlink(&home.0.0, &by_link).unwrap();
+    let files: Vec<&str> = many.iter().map(String::as_str).chain(["notes.txt", ".cargo/bin/tool"]).collect();
+    let runtime = |base: &std::path::Path| Some(base.join("run"));
+    for (home_directory, run) in
+        [(&by_link, None), (&by_link, runtime(&by_link)), (&home.0.0, runtime(&by_link)), (&home.0.0, None)]
+    {
+        for mut command in home.commands() {
+            command.env("HOME", home_directory).envs(run.iter().map(|run| ("XDG_RUNTIME_DIR", run)));
+            let read = home.read(command, &[], &files);
+            assert_eq!(read, ["notes.txt", ".cargo/bin/tool"], "{home_directory:?}, {run:?}");
+        }
+    }
+}
+
 #[test]
 fn many_denied_names_are_hidden_without_a_mount_for_each() {
     let Some(home) = Home::new("many") else { return };

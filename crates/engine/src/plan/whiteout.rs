@@ -24,6 +24,13 @@ pub(crate) fn base() -> PathBuf {
     bases().swap_remove(0)
 }
 
+/// Where layers really lie, behind the links on the way: what is not there yet comes into being where the way to it ends.
+pub(crate) fn real_base() -> PathBuf {
+    let base = base();
+    let there = base.ancestors().find_map(|dir| Some((dir, fs::canonicalize(dir).ok()?)));
+    there.and_then(|(dir, real)| Some(real.join(base.strip_prefix(dir).ok()?))).unwrap_or(base)
+}
+
 /// Everywhere that layers of this user's may lie, whatever the next run finds in its variables; this run's first.
 pub(crate) fn bases() -> Vec<PathBuf> {
     let me = rustix::process::geteuid();

@@ -4,9 +4,10 @@
 //! mount that carries it, under its own name and under what a symbolic link leads to. What exists is mounted over; what
 //! does not is guarded where the program could make it, and needs nothing where it cannot.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cofferdam_confine::init_plan::{GuardDir, MountStep, attr};
 use cofferdam_policy::Policy;
@@ -79,6 +80,8 @@ struct Work<'a> {
     moved: bool,
     /// Where paths lead inside, behind the links on the way.
     inside: HashMap<String, String>,
+    /// Where layers of hidden names lie, under every name.
+    layers: OnceCell<Vec<PathBuf>>,
     too_deep: bool,
     held: PathPlan,
 }
@@ -136,6 +139,7 @@ pub(super) fn hold(
         guarded: HashSet::new(),
         moved: view.places().iter().any(|p| matches!(&p.shows, MountContent::Host(source) if *source != p.target)),
         inside: HashMap::new(),
+        layers: OnceCell::new(),
         too_deep: false,
         held: PathPlan::default(),
         evidence: policy.audit.trace,
@@ -319,10 +323,18 @@ impl Work<'_> {
     fn plain(&self, dir: &str) -> bool {
         !self.view.places().iter().any(|p| p.target != dir && is_within(&p.target, dir))
             // Nor can a layer lie below what it hides names of: overlayfs refuses layers that overlap.
-            && self
-                .view
-                .host_path(dir)
-                .is_none_or(|host| !self.aliases.mounted_below(&host) && !crate::plan::whiteout::base().starts_with(&host))
+            && self.view.host_path(dir).is_none_or(|host| {
+                !self.aliases.mounted_below(&host) && !self.layers().iter().any(|base| base.starts_with(&host))
+            })
+    }
+
+    /// Where layers of hidden names lie: a home may be named by a link, and the host may mount it twice.
+    fn layers(&self) -> &[PathBuf] {
+        self.layers.get_or_init(|| {
+            let base = crate::plan::whiteout::real_base();
+            let others = base.to_str().map(|base| self.aliases.bound(base)).unwrap_or_default();
+            others.into_iter().map(PathBuf::from).chain([base]).collect()
+        })
     }
 
     /// A protected path of a writable tree: read-only onto itself.
