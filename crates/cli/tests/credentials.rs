@@ -314,6 +314,23 @@ fn credentials_that_a_variable_moves_are_denied_where_they_are() {
     }
 }
 
+/// `~` in a variable's value, which a shell leaves between quotes: some programs replace it, others do not.
+#[test]
+fn credentials_that_a_variable_moves_below_a_tilde_are_denied_in_the_home_and_here() {
+    let Some(home) = Home::new("tilde") else { return };
+    for file in ["keys/aws", "keys/plain", "here/~/keys/aws"] {
+        home.plant(file);
+    }
+    let files = ["keys/aws", "keys/plain", "here/~/keys/aws"];
+    for mut command in home.commands() {
+        command.env("AWS_SHARED_CREDENTIALS_FILE", "~/keys/aws").current_dir(home.0.0.join("here"));
+        assert_eq!(home.read(command, &[], &files), ["keys/plain"]);
+    }
+    for command in home.commands() {
+        assert_eq!(home.read(command, &[], &files), files);
+    }
+}
+
 /// A home that is named by a link, and in it the directory that holds the layers of hidden names.
 #[test]
 fn many_denied_names_are_hidden_in_a_home_that_a_link_names() {

@@ -539,6 +539,14 @@ fn add_each(path: String, list: &dyn Fn(&str) -> Vec<String>, found: &mut Vec<St
     }
 }
 
+/// What `~`, `~/REST` or `~USER/REST` may mean for a program that replaces it.
+fn in_homes(value: &str, homes: &[String]) -> Vec<String> {
+    let Some(below) = value.strip_prefix('~') else { return Vec::new() };
+    let (user, rest) = below.split_once('/').unwrap_or((below, ""));
+    let of_the_user = |home: &&String| user.is_empty() || home.rsplit('/').next() == Some(user);
+    homes.iter().filter(of_the_user).map(|home| format!("{home}/{rest}")).collect()
+}
+
 /// [`CREDENTIALS`] as absolute paths for a user whose home is `home` (absolute, normalized). `list` says which names a
 /// directory has.
 pub fn credential_deny(home: &str, list: &dyn Fn(&str) -> Vec<String>) -> Vec<String> {
@@ -554,23 +562,25 @@ pub fn credential_deny(home: &str, list: &dyn Fn(&str) -> Vec<String>) -> Vec<St
     denied
 }
 
-/// Where the caller's variables put credentials instead; a relative value is one below `cwd`, as programs take it. Not
-/// normalized values and `/` are left out.
+/// Where the caller's variables put credentials instead; a relative value is one below `cwd`, as programs take it, and one that
+/// begins with `~` also one in a home of the caller's, since some programs replace that. Values that lead above `/`, and `/`
+/// itself, are left out.
 pub fn credential_deny_moved<'v>(
     cwd: &str,
+    homes: &[String],
     variable: impl Fn(&str) -> Option<&'v str>,
     list: &dyn Fn(&str) -> Vec<String>,
 ) -> Vec<String> {
     let mut moved = Vec::new();
     let mut add = |value: &str, rest: &str| {
         for place in value.split(':').filter(|place| !place.is_empty()) {
-            let place = match place.starts_with('/') {
-                true => normalize(&format!("{place}/{rest}")),
-                false => normalize(&format!("{cwd}/{place}/{rest}")),
+            let literal = match place.starts_with('/') {
+                true => format!("{place}/{rest}"),
+                false => format!("{cwd}/{place}/{rest}"),
             };
-            if let Some(place) = place.filter(|place| place != "/") {
-                add_each(place, list, &mut moved);
-            }
+            let in_homes = in_homes(place, homes).into_iter().map(|place| format!("{place}/{rest}"));
+            let places = [literal].into_iter().chain(in_homes).filter_map(|place| normalize(&place));
+            places.filter(|place| place != "/").for_each(|place| add_each(place, list, &mut moved));
         }
     };
     let base_directories: Vec<(&str, &str)> =
@@ -757,11 +767,15 @@ mod tests {
             "NVM_DIR" => Some("/x/nvm"),
             "DOCKER_CONFIG" => Some("/"),
             "GNUPGHOME" => Some("/g/../keys/"),
+            "PIP_CONFIG_FILE" => Some("~/keys/pip"),
+            "HF_HOME" => Some("~u/models"),
+            "AZURE_CONFIG_DIR" => Some("~other/azure"),
+            "PGPASSFILE" => Some("~"),
             _ => None,
         };
         let list =
             |dir: &str| if dir == "/x/nvm/versions/node" { vec!["v1".to_owned(), "v2".to_owned()] } else { Vec::new() };
-        let moved = credential_deny_moved("/cwd", variable, &list);
+        let moved = credential_deny_moved("/cwd", &["/home/u".to_owned()], variable, &list);
         for path in [
             "/a/one",
             "/b/two",
@@ -771,9 +785,15 @@ mod tests {
             "/x/config/gh",
             "/keys",
             "/x/nvm/versions/node/v2/etc/npmrc",
+            "/cwd/~/keys/pip",
+            "/home/u/keys/pip",
+            "/home/u/models/token",
+            "/cwd/~other/azure",
+            "/home/u",
         ] {
             assert!(moved.iter().any(|moved| moved == path), "{path}: {moved:?}");
         }
+        assert!(!moved.iter().any(|path| path == "/home/u/azure"), "{moved:?}");
         assert!(!moved.iter().any(|path| path == "/" || path == "/cwd" || !path.starts_with('/')), "{moved:?}");
     }
 

@@ -62,7 +62,7 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
     if variable("HOME").is_some_and(is_root) && !homes.is_empty() {
         policy.filesystem.deny.extend(credential_deny("/", &|directory| listings.names(directory)));
     }
-    let moved = credential_deny_moved(&here, variable, &|directory| listings.names(directory));
+    let moved = credential_deny_moved(&here, homes, variable, &|directory| listings.names(directory));
     policy.filesystem.deny.extend(moved.into_iter().filter(|path| !contains(path)));
     policy.filesystem.deny.sort();
     policy.filesystem.deny.dedup();
