@@ -296,6 +296,15 @@ fn credentials_that_a_variable_moves_are_denied_where_they_are() {
         ("DOCKER_CONFIG", "moved/docker", "moved/docker/config.json"),
         ("GNUPGHOME", "moved/keys", "moved/keys/private"),
         ("CARGO_HOME", "moved/cargo", "moved/cargo/credentials.toml"),
+        ("CABAL_DIR", "moved/cabal", "moved/cabal/config"),
+        ("CIVOCONFIG", "moved/civo", "moved/civo"),
+        ("DOCKER_CERT_PATH", "moved/certificates", "moved/certificates/key.pem"),
+        ("GEMINI_CLI_HOME", "moved/gemini", "moved/gemini/.gemini/oauth_creds.json"),
+        ("GOOSE_PATH_ROOT", "moved/goose", "moved/goose/config/secrets.yaml"),
+        ("JULIA_DEPOT_PATH", "moved/julia", "moved/julia/servers/host/auth.toml"),
+        ("JUPYTER_DATA_DIR", "moved/jupyter", "moved/jupyter/runtime/server.json"),
+        ("RYE_HOME", "moved/rye", "moved/rye/credentials"),
+        ("npm_config_cache", "moved/npm", "moved/npm/_logs/log"),
     ];
     for (_, _, file) in moved {
         home.plant(file);
