@@ -340,6 +340,43 @@ fn credentials_that_a_variable_moves_below_a_tilde_are_denied_in_the_home_and_he
     }
 }
 
+/// Managers of dotfiles keep the files elsewhere, and links in the directories of applications.
+#[test]
+fn what_links_in_directories_of_credentials_lead_to_is_denied() {
+    let Some(home) = Home::new("linked") else { return };
+    for file in ["vault/aws", "vault/gh/hosts.yml", "vault/plain", "vault/key", "vault/moved", "work/file"] {
+        home.plant(file);
+    }
+    for directory in [".aws", ".config/gh", ".ssh", "moved"] {
+        fs::create_dir_all(home.0.0.join(directory)).unwrap();
+    }
+    let link = |target: &str, at: &str| {
+        fs::remove_file(home.0.0.join(at)).ok();
+        std::os::unix::fs::symlink(target, home.0.0.join(at)).unwrap();
+    };
+    link("../vault/aws", ".aws/credentials");
+    link("../../vault/gh", ".config/gh/more");
+    link("../vault/key", ".ssh/id");
+    link("../vault/moved", "moved/file");
+    link("../work", ".ssh/work");
+    let files = ["vault/aws", "vault/gh/hosts.yml", "vault/plain", "vault/key", "vault/moved", "work/file"];
+    let volume = format!("{0}:{0}", home.text(""));
+    for arguments in [&[][..], &["-v", &volume]] {
+        for mut command in home.commands() {
+            // What contains the working directory stays.
+            command.env("GNUPGHOME", home.0.0.join("moved")).current_dir(home.0.0.join("work"));
+            assert_eq!(home.read(command, arguments, &files), ["vault/plain", "work/file"], "{arguments:?}");
+        }
+    }
+    // Control: without the links they are ordinary files.
+    for at in [".aws/credentials", ".config/gh/more", ".ssh/id", "moved/file", ".ssh/work"] {
+        fs::remove_file(home.0.0.join(at)).unwrap();
+    }
+    for command in home.commands() {
+        assert_eq!(home.read(command, &[], &files), files);
+    }
+}
+
 /// A home that is named by a link, and in it the directory that holds the layers of hidden names.
 #[test]
 fn many_denied_names_are_hidden_in_a_home_that_a_link_names() {

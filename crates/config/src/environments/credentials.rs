@@ -46,9 +46,30 @@ pub fn credentials(homes: &[String]) -> Vec<String> {
     if homes.is_empty() {
         deny.extend(credential_deny("/", &|directory| listings.names(directory)));
     }
+    deny.extend(linked_to(&deny, homes, &listings));
     deny.sort(); // in parts it is: one for each home
     deny.dedup();
     deny
+}
+
+/// What symbolic links lead to that lie in these directories of credentials, as managers of dotfiles make them
+/// (`~/.aws/credentials`); with homes, only in those below one. The backends follow a denied path that is itself a link.
+///
+/// What contains a home or the working directory is left out, and so are files of `/usr`, which programs need and which hold no
+/// secrets.
+fn linked_to(places: &[String], homes: &[String], listings: &Listings<'_>) -> Vec<String> {
+    let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok());
+    let contains = |path: &str| listings.homes.iter().chain(&here).any(|place| is_within(place, path));
+    let below = |place: &&String| homes.is_empty() || homes.iter().any(|home| is_within(place, home));
+    let mut found = Vec::new();
+    for place in places.iter().filter(below) {
+        for name in listings.links(place) {
+            let target = std::fs::canonicalize(format!("{place}/{name}")).ok();
+            found.extend(target.and_then(|target| target.into_os_string().into_string().ok()));
+        }
+    }
+    found.retain(|target| target != "/" && !contains(target) && !is_within(target, "/usr"));
+    found
 }
 
 /// Denies credentials that the caller's variables move to other paths. A path that contains a home or the working directory is
@@ -62,8 +83,10 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
     if variable("HOME").is_some_and(is_root) && !homes.is_empty() {
         policy.filesystem.deny.extend(credential_deny("/", &|directory| listings.names(directory)));
     }
-    let moved = credential_deny_moved(&here, homes, variable, &|directory| listings.names(directory));
-    policy.filesystem.deny.extend(moved.into_iter().filter(|path| !contains(path)));
+    let mut moved = credential_deny_moved(&here, homes, variable, &|directory| listings.names(directory));
+    moved.retain(|path| !contains(path));
+    policy.filesystem.deny.extend(linked_to(&moved, &[], &listings).into_iter().filter(|path| !contains(path)));
+    policy.filesystem.deny.extend(moved);
     policy.filesystem.deny.sort();
     policy.filesystem.deny.dedup();
 }
@@ -150,6 +173,29 @@ impl<'h> Listings<'h> {
             entries.iter().flatten().filter(|(_, link)| !link).map(|(name, _)| name.clone()).collect()
         };
         self.with(directory, plain)
+    }
+
+    /// The names in a directory that are symbolic links. One below a home is only looked at if the listings on the way to it have
+    /// its name: each is made once.
+    fn links(&self, directory: &str) -> Vec<String> {
+        let there = self.homes.iter().all(|home| {
+            let Some(below) = directory.strip_prefix(home.as_str()).and_then(|rest| rest.strip_prefix('/')) else {
+                return true;
+            };
+            let mut at = home.clone();
+            below.split('/').all(|name| {
+                let has = |entries: &DirectoryNames| {
+                    entries.as_ref().is_none_or(|entries| entries.iter().any(|(entry, _)| may_be_one_name(entry, name)))
+                };
+                let there = self.with(&at, has);
+                at = format!("{at}/{name}");
+                there
+            })
+        });
+        let links = |entries: &DirectoryNames| -> Vec<String> {
+            entries.iter().flatten().filter(|(_, link)| *link).map(|(name, _)| name.clone()).collect()
+        };
+        if there { self.with(directory, links) } else { Vec::new() }
     }
 
     /// Whether a directory may be there. One below a home is not if the home has not the name that leads there: most of the
