@@ -1,8 +1,10 @@
 //! Builds flake references with `nix build`, and caches the results.
 //!
 //! A link in the cache points to each result and is a root of Nix's garbage collector: a reference is built once, until the caller
-//! asks for a rebuild. Nix's progress goes to the caller's standard error; its output is not read.
+//! asks for a rebuild. What Nix writes to standard error goes to the caller's, escaped: a flake may write to it. Its output is not
+//! read.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -180,7 +182,9 @@ impl NixBuilder {
             .env("PATH", "/var/empty")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .status()
+            .stderr(Stdio::piped())
+            .spawn()
+            .and_then(ended)
             .map_err(|source| NixError::Unstarted { program: program.to_owned(), source })?;
         if !status.success() {
             return Err(unusable(&format!("`nix print-dev-env` failed with {status}")));
@@ -196,7 +200,7 @@ impl NixBuilder {
         if metadata.is_symlink() && own { std::fs::canonicalize(link).ok() } else { None }
     }
 
-    /// Builds or rebuilds the reference. `nix` writes its progress to the caller's standard error.
+    /// Builds or rebuilds the reference. What `nix` writes to standard error goes to the caller's, escaped.
     ///
     /// # Errors
     /// Nix was not found, or failed.
@@ -223,7 +227,9 @@ impl NixBuilder {
             .env("PATH", host_programs::installed_path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .status()
+            .stderr(Stdio::piped())
+            .spawn()
+            .and_then(ended)
             .map_err(|source| NixError::Unstarted { program: program.clone(), source })?;
         if !status.success() {
             return Err(NixError::Failed { reference, status });
@@ -234,6 +240,34 @@ impl NixBuilder {
     fn link(&self, reference: &str) -> Option<PathBuf> {
         Some(self.cache.as_ref()?.join(hex(&sha256(reference.as_bytes()))))
     }
+}
+
+/// Waits for Nix, and writes to standard error what it writes to its own.
+fn ended(mut child: std::process::Child) -> std::io::Result<std::process::ExitStatus> {
+    if let Some(said) = child.stderr.take() {
+        let copied = copy_escaped(said, &mut std::io::stderr());
+        if let Err(error) = copied {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
+    }
+    child.wait()
+}
+
+/// Copies text line by line, with what would drive a terminal escaped. A longer line is split.
+fn copy_escaped(from: impl std::io::Read, to: &mut impl std::io::Write) -> std::io::Result<()> {
+    const LONGEST_LINE: u64 = 16 << 10;
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        let text = cofferdam_policy::text::one_line(text.trim_end_matches(['\n', '\r']));
+        // Who closed standard error reads nothing of it, and Nix goes on.
+        drop(writeln!(to, "{text}"));
+        line.clear();
+    }
+    Ok(())
 }
 
 /// The cache key of a project's shell: a hash of its path, its flake and the lock of its inputs. `None` if it has no readable
@@ -304,6 +338,19 @@ mod tests {
         assert_eq!(stand_in(&real, &two, 0).build("github:o/r#x").unwrap(), two);
         std::fs::remove_dir(&two).unwrap();
         assert_eq!(builder.built("github:o/r#x"), None, "collected by Nix");
+    }
+
+    /// A flake's `throw`, and the log of what it builds.
+    #[test]
+    fn what_nix_writes_drives_no_terminal() {
+        let mut written = Vec::new();
+        let said = b"building\n\x1b[2Jerror: \xe2\x80\xae\rhidden\r\n\xff\tlast".to_vec();
+        copy_escaped(said.as_slice(), &mut written).unwrap();
+        let written = String::from_utf8(written).unwrap();
+        assert_eq!(written, "building\n\\u{1b}[2Jerror: \\u{202e}\\rhidden\n\u{fffd}\\tlast\n");
+        let mut long = Vec::new();
+        copy_escaped(vec![b'x'; 100_000].as_slice(), &mut long).unwrap();
+        assert_eq!(long.iter().filter(|byte| **byte == b'x').count(), 100_000);
     }
 
     #[test]
