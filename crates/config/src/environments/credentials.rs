@@ -59,7 +59,6 @@ pub fn credentials(homes: &[String]) -> Vec<String> {
 /// secrets.
 fn linked_to(places: &[String], homes: &[String], listings: &Listings<'_>) -> Vec<String> {
     let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok());
-    let contains = |path: &str| listings.homes.iter().chain(&here).any(|place| is_within(place, path));
     let below = |place: &&String| homes.is_empty() || homes.iter().any(|home| is_within(place, home));
     let mut found = Vec::new();
     for place in places.iter().filter(below) {
@@ -68,6 +67,15 @@ fn linked_to(places: &[String], homes: &[String], listings: &Listings<'_>) -> Ve
             found.extend(target.and_then(|target| target.into_os_string().into_string().ok()));
         }
     }
+    if found.is_empty() {
+        return found;
+    }
+    // A home may be named by a link, and the targets have none.
+    let real =
+        |home: &String| std::fs::canonicalize(home).ok().and_then(|home| home.into_os_string().into_string().ok());
+    let kept: Vec<String> =
+        listings.homes.iter().filter_map(real).chain(listings.homes.iter().cloned()).chain(here).collect();
+    let contains = |path: &str| kept.iter().any(|place| is_within(place, path));
     found.retain(|target| target != "/" && !contains(target) && !is_within(target, "/usr"));
     found
 }
@@ -253,6 +261,34 @@ pub fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_in_directories_of_credentials_are_followed_but_to_a_home() {
+        use std::os::unix::fs::symlink;
+        use std::path::Path;
+        let directory = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(directory.path()).unwrap();
+        let (home, named) = (real.join("home"), real.join("named"));
+        for name in [".ssh", ".config/gh", "vault", "other"] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        std::fs::write(home.join("vault/key"), "").unwrap();
+        symlink(&home, &named).unwrap();
+        let links = [("..", ".ssh/home"), ("../vault/key", ".ssh/id"), ("../../other", ".config/gh/more")];
+        for (target, link) in
+            links.into_iter().chain([("/", ".ssh/root"), ("/usr/bin", ".ssh/bin"), ("gone", ".ssh/no")])
+        {
+            symlink(target, home.join(link)).unwrap();
+        }
+        for spelled in [&home, &named] {
+            let denied = credentials(&[spelled.to_str().unwrap().to_owned()]);
+            let has = |path: &Path| denied.iter().any(|denied| Path::new(denied) == path);
+            assert!(has(&home.join("vault/key")) && has(&home.join("other")), "{spelled:?}: {denied:?}");
+            for kept in [home.as_path(), &home.join("vault"), Path::new("/"), Path::new("/usr/bin")] {
+                assert!(!has(kept), "{kept:?} of {spelled:?}: {denied:?}");
+            }
+        }
+    }
 
     #[test]
     fn credentials_of_given_homes_alone_are_denied() {
