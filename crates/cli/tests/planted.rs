@@ -187,6 +187,34 @@ fn a_program_that_a_link_has_in_a_project_is_not_started() {
     }
 }
 
+/// The program of an anchor by its name alone, which a project's directory on PATH has.
+#[test]
+fn an_anchors_program_in_a_project_is_not_started() {
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (bin, mark) = (place.path().join("project/.venv/bin"), place.path().join("mark"));
+    std::fs::create_dir_all(&bin).unwrap();
+    for name in ["logger-of-anchors", "true"] {
+        std::fs::write(bin.join(name), format!("#!/bin/sh\necho {name} >>{}\n", mark.display())).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let cofferdam = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+        command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env("HOME", place.path());
+        command.env("COFFERDAM_AUDIT", place.path().join("audit")).stdin(Stdio::null()).current_dir(place.path());
+        let out = command.output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert_eq!(cofferdam(&["audit", "keygen", "key"]).0, Some(0));
+    assert_eq!(cofferdam(&["run", "-q", "--", "/usr/bin/true"]).0, Some(0));
+    let anchored = |anchor: &str| cofferdam(&["audit", "checkpoint", "--key", "key", "--anchor", anchor]);
+    let (code, said) = anchored("command:logger-of-anchors");
+    assert!(code == Some(125) && said.contains("logger-of-anchors is not used, since") && !mark.exists(), "{said}");
+    let (code, said) = anchored("command:true");
+    assert!(code == Some(0) && !mark.exists(), "the system's: {said}");
+    let (code, said) = anchored(&format!("command:{}", bin.join("true").display()));
+    assert!(code == Some(0) && mark.exists(), "named by its path: {said}");
+}
+
 /// A directory of a project on PATH, as that of an active virtual environment, has a program that Podman starts by itself.
 #[test]
 fn podman_finds_no_helper_in_a_project() {

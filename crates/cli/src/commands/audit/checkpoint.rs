@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cofferdam_engine::audit::{self, Anchor, CheckpointKey, Trail, TrailOptions};
+use cofferdam_engine::host_programs;
 
 use super::errors::{refused, unreadable};
 use crate::output::stdout::{print, print_json};
@@ -21,6 +22,7 @@ pub(super) fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, 
     })?;
     let key = CheckpointKey::read(Path::new(&file)).map_err(|e| refused(&e))?;
     let anchor = anchor.map(Anchor::parse).transpose().map_err(|e| CliRefusal::new("arguments", e))?;
+    let anchor = anchor.map(installed).transpose()?;
     // Opening the trail would create it.
     std::fs::metadata(dir).map_err(|e| unreadable(dir, &e))?;
     let options = TrailOptions { key: Some(key), anchor, of_others: true, ..TrailOptions::default() };
@@ -34,4 +36,20 @@ pub(super) fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, 
         print(&format!("record {}: {}\n", link.seq, audit::hex(&link.hash)))
     }
     .map(|()| 0)
+}
+
+/// The anchor with a program that has no path looked for where [programs are installed](host_programs): it runs outside of every
+/// sandbox.
+fn installed(anchor: Anchor) -> Result<Anchor, CliRefusal> {
+    let Anchor::Command(mut argv) = anchor else { return Ok(anchor) };
+    if let Some(name) = argv.first_mut().filter(|name| !name.contains('/')) {
+        let found = host_programs::installed(name, &[]).and_then(|file| file.into_os_string().into_string().ok());
+        *name = found.ok_or_else(|| {
+            let passed_over = host_programs::passed_over(name);
+            let shown = cofferdam_policy::text::name(name);
+            CliRefusal::new("arguments", format!("the anchor's program {shown} was not found on PATH{passed_over}"))
+                .hint("name it by its path: command:/path/to/program")
+        })?;
+    }
+    Ok(Anchor::Command(argv))
 }
