@@ -17,7 +17,7 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat2, readlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::obeyed::{absent, beneath, hash, read};
+use super::obeyed::{absent, beneath, hash, place_of, read};
 use super::work_trees::WorkTrees;
 use super::{MOST_WORKTREES, lists, work_trees};
 
@@ -45,8 +45,24 @@ const LISTS: [(&str, bool); 8] = [
 ];
 /// References of git's beside those in `refs`, which it writes by itself; each `HEAD` is one as well.
 const REFERENCES: [&str; 4] = ["AUTO_MERGE", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "NOTES_MERGE_REF"];
-/// What no transaction restores: configuration, and what says where and how a repository is read.
-const NEVER_RESTORED: [&str; 6] = ["hgrc", "hgrc-not-shared", "requires", "sharedpath", "shared", "hooks"];
+/// What no transaction restores: configuration, what says where and how a repository is read, and queues of patches.
+const NEVER_RESTORED: [&str; 9] = [
+    "hgrc",
+    "hgrc-not-shared",
+    "requires",
+    "sharedpath",
+    "shared",
+    "hooks",
+    "patches",
+    "patches.queue",
+    "patches.queues",
+];
+/// Files that a transaction itself reads.
+const OF_TRANSACTIONS: [&str; 4] = ["journal", "journal.backupfiles", "undo", "undo.backupfiles"];
+/// What a transaction puts before the name of a file that it copies, and a rollback takes away again.
+const COPIES: [&str; 4] = ["journal.backup.", "undo.backup.", "journal.", "undo."];
+/// What later versions put behind it.
+const COPIED: &str = ".bck";
 
 /// What leads elsewhere below a directory.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,8 +120,10 @@ pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Followed {
 pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize) -> Followed {
     let is_git = rustix::fs::statat(directory, "HEAD", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let (found, named, linked, next) = (Followed::default(), Vec::new(), Vec::new(), VecDeque::new());
+    let is_mercurial = place_of(directory).is_some_and(|place| place.ends_with(".hg"));
+    let (left, worktrees) = (most, 0);
     let mut walk =
-        FollowedWalk { top: directory, found, named, linked, next, left: most, worktrees: 0, restore, is_git };
+        FollowedWalk { top: directory, found, named, linked, next, left, worktrees, restore, is_git, is_mercurial };
     // What is near the top first, wherever a program has put more names than are looked at.
     walk.next.push_back(PathBuf::new());
     while let Some(at) = walk.next.pop_front() {
@@ -113,21 +131,24 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
     }
     // Without the line of its version it is a pickle, which runs what it says when it is read.
     let state = |bytes: &[u8]| bytes.starts_with(b"v1\n");
-    let states = std::iter::once(("histedit-state", judged(directory, "histedit-state", state)));
-    let lists = LISTS
-        .map(|(name, backups)| (name, judged(directory, name, |bytes: &[u8]| restores_only_its_own(bytes, backups))));
-    walk.found.links.extend(states.chain(lists).filter_map(|(name, print)| Some((name.into(), print?))));
+    let states = std::iter::once("histedit-state".to_owned()).chain(copies_of("histedit-state"));
+    let states = states.map(|name| (PathBuf::from(&name), judged(directory, &name, state)));
+    let lists = LISTS.into_iter().map(|(name, backups)| {
+        (name.into(), judged(directory, name, |bytes: &[u8]| restores_only_its_own(bytes, backups)))
+    });
+    walk.found.links.extend(states.chain(lists).filter_map(|(name, print)| Some((name, print?))));
     for name in std::mem::take(&mut walk.named) {
-        let beside =
-            |id: &str| read(directory, &name.with_file_name(format!("dirstate.{id}")), MOST_LIST).ok().flatten();
-        let print = judged(directory, &name, |bytes: &[u8]| match name.file_name().map(OsStr::as_bytes) {
-            Some(b"gitdir") => work_trees::is_harmless(directory, &name, bytes),
-            Some(b"config.worktree") => work_trees::is_plain(directory, &name, bytes),
-            Some(b"MERGE_RR") => lists::merge_rr(bytes),
-            Some(b"dirstate") => lists::dirstate(bytes, beside),
-            Some(b"state") => lists::merge_state(bytes),
-            Some(b"state2") => lists::merge_state2(bytes),
-            _ => lists::reference(bytes),
+        let last = name.file_name().map(OsStr::as_bytes).unwrap_or_default();
+        let print = judged(directory, &name, |bytes: &[u8]| match last {
+            b"gitdir" => work_trees::is_harmless(directory, &name, bytes),
+            b"config.worktree" => work_trees::is_plain(directory, &name, bytes),
+            b"MERGE_RR" => lists::merge_rr(bytes),
+            _ => match restored_as(last) {
+                b"dirstate" => lists::dirstate(bytes, |id| trees(directory, &name, id)),
+                b"state" => lists::merge_state(bytes),
+                b"state2" => lists::merge_state2(bytes),
+                _ => lists::reference(bytes),
+            },
         });
         if name.file_name().is_some_and(|last| last == "gitdir")
             && let Some(says) = work_trees::known(directory, &name)
@@ -156,6 +177,36 @@ fn judged(directory: BorrowedFd<'_>, name: impl AsRef<Path>, good: impl Fn(&[u8]
     }
 }
 
+/// What a file becomes when the transaction that copied it is rolled back.
+fn restored_as(name: &[u8]) -> &[u8] {
+    let whole = name.strip_suffix(COPIED.as_bytes()).unwrap_or(name);
+    COPIES.iter().find_map(|copy| whole.strip_prefix(copy.as_bytes())).unwrap_or(name)
+}
+
+/// The names that the lists of transactions have for the copy of a file.
+fn copies_of(name: &str) -> Vec<String> {
+    let backups = COPIES.iter().filter(|copy| copy.ends_with(".backup."));
+    backups.flat_map(|copy| ["", COPIED].map(|end| format!("{copy}{name}{end}"))).collect()
+}
+
+/// The trees that a dirstate may have, with what may take the place of its own: each is to be a good one. None where this is a
+/// copy, and no tree is there.
+fn trees(directory: BorrowedFd<'_>, dirstate: &Path, id: &str) -> Option<Vec<Vec<u8>>> {
+    let beside = |name: String| match read(directory, &dirstate.with_file_name(name), MOST_LIST) {
+        Ok(text) => text,
+        Err(e) => (!absent(e)).then(Vec::new),
+    };
+    let data = format!("dirstate.{id}");
+    let own = beside(data.clone());
+    let name = dirstate.file_name().unwrap_or_default().to_string_lossy();
+    let copies = copies_of(&data).into_iter().chain([format!("{name}.v2-data")]).filter_map(beside);
+    // A tree only ever grows: an earlier state of it has nothing else.
+    let is_earlier = |copy: &Vec<u8>| !copy.is_empty() && own.as_ref().is_some_and(|own| own.starts_with(copy));
+    let mut all: Vec<Vec<u8>> = copies.filter(|copy| !is_earlier(copy)).collect();
+    all.extend(own);
+    (name == "dirstate" || !all.is_empty()).then_some(all)
+}
+
 struct FollowedWalk<'a> {
     top: BorrowedFd<'a>,
     found: Followed,
@@ -170,6 +221,7 @@ struct FollowedWalk<'a> {
     worktrees: usize,
     restore: bool,
     is_git: bool,
+    is_mercurial: bool,
 }
 
 impl FollowedWalk<'_> {
@@ -214,6 +266,10 @@ impl FollowedWalk<'_> {
             },
             known => known,
         };
+        if self.is_mercurial && at.as_os_str().is_empty() && is_queue(name.as_bytes()) && kind != FileType::Symlink {
+            let text = read(self.top, Path::new(name), MOST_LIST).ok().flatten().unwrap_or_default();
+            self.found.links.insert(name.into(), hash(&[b"a queue", &text]));
+        }
         match kind {
             FileType::Symlink => {
                 let Ok(target) = readlinkat(within, name, Vec::new()) else { return };
@@ -274,11 +330,20 @@ fn is_the_tools_own(name: &[u8], target: &[u8]) -> bool {
 /// Whether this is a list of files of the work tree ([`lists`]), or what git obeys of a linked work tree ([`work_trees`]).
 fn is_list(at: &Path, name: &OsStr) -> bool {
     match name.as_bytes() {
-        b"MERGE_RR" | b"dirstate" => true,
-        b"state" | b"state2" => at.ends_with("merge"),
+        b"MERGE_RR" => true,
         b"gitdir" | b"config.worktree" => at.parent().is_some_and(|above| above.ends_with("worktrees")),
-        _ => false,
+        name => match restored_as(name) {
+            b"dirstate" => true,
+            b"state" | b"state2" => at.ends_with("merge"),
+            _ => false,
+        },
     }
+}
+
+/// Whether this is a queue of patches of Mercurial's extension `mq`, or says which there are. It makes none whose name has a dot.
+fn is_queue(name: &[u8]) -> bool {
+    matches!(name, b"patches" | b"patches.queue" | b"patches.queues")
+        || name.strip_prefix(b"patches-").is_some_and(|queue| !queue.contains(&b'.'))
 }
 
 /// Whether git takes this file for a reference.
@@ -307,7 +372,8 @@ fn restores_only_its_own(bytes: &[u8], backups: bool) -> bool {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
         match (backups, fields.as_slice()) {
             (false, [file, offset]) => is_own(file) && !offset.is_empty() && offset.iter().all(u8::is_ascii_digit),
-            (true, [_, file, backup, _]) => (file.is_empty() || is_own(file)) && (backup.is_empty() || is_own(backup)),
+            (true, [_, b"", backup, _]) => backup.is_empty() || is_own(backup),
+            (true, [_, file, backup, _]) => is_own(file) && (backup.is_empty() || is_copy(file, backup)),
             _ => false,
         }
     })
@@ -320,7 +386,19 @@ fn is_own(name: &[u8]) -> bool {
         Some(Component::Normal(first)) => first.to_ascii_lowercase(),
         _ => return false,
     };
-    !NEVER_RESTORED.iter().any(|never| first == *never) && parts.all(|part| matches!(part, Component::Normal(_)))
+    let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    !NEVER_RESTORED.iter().any(|never| first == *never)
+        && !first.as_bytes().starts_with(b"patches-")
+        && !OF_TRANSACTIONS.iter().any(|list| last == list.as_bytes())
+        && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Whether one file has the name that a transaction gives a copy of the other, so that it was looked at as what it becomes.
+fn is_copy(file: &[u8], backup: &[u8]) -> bool {
+    let (file, backup) = (Path::new(OsStr::from_bytes(file)), Path::new(OsStr::from_bytes(backup)));
+    let name = file.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    file.parent() == backup.parent()
+        && copies_of(&name).iter().any(|copy| backup.file_name().is_some_and(|backup| backup == copy.as_str()))
 }
 
 #[cfg(test)]
@@ -335,6 +413,59 @@ mod tests {
         assert_eq!(look(), Followed::default(), "the control: an empty one");
         file.set_len(MOST_LIST + 1).unwrap();
         assert_eq!(look().links.into_keys().collect::<Vec<_>>(), [PathBuf::from("journal.backupfiles")]);
+    }
+
+    #[test]
+    fn a_dirstate_to_roll_back_to_is_looked_at_with_its_tree() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap().join(".hg");
+        std::fs::create_dir(&root).unwrap();
+        let look = || -> Vec<String> {
+            let found = look(open(&root).unwrap().as_fd(), false).links;
+            found.into_keys().map(|path| path.to_str().unwrap().to_owned()).collect()
+        };
+        let write = |name: &str, text: &[u8]| std::fs::write(root.join(name), text).unwrap();
+        let (good, bad) = (lists::tests::tree_with(b"a"), lists::tests::tree_with(b"../a"));
+        for copy in ["undo.dirstate", "journal.dirstate", "undo.backup.dirstate", "journal.backup.dirstate.bck"] {
+            write(copy, &lists::tests::docket(good.1));
+            assert!(look().is_empty(), "{copy}: its tree has gone");
+        }
+        write("dirstate.ab", &good.0);
+        write("undo.dirstate.v2-data", &good.0);
+        write("dirstate", &lists::tests::docket(good.1));
+        write("undo.backup.dirstate.ab.bck", &good.0[..4]);
+        assert!(look().is_empty());
+        write("undo.dirstate.v2-data", &bad.0);
+        assert_eq!(look(), ["undo.dirstate"]);
+        write("undo.dirstate.v2-data", &good.0);
+        write("undo.backup.dirstate.ab.bck", &bad.0);
+        assert!(look().contains(&"dirstate".to_owned()), "what can take the place of its tree");
+        std::fs::remove_file(root.join("undo.backup.dirstate.ab.bck")).unwrap();
+        write("undo.narrowspec.dirstate", b"[include]\npath:a\n");
+        assert!(look().is_empty());
+        write("dirstate.ab", &bad.0);
+        write("dirstate", &lists::tests::docket(bad.1));
+        write("undo.dirstate", &lists::tests::docket(bad.1));
+        assert!(["dirstate", "undo.dirstate"].iter().all(|name| look().contains(&(*name).to_owned())), "{:?}", look());
+    }
+
+    #[test]
+    fn queues_of_patches_are_found_in_a_repository_of_mercurials_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in [".hg", ".git"] {
+            let root = directory.path().canonicalize().unwrap().join(name);
+            for queue in ["patches", "patches-q", "patches-q.disabled-1", "store/patches"] {
+                std::fs::create_dir_all(root.join(queue)).unwrap();
+            }
+            let look = || look(open(&root).unwrap().as_fd(), false).links;
+            std::fs::write(root.join("patches.queue"), "q").unwrap();
+            let found = look();
+            let all: Vec<_> = found.keys().map(|path| path.to_str().unwrap()).collect();
+            let expected: &[&str] = if name == ".hg" { &["patches", "patches-q", "patches.queue"] } else { &[] };
+            assert_eq!(all, expected);
+            std::fs::write(root.join("patches.queue"), "other").unwrap();
+            assert_eq!(found == look(), name == ".git", "what it says counts");
+        }
     }
 
     #[test]
@@ -372,17 +503,36 @@ mod tests {
         for text in ["", "data/a.i\x000\n00changelog.i\x00128\n"] {
             assert!(restores_only_its_own(text.as_bytes(), false), "{text:?}");
         }
-        for text in ["../../x\x000\n", "/etc/x\x000\n", "requires\x000\n", "a\x00\n", "a\n", "a\x000"] {
+        for text in [
+            "patches/status\x000\n",
+            "undo\x000\n",
+            "../../x\x000\n",
+            "/etc/x\x000\n",
+            "requires\x000\n",
+            "a\x00\n",
+            "a\n",
+            "a\x000",
+        ] {
             assert!(!restores_only_its_own(text.as_bytes(), false), "{text:?}");
         }
-        for text in
-            ["", "2\n", "2\nplain\0dirstate\0journal.backup.dirstate\x000\n\0fncache\0journal.backup.fncache\x000\n"]
-        {
+        for text in [
+            "",
+            "2\n",
+            "2\nplain\0dirstate\0journal.backup.dirstate\x000\n\0fncache\0journal.backup.fncache\x000\n",
+            "2\nplain\0a/dirstate\0a/undo.backup.dirstate.bck\x000\n",
+            "2\n\0\x0000changelog.i.a\x000\n",
+        ] {
             assert!(restores_only_its_own(text.as_bytes(), true), "{text:?}");
         }
         for text in [
             "1\nplain\0dirstate\0b\x000\n",
             "2\nplain\0hgrc\0evil\x000\n",
+            "2\nplain\0hgrc\0journal.backup.hgrc\x000\n",
+            "2\nplain\0dirstate\0evil\x000\n",
+            "2\nplain\0dirstate\0a/journal.backup.dirstate\x000\n",
+            "2\nplain\0patches.queue\0journal.backup.patches.queue\x000\n",
+            "2\nplain\0patches-q/status\0patches-q/journal.backup.status\x000\n",
+            "2\n\0journal.backupfiles\0journal.backup.journal.backupfiles\x000\n",
             "2\nplain\0HGRC\0evil\x000\n",
             "2\nplain\0/home/a\0evil\x000\n",
             "2\nplain\0../../a\0evil\x000\n",

@@ -45,10 +45,11 @@ fn records(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     Some(all)
 }
 
-/// Of Mercurial's dirstate. One of the second version says where its tree is, which is in the file `data` of that name.
-pub(super) fn dirstate(bytes: &[u8], data: impl FnOnce(&str) -> Option<Vec<u8>>) -> bool {
+/// Of Mercurial's dirstate. One of the second version says where its tree is: in each of what `data` has of that name. None where
+/// it may be missing.
+pub(super) fn dirstate(bytes: &[u8], data: impl FnOnce(&str) -> Option<Vec<Vec<u8>>>) -> bool {
     match bytes.strip_prefix(b"dirstate-v2\n") {
-        Some(docket) => tree(docket, data).unwrap_or(false),
+        Some(docket) => trees(docket, data).unwrap_or(false),
         None => bytes.is_empty() || entries(bytes).unwrap_or(false),
     }
 }
@@ -68,19 +69,23 @@ fn entries(bytes: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-fn tree(docket: &[u8], data: impl FnOnce(&str) -> Option<Vec<u8>>) -> Option<bool> {
+fn trees(docket: &[u8], data: impl FnOnce(&str) -> Option<Vec<Vec<u8>>>) -> Option<bool> {
     let described = docket.get(64..64 + NODE)?;
-    let long = |bytes: &[u8], at: usize| -> Option<usize> {
-        usize::try_from(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?)).ok()
-    };
-    let short =
-        |bytes: &[u8], at: usize| Some(usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
     let name = docket.get(64 + NODE + 5..)?;
     let name = std::str::from_utf8(name.get(..usize::from(*docket.get(64 + NODE + 4)?))?).ok()?;
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Some(name.is_empty());
     }
-    let data = data(name)?;
+    let Some(all) = data(name) else { return Some(true) };
+    Some(!all.is_empty() && all.iter().all(|data| tree(described, data).unwrap_or(false)))
+}
+
+fn tree(described: &[u8], data: &[u8]) -> Option<bool> {
+    let long = |bytes: &[u8], at: usize| -> Option<usize> {
+        usize::try_from(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?)).ok()
+    };
+    let short =
+        |bytes: &[u8], at: usize| Some(usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
     let mut left = data.len() / NODE;
     let mut children = vec![(long(described, 0)?, long(described, 4)?)];
     while let Some((start, count)) = children.pop() {
@@ -105,7 +110,7 @@ fn is_below(name: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn entry(name: &[u8]) -> Vec<u8> {
@@ -141,7 +146,11 @@ mod tests {
             }
             let data = [name, &node(0, name.len(), 0, 0)].concat();
             if !name.contains(&0) {
-                assert_eq!(dirstate(&docket(name.len()), |id| (id == "ab").then_some(data)), good, "{name:?}");
+                assert_eq!(
+                    dirstate(&docket(name.len()), |id| Some(if id == "ab" { vec![data] } else { Vec::new() })),
+                    good,
+                    "{name:?}"
+                );
             }
         }
         assert!(merge_state(b"0a\nu\0a/b\0\n") && !merge_state(b"0a\n../b\0u\n") && !merge_state2(b"F\0\0\0\x09a"));
@@ -159,9 +168,9 @@ mod tests {
             assert_eq!(merge_rr(bytes), good, "{bytes:?}");
         }
         assert!(dirstate(b"", |_| None) && !dirstate(b"short", |_| None));
-        assert!(!dirstate(&docket(0), |_| None), "its tree cannot be read");
+        assert!(!dirstate(&docket(0), |_| Some(Vec::new())), "its tree cannot be read");
         let itself = node(0, 0, 0, 1);
-        assert!(!dirstate(&docket(0), |_| Some(itself.clone())), "a tree that contains itself");
+        assert!(!dirstate(&docket(0), |_| Some(vec![itself.clone()])), "a tree that contains itself");
     }
 
     fn node(start: usize, length: usize, children: usize, count: usize) -> Vec<u8> {
@@ -173,8 +182,13 @@ mod tests {
         node
     }
 
+    /// A tree that has this name alone, and where its node begins.
+    pub(in super::super) fn tree_with(name: &[u8]) -> (Vec<u8>, usize) {
+        ([name, &node(0, name.len(), 0, 0)].concat(), name.len())
+    }
+
     /// One whose only node begins here.
-    fn docket(start: usize) -> Vec<u8> {
+    pub(in super::super) fn docket(start: usize) -> Vec<u8> {
         let start = u32::try_from(start).unwrap().to_be_bytes();
         let described = [start.as_slice(), &1u32.to_be_bytes(), &[0; NODE - 8]].concat();
         [b"dirstate-v2\n".as_slice(), &[0; 64], &described, &[0; 4], &[2], b"ab"].concat()
