@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 
 use attacks::{Attack, BARE, BEHIND, EMBED, GIT, INDEX, LINKED, REPOSITORY};
 use common::{cofferdam, open_directory};
-use mercurial_attacks::{HG, LINKS, NAMED, SUBREPOSITORY};
+use mercurial_attacks::{COMMITTED, ENTRY, HG, LINKS, NAMED, SUBREPOSITORY};
 use named_attacks::{ELSEWHERE, HG_PATHS, NAMED_BY_OTHERS};
 use push_attacks::{ADDRESSES, ADDRESSES_OF_EMBEDDED, ADDRESSES_OF_MADE, HOOKED, PUSH, TO_PUSH};
 
@@ -99,7 +99,8 @@ fn holds_at(attack: &Attack, place: Option<&str>) {
         .replace("BARE", BARE)
         .replace("EMBED", EMBED)
         .replace("TO_PUSH", TO_PUSH)
-        .replace("NAMED", NAMED);
+        .replace("NAMED", NAMED)
+        .replace("ENTRY", ENTRY);
     // Without a sandbox it does what it is for.
     let control = open_directory();
     let at = control.path();
@@ -644,10 +645,26 @@ fn mercurial_inside_works() {
         "echo b >b && hg add b && hg commit -m b",
         "hg update -q 0 && echo c >c && hg add c && hg commit -q -m c && hg merge -q && hg commit -m m",
         "hg clone -q . copy && hg init fresh",
+        "hg --config extensions.mq= commit -q --amend -m other && hg branch -q side && hg commit -q -m side && \
+         hg --config extensions.mq= --config extensions.strip= strip -q tip && hg bookmark mark",
+        "hg update -q 0 && echo d >d && hg commit -q -A -m d && hg --config ui.rollback=true rollback -q && hg commit -q -A -m e && hg verify -q",
     ] {
         let ran = inside(&repo, repo.to_str().unwrap(), &format!("set -e; {script}"));
         assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
     }
+    // And with a queue of patches, which is read alone.
+    let root = open_directory();
+    let at = root.path();
+    let mq = "hg --config extensions.mq=";
+    done(at, at, &format!("{COMMITTED} && echo b >>a && {mq} qnew -m p pp && {mq} qpop -q"));
+    let repo = at.join("repo");
+    let ran =
+        inside(&repo, repo.to_str().unwrap(), &format!("set -e; {mq} qseries; echo b >b; {mq} commit -q -A -m b"));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && ran.stdout == b"pp\n" && !said.contains(".disabled"), "{ran:?}");
+    let ran = inside(&repo, repo.to_str().unwrap(), &format!("{mq} qnew other"));
+    assert!(!ran.status.success() && !repo.join(".hg/patches/other").exists(), "{ran:?}");
+    done(&repo, at, &format!("{mq} qpush && {mq} qfinish -a && hg log -r tip -T '{{desc}}' | grep -qx p"));
     // And with a subrepository.
     let root = open_directory();
     let at = root.path();

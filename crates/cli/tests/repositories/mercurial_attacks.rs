@@ -7,6 +7,12 @@ pub(crate) const COMMITTED: &str = "hg init repo && cd repo && echo a >a && hg c
 pub(crate) const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
                              (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a";
 
+pub(crate) const TWICE: &str =
+    "hg init repo && cd repo && echo a >a && hg commit -q -A -m a && echo b >b && hg commit -q -A -m b";
+
+/// What a dirstate has of a file outside.
+pub(crate) const ENTRY: &str = "n\\0\\0\\201\\244\\377\\377\\377\\377\\377\\377\\377\\377\\0\\0\\0\\012../out/key";
+
 /// A commit in the store that names `new` as a subrepository, and that repository, whose extension is the payload.
 pub(crate) const NAMED: &str = "export HOME=/tmp; W=$(mktemp -d); hg clone -q . $W/c; hg init new; hg init $W/c/new; \
                      (cd $W/c/new; echo s >s; hg commit -q -A -m s); (cd $W/c; echo 'new = new' >.hgsub; hg add .hgsub; hg commit -q -m n); \
@@ -189,7 +195,7 @@ open(u.cache_from_source(\"tools/ext.py\"), \"wb\").write(h + marshal.dumps(c))'
         name: "a dirstate with a file outside",
         victim: COMMITTED,
         volume: "repo",
-        attack: "printf 'n\\0\\0\\201\\244\\377\\377\\377\\377\\377\\377\\377\\377\\0\\0\\0\\012../out/key' >>.hg/dirstate",
+        attack: "printf 'ENTRY' >>.hg/dirstate",
         outside: (
             "repo",
             "mkdir ../out; echo k >../out/key; hg revert --all; test -e ../out/key || touch ../PAYLOAD-RAN",
@@ -242,6 +248,109 @@ open(u.cache_from_source(\"tools/ext.py\"), \"wb\").write(h + marshal.dumps(c))'
                  printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >.hg/patches/.hg/hgrc; \
                  echo 'import os; os.system(\"PAYLOAD\")' >x.py",
         outside: ("repo", "export HOME=$PWD/..; printf '[extensions]\nmq=\n' >$HOME/.hgrc; hg qnew pp"),
+    },
+    Attack {
+        name: "another queue of patches",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "hg init .hg/patches-x; echo x >.hg/patches.queue; printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >.hg/patches-x/.hg/hgrc; \
+                 echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg --config extensions.mq= qnew pp"),
+    },
+    Attack {
+        name: "a queue of patches in the work tree",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "mkdir .hg/patches-; hg init e; echo /../../e >.hg/patches.queue; \
+                 printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >e/.hg/hgrc; echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg --config extensions.mq= qnew pp"),
+    },
+    Attack {
+        name: "a repository of the patches in a queue that was there",
+        victim: "hg init repo && cd repo && echo a >a && hg commit -q -A -m a && hg --config extensions.mq= qqueue -c q && \
+                 hg --config extensions.mq= qnew -m p pp",
+        volume: "repo",
+        attack: "hg init .hg/patches-q; printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >.hg/patches-q/.hg/hgrc; \
+                 echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg --config extensions.mq= qnew other"),
+    },
+    Attack {
+        name: "a repository of the patches in the queue that is used and was not there yet",
+        victim: "hg init repo && cd repo && echo a >a && hg commit -q -A -m a && hg --config extensions.mq= qqueue -c q",
+        volume: "repo",
+        attack: "hg init .hg/patches-q; printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >.hg/patches-q/.hg/hgrc; \
+                 echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg --config extensions.mq= qnew other"),
+    },
+    Attack {
+        name: "a repository of the patches in a queue that is made later",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "hg init .hg/patches-next; printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >.hg/patches-next/.hg/hgrc; \
+                 echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg --config extensions.mq= qqueue -c next; hg --config extensions.mq= qnew pp"),
+    },
+    Attack {
+        name: "a patch that is a file outside",
+        victim: "hg init repo && cd repo && echo a >a && hg commit -q -A -m a && echo b >>a && hg --config extensions.mq= qnew -m p pp",
+        volume: "repo",
+        attack: "sed -i 's,:pp,:../../../out/key,' .hg/patches/status; echo ../../../out/key >.hg/patches/series; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; hg --config extensions.mq= qfinish -a; test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
+    Attack {
+        name: "the same where there were no patches",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "mkdir .hg/patches; hg log -r tip -T '{node}:../../../out/key\\n' >.hg/patches/status; \
+                 echo ../../../out/key >.hg/patches/series; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; hg --config extensions.mq= qfinish -a; test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
+    Attack {
+        name: "a dirstate with a file outside to roll back to",
+        victim: TWICE,
+        volume: "repo",
+        attack: "printf 'ENTRY' >>.hg/undo.dirstate; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; hg --config ui.rollback=true rollback; hg revert --all; \
+             test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
+    Attack {
+        name: "the same in a backup of the dirstate",
+        victim: TWICE,
+        volume: "repo",
+        attack: "cp .hg/dirstate .hg/journal.backup.dirstate; printf 'ENTRY' >>.hg/journal.backup.dirstate; : >.hg/store/journal; \
+                 printf '2\\nplain\\0dirstate\\0journal.backup.dirstate\\0000\\n' >.hg/store/journal.backupfiles; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; hg recover; hg revert --all; test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
+    Attack {
+        name: "the same in a file that is said to be its backup",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "cp .hg/dirstate .hg/evil; printf 'ENTRY' >>.hg/evil; : >.hg/store/journal; \
+                 printf '2\\nplain\\0dirstate\\0evil\\0000\\n' >.hg/store/journal.backupfiles; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; hg recover; hg revert --all; test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
+    Attack {
+        name: "a transaction to recover that restores a state of histedit",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "printf \"cposix\\nsystem\\n(S'PAYLOAD'\\ntR.\" >.hg/journal.backup.histedit-state; : >.hg/store/journal; \
+                 printf '2\\nplain\\0histedit-state\\0journal.backup.histedit-state\\0000\\n' >.hg/store/journal.backupfiles",
+        outside: ("repo", "hg recover; hg --config extensions.histedit= summary"),
     },
     Attack {
         name: "the configuration of one work tree",

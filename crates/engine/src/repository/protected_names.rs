@@ -26,6 +26,8 @@ const MOST_SUBMODULES: usize = 64;
 const DEPTH: usize = 4;
 /// Most bytes of a list of subrepositories.
 const MOST_HGSUB: u64 = 1 << 20;
+/// Most bytes of a list of queues of patches.
+const MOST_QUEUES: u64 = 1 << 16;
 
 /// The files that a planner was given. What they hold is not among its facts.
 pub(crate) struct PlannerFiles<'a>(pub &'a dyn Facts);
@@ -87,10 +89,9 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> B
     let mercurial: Vec<&str> =
         list.iter().copied().filter(|entry| *entry == ".hgsub" || entry.starts_with(".hg/")).collect();
     if !mercurial.is_empty() {
-        match source.ends_with("/.hg") {
-            true => names.extend(named_by_commits("", source, tree)),
-            false => names.extend(named_by_commits(".hg/", source, tree)),
-        }
+        let hg = if source.ends_with("/.hg") { "" } else { ".hg/" };
+        names.extend(named_by_commits(hg, source, tree));
+        names.extend(queues(hg, source, tree));
         let top = configurations::top(source, ".hg", tree);
         for (path, kind) in subrepositories(top, "", tree, 0) {
             // The volume may be a directory of the work tree.
@@ -112,6 +113,7 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> B
             };
             names.extend(list.iter().filter(obeyed).map(|entry| format!("{path}/{entry}")));
             names.extend(named_by_commits(&format!("{path}/.hg/"), source, tree));
+            names.extend(queues(&format!("{path}/.hg/"), source, tree));
         }
     }
     let led_to = configurations::led_to(source, tree);
@@ -209,6 +211,26 @@ fn named_by_commits(hg: &str, source: &str, tree: &dyn VolumeTree) -> Vec<String
         [("store", "requires"), ("store/data", "~2ehgsub.i"), ("store/data", ".hgsub.i"), ("data", ".hgsub.i")];
     let there = FILES.iter().filter(|(directory, _)| tree.exists(&join(source, &format!("{hg}{directory}"))));
     there.map(|(directory, file)| format!("{hg}{directory}/{file}")).collect()
+}
+
+/// The queues of patches that Mercurial's extension `mq` has beside `patches`: those that are there, and those that its lists
+/// name. It takes what a queue says for the names of files, which it removes, and obeys the configuration of a repository in one.
+fn queues(hg: &str, source: &str, tree: &dyn VolumeTree) -> Vec<String> {
+    let mut names = Vec::new();
+    for list in ["patches.queue", "patches.queues"] {
+        let text = tree.read(&join(source, &format!("{hg}{list}")), MOST_QUEUES).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        names.extend(text.lines().map(str::trim).filter(|name| !name.is_empty()).map(|name| format!("patches-{name}")));
+    }
+    let there = tree.names(&join(source, hg.trim_end_matches('/'))).into_iter();
+    names.extend(there.filter(|name| name.starts_with("patches-")));
+    names.truncate(MOST_WORKTREES);
+    let below = names.into_iter().map(|name| format!("{hg}{name}"));
+    let in_volume = |path: String| {
+        let path = lexical(&Path::new(source).join(path));
+        path.strip_prefix(source).ok()?.to_str().map(str::to_owned)
+    };
+    below.filter_map(in_volume).filter(|path| fault(path).is_none()).collect()
 }
 
 /// What is left of an entry such as `.git/hooks` in a volume that is `.git` itself. Nothing for a volume that is not a
@@ -344,9 +366,15 @@ pub(crate) mod tests {
     fn what_is_found_in_a_repository_holds_in_a_volume_that_lies_in_it() {
         let top = tempfile::tempdir().unwrap();
         let top = top.path().canonicalize().unwrap();
-        for directory in
-            [".git/objects", ".git/refs", ".git/worktrees/w", ".hg/store/data", "bare/objects", "bare/refs"]
-        {
+        for directory in [
+            ".git/objects",
+            ".git/refs",
+            ".git/worktrees/w",
+            ".hg/store/data",
+            ".hg/patches-q",
+            "bare/objects",
+            "bare/refs",
+        ] {
             std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         std::fs::create_dir_all(top.join("bare/worktrees/v")).unwrap();
@@ -360,6 +388,9 @@ pub(crate) mod tests {
             (".hg/store", "requires"),
             (".hg/store", "data/~2ehgsub.i"),
             (".hg/store/data", "~2ehgsub.i"),
+            (".hg", "patches-q"),
+            ("", ".hg/patches-q"),
+            (".hg", "patches"),
         ] {
             assert!(of(volume).contains(name), "{volume}: {name}");
         }
