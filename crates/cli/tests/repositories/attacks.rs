@@ -22,6 +22,38 @@ pub(crate) const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/ma
 
 pub(crate) const GIT: &[Attack] = &[
     Attack {
+        name: "hooks that the caller's configuration has every clone begin with",
+        victim: "git init -q -b main repo && mkdir -p repo/tmpl/hooks && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 printf '[init]\n\ttemplateDir = ~/repo/tmpl\n' >../.gitconfig",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\nPAYLOAD\n' >tmpl/hooks/post-checkout; chmod +x tmpl/hooks/post-checkout",
+        outside: ("", "git clone -q repo clone"),
+    },
+    Attack {
+        name: "the same where the directory is not there yet",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 printf '[init]\n\ttemplateDir = ~/repo/tmpl\n' >../.gitconfig",
+        volume: "repo",
+        attack: "mkdir -p tmpl/hooks; printf '#!/bin/sh\nPAYLOAD\n' >tmpl/hooks/post-checkout; chmod +x tmpl/hooks/post-checkout",
+        outside: ("", "git clone -q repo clone"),
+    },
+    Attack {
+        name: "a program of an alias of the caller's",
+        victim: "git init -q -b main repo && cd repo && mkdir tools && touch tools/x && chmod +x tools/x && \
+                 printf '[alias]\n\tx = !~/repo/tools/x -a\n' >../.gitconfig",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\nPAYLOAD\n' >tools/x",
+        outside: ("repo", "git x"),
+    },
+    Attack {
+        name: "a program that the caller's configuration has for differences",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir tools && \
+                 printf '#!/bin/sh\n' >tools/x && chmod +x tools/x && printf '[diff]\n\texternal = %s/tools/x\n' \"$PWD\" >../.gitconfig",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\nPAYLOAD\n' >tools/x; echo b >a",
+        outside: ("repo", "git diff"),
+    },
+    Attack {
         name: "hooks that a push to the repository has looked for in its own directory",
         victim: "git init -q -b main repo && cd repo && mkdir -p .husky/_ && git config core.hooksPath .husky/_ && \
                  git commit -q --allow-empty -m a && git clone -q . ../clone && git -C ../clone commit -q --allow-empty -m b",

@@ -22,6 +22,18 @@ const MOST_LINKS: usize = 40;
 /// Names that are protected for them, at most.
 const MOST_NAMES: usize = 64;
 
+/// Variables with a command line of git's.
+const PROGRAM_VARIABLES: [&str; 8] = [
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+];
+
 /// What a configuration names, given its text, its place, the work tree and the home.
 type ConfigurationParser = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
 
@@ -33,6 +45,7 @@ pub(crate) fn named_by_git(source: &str, top: &str, tree: &dyn VolumeTree, git: 
         own.iter().flat_map(|directory| [join(directory, "config"), join(directory, "config.worktree")]).collect();
     let files = configurations.iter().cloned().chain(of_every_repository(tree)).collect();
     let mut found = named(source, top, tree, files, vcs_config::obeyed_by_git);
+    found.extend(programs(source, tree, &configurations));
     // A push has hooks looked for in the directory of the repository; husky's `_` has what runs the scripts beside it.
     for hooks in relative_hooks(tree, &configurations) {
         let receiving = own.iter().map(|directory| lexical(&Path::new(directory).join(&hooks)));
@@ -46,6 +59,29 @@ pub(crate) fn named_by_git(source: &str, top: &str, tree: &dyn VolumeTree, git: 
         .chain(found.iter().map(|below| join(source, below)))
         .collect();
     found.extend(hooks.iter().flat_map(|directory| linked(source, directory, tree)).take(MOST_NAMES));
+    found
+}
+
+/// The programs in this volume that git's configurations have by a whole path, and what the caller's variables name of git's
+/// templates and programs. A directory in a command line is an argument.
+fn programs(source: &str, tree: &dyn VolumeTree, own: &[String]) -> Vec<String> {
+    let home = tree.home();
+    let home = home.as_deref().map(Path::new);
+    let commands = PROGRAM_VARIABLES.iter().filter_map(|name| tree.variable(name));
+    let mut paths = vcs_config::programs_in(commands, home);
+    for_each_of_these(tree, own.iter().cloned().chain(of_every_repository(tree)).collect(), |text| {
+        paths.extend(vcs_config::programs_of_git(text, home));
+    });
+    let templates = tree.variable("GIT_TEMPLATE_DIR").map(PathBuf::from);
+    paths.retain(|path| path.to_str().is_some_and(|path| !tree.exists(&format!("{path}/."))));
+    let mut found: Vec<String> = Vec::new();
+    for path in paths.iter().chain(&templates).filter_map(|path| path.to_str()) {
+        let real = std::iter::once(path.to_owned()).chain(led_through(path, tree));
+        found.extend(real.filter_map(|path| below(source, &path)));
+    }
+    found.sort();
+    found.dedup();
+    found.truncate(MOST_NAMES);
     found
 }
 
@@ -267,6 +303,8 @@ mod tests {
             match name {
                 "XDG_CONFIG_HOME" => Some("/x".into()),
                 "HGRCPATH" => Some("/x/rc".into()),
+                "GIT_TEMPLATE_DIR" => Some("/h/r/of-variable".into()),
+                "GIT_ASKPASS" => Some("/h/r/ask".into()),
                 _ => None,
             }
         }
@@ -301,6 +339,20 @@ mod tests {
         assert!(has(&files, "/h/r", "tools/hooks") && has(&files, "/h/r/tools", "hooks"));
         assert!(!has(&files, "/h/r", "local.inc"));
         assert!(!protected(&[".bashrc"], "/h/r", &files).contains("tools/hooks"), "the list has no file of git's");
+    }
+
+    #[test]
+    fn templates_and_programs_that_git_has_by_a_whole_path_are_protected() {
+        let files = Files(&[
+            ("/h/.gitconfig", "[init]\ntemplateDir = ~/r/tmpl\n[alias]\nx = !/h/r/tools/x /h/r/dir\n"),
+            ("/h/r/tools/x", ""),
+            ("/h/r/dir/.", ""),
+        ]);
+        for name in ["tmpl", "tools/x", "of-variable", "ask"] {
+            assert!(has(&files, "/h/r", name), "{name}");
+        }
+        assert!(!has(&files, "/h/r", "dir") && !has(&files, "/h/r", "tools"));
+        assert!(!has(&files, "/other", "tmpl"));
     }
 
     #[test]

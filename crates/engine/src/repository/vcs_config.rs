@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let named = values_of_git(text).into_iter().filter_map(|(key, value)| {
         let base = match key {
-            FileKey::HooksPath | FileKey::Program => tree,
+            FileKey::HooksPath | FileKey::Program | FileKey::Template => tree,
             FileKey::Include => file.parent()?,
         };
         let path = match value.strip_prefix("~/") {
@@ -48,6 +48,8 @@ fn relative(text: &str, wanted: FileKey) -> Vec<PathBuf> {
 enum FileKey {
     HooksPath,
     Include,
+    /// A directory that `git clone` and `git init` copy hooks from.
+    Template,
     /// A word in a command line that may be a file.
     Program,
 }
@@ -57,15 +59,14 @@ fn values_of_git(text: &str) -> Vec<(FileKey, String)> {
     for GitSetting { section, key, value, .. } in settings_of_git(text) {
         let key = match (&*section, &*key) {
             ("core", "hookspath") => FileKey::HooksPath,
+            ("init", "templatedir") => FileKey::Template,
             ("include" | "includeif", "path") => FileKey::Include,
             // The shell gets it, in the work tree.
             ("core", "fsmonitor") => {
-                let command = value.replace(['\'', '"'], "");
-                let words = command.split([' ', '\t', ';', '&', '|', '(', ')', '<', '>']);
-                let words = words.filter(|word| !word.is_empty()).enumerate();
+                let words = words_of(&value).into_iter().enumerate();
                 // The first one without a slash is looked for in PATH, and another one may be the script of a shell.
                 let words = words.filter(|(at, word)| word.contains('/') || *at > 0 && !word.starts_with('-'));
-                found.extend(words.map(|(_, word)| (FileKey::Program, word.to_owned())));
+                found.extend(words.map(|(_, word)| (FileKey::Program, word)));
                 continue;
             }
             _ => continue,
@@ -76,6 +77,50 @@ fn values_of_git(text: &str) -> Vec<(FileKey, String)> {
         }
     }
     found
+}
+
+/// The words of a command line, without quotes.
+fn words_of(command: &str) -> Vec<String> {
+    let command = command.replace(['\'', '"'], "");
+    let words = command.split([' ', '\t', '\n', ';', '&', '|', '(', ')', '<', '>', '!']);
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// What this configuration of git has in its command lines that may be a file, by a whole path or one from the home. It runs them
+/// in whatever work tree it is used in.
+pub(crate) fn programs_of_git(text: &str, home: Option<&Path>) -> Vec<PathBuf> {
+    let commands = settings_of_git(text).into_iter().filter(|setting| match (&*setting.section, &*setting.key) {
+        ("core", key) => {
+            matches!(key, "askpass" | "sshcommand" | "editor" | "pager" | "gitproxy" | "alternaterefscommand")
+        }
+        ("alias", _) => setting.value.starts_with('!') || !setting.subsection.is_empty(),
+        ("pager", _) => true,
+        ("sequence", key) => key == "editor",
+        ("gpg", key) => matches!(key, "program" | "defaultkeycommand"),
+        ("credential", key) => key == "helper",
+        ("filter", key) => matches!(key, "clean" | "smudge" | "process"),
+        ("diff", key) => matches!(key, "external" | "command" | "textconv"),
+        ("merge", key) => key == "driver",
+        ("difftool" | "mergetool" | "browser" | "man", key) => matches!(key, "cmd" | "path"),
+        ("trailer", key) => matches!(key, "cmd" | "command"),
+        ("interactive", key) => key == "difffilter",
+        ("hook", key) => key == "command",
+        ("remote", key) => matches!(key, "uploadpack" | "receivepack"),
+        ("uploadpack", key) => key == "packobjectshook",
+        ("sendemail", key) => matches!(key, "smtpserver" | "sendmailcmd" | "tocmd" | "cccmd" | "headercmd"),
+        ("tar", key) => key == "command",
+        _ => false,
+    });
+    programs_in(commands.map(|setting| setting.value), home)
+}
+
+/// The whole paths, and those from the home, in these command lines.
+pub(crate) fn programs_in(commands: impl Iterator<Item = String>, home: Option<&Path>) -> Vec<PathBuf> {
+    let path = |word: String| match ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| word.strip_prefix(start)) {
+        Some(rest) => home.map(|home| lexical(&home.join(rest))),
+        None => word.starts_with('/').then(|| lexical(Path::new(&word))),
+    };
+    commands.flat_map(|command| words_of(&command)).filter_map(path).collect()
 }
 
 /// One assignment in a configuration of git's. Section and key are in lower case.
@@ -309,6 +354,18 @@ mod tests {
             assert_eq!(found, [Path::new("/w/hh")], "{text:?}");
         }
         assert!(obeyed_by_git("[core]\nhooksPath\nhooksPath=\n", Path::new("/c"), Path::new("/w"), None).is_empty());
+    }
+
+    #[test]
+    fn programs_are_found_by_whole_paths_in_command_lines_alone() {
+        let text = "[alias]\nx = !~/t/x a\ny = log /v/no\n[core]\nsshCommand = ssh -F '/v/f'\nexcludesFile = /v/no\n\
+                    [credential \"h\"]\nhelper = !$HOME/c\n[gpg \"ssh\"]\nprogram = /v/g\n[filter \"l\"]\nclean = tools/no\n\
+                    [remote \"o\"]\nurl = /v/no\n[maintenance]\nrepo = /v/no\n[tar \"x\"]\ncommand = \"/v/t\" -c\n";
+        let found = programs_of_git(text, Some(Path::new("/h")));
+        let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["/h/t/x", "/v/f", "/h/c", "/v/g", "/v/t"]);
+        let text = "[init]\ntemplateDir = ~/t\n";
+        assert_eq!(obeyed_by_git(text, Path::new("/c"), Path::new("/w"), Some(Path::new("/h"))), [Path::new("/h/t")]);
     }
 
     #[test]
