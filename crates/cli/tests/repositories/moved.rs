@@ -53,6 +53,21 @@ fn names(said: &str, path: &Path) -> bool {
 }
 
 #[test]
+fn what_a_run_left_is_found_by_another_that_begins_where_the_work_tree_is_now() {
+    for is_moved in [false, true] {
+        let Some(scene) = Scene::new() else { return };
+        let running = scene.running();
+        let at = if is_moved { scene.moved() } else { scene.repo.clone() };
+        fs::rename(&scene.repo, &at).unwrap();
+        let (_, said) = scene.in_volume(&at);
+        assert!(names(&said, &at.join("x/.git.disabled")), "{is_moved}: {said}");
+        scene.is_harmless(&at);
+        let (code, said) = scene.ended(running, &at);
+        assert_eq!(code, Some(if is_moved { 125 } else { 0 }), "{said}");
+    }
+}
+
+#[test]
 fn a_record_stays_while_its_work_tree_is_away() {
     let Some(scene) = Scene::new() else { return };
     let other = scene.other();

@@ -178,7 +178,8 @@ fn unfinished(volumes: &[String]) -> Unfinished {
             Err(e) => (false, Err(e)),
         };
         match before {
-            Ok(before) if goes_on => all.running.push(before),
+            // Its directories may have moved meanwhile to where this run has them.
+            Ok(before) if goes_on => all.running.push(before.found_in(&volumes)),
             // It has just ended.
             Err(_) if goes_on => {}
             Ok(before) => {
