@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use super::common::{cofferdam, open_directory};
+use super::common::{cofferdam, is_root, open_directory};
 use super::{REPOSITORY, done, embedded, identity, shell, there};
 
 /// A repository, and a state directory of the test's own.
@@ -116,6 +116,38 @@ fn every_backend_runs_after_a_run_that_was_cut_off() {
         fs::remove_dir_all(scene.repo.join("x")).unwrap();
         done(&scene.repo, scene.root.path(), "git rm -q --cached -f x ; rm -rf x");
     }
+}
+
+/// What was there before is known from the record alone.
+#[test]
+fn a_record_stays_until_a_work_tree_is_again_where_it_was() {
+    if !there("git") || !is_root() {
+        return eprintln!("skipped: only root mounts a disk that gets full");
+    }
+    let root = open_directory();
+    let at = root.path();
+    let run = format!(
+        "XDG_STATE_HOME={at}/state {program} run -v {at}/disk/repo:{at}/disk/repo:rw -w {at}/disk/repo -- /bin/sh -c",
+        at = at.display(),
+        program = env!("CARGO_BIN_EXE_cofferdam")
+    );
+    let script = format!(
+        "set -e; exec 2>&1; mkdir disk; mount -t tmpfs -o size=2m,mode=755 none disk; mkdir disk/repo; cd disk/repo; git init -q .; \
+         git commit -q --allow-empty -m a; git worktree add -q wt; cp .git/worktrees/wt/gitdir ../../said; \
+         away='echo /nowhere/.git >.git/worktrees/wt/gitdir'; records() {{ ls ../../state/cofferdam/unfinished | wc -l; }}; \
+         {run} \"$away\"; cmp .git/worktrees/wt/gitdir ../../said; echo records: $(records); \
+         {run} \"$away; cat /dev/zero >fill; cat /dev/zero >more; true\" || echo code: $?; echo records: $(records); \
+         {run} true || echo code: $?; echo records: $(records); \
+         rm fill more; {run} true; cmp .git/worktrees/wt/gitdir ../../said; echo records: $(records)"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "sh", "-c", &script]).current_dir(at).env("HOME", at);
+    let output = command.envs(identity()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let steps: Vec<&str> =
+        said.lines().filter(|line| line.starts_with("records: ") || line.starts_with("code: ")).collect();
+    let expected = ["records: 0", "code: 125", "records: 1", "code: 125", "records: 1", "records: 0"];
+    assert!(output.status.success() && steps == expected, "{said}");
 }
 
 #[test]

@@ -116,6 +116,8 @@ pub(crate) struct Mended {
     pub unlinked: Vec<(PathBuf, PathBuf)>,
     /// Whether a `gitdir` says again what it said.
     pub restored: bool,
+    /// Whether one could not be made to say that again.
+    pub unrestored: bool,
     /// What could not be renamed of that, or not be looked at, and why.
     pub followed: Vec<(PathBuf, String)>,
     /// What could not be looked at before the run either, and why.
@@ -494,6 +496,7 @@ impl Mended {
         self.behind.extend(other.behind);
         self.unlinked.extend(other.unlinked);
         self.restored |= other.restored;
+        self.unrestored |= other.unrestored;
         self.followed.extend(other.followed);
         self.unseen.extend(other.unseen);
     }
@@ -563,7 +566,10 @@ impl Mended {
                     self.restored = true;
                     self.unlinked.extend(disabled.map(|now| (object, directory.join(now))));
                 }
-                Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
+                Err(e) => {
+                    self.unrestored = true;
+                    self.followed.push((object, std::io::Error::from(e).to_string()));
+                }
             }
         }
     }

@@ -84,6 +84,8 @@ impl RepositoryWatch {
             away.iter().filter(|(_, now)| matches!(now, Whereabouts::Removed)).map(|(at, _)| at).collect();
         let (_, left) = self.before.without(&removed).parted();
         let kept = match (&self.record, left) {
+            // What was there before is not known from anything else.
+            (Some(_), _) if mended.unrestored => true,
             // What cannot be written anew is kept as it is.
             (Some(record), Some(left)) => PendingRecord::replace(&record.path, &left).is_ok() || record.path.exists(),
             (Some(record), None) => {
@@ -184,7 +186,13 @@ fn unfinished(volumes: &[String]) -> Unfinished {
             Err(_) if goes_on => {}
             Ok(before) => {
                 let (here, away) = before.found_in(&volumes).parted();
-                all.mended.append(here.mend());
+                let mended = here.mend();
+                let unrestored = mended.unrestored;
+                all.mended.append(mended);
+                // It is tried again, with what the record says now.
+                if unrestored {
+                    continue;
+                }
                 if let Some(away) = away {
                     // What was looked at now is not looked at once more. What cannot be written anew stays as it was.
                     if !here.is_empty() {
