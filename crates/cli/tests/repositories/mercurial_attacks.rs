@@ -312,6 +312,13 @@ open(u.cache_from_source(\"tools/ext.py\"), \"wb\").write(h + marshal.dumps(c))'
         ),
     },
     Attack {
+        name: "a dirstate with the configuration",
+        victim: "hg init repo && cd repo && echo a >a && hg commit -q -A -m a && echo '[ui]' >.hg/hgrc",
+        volume: "repo",
+        attack: "printf 'n\\0\\0\\201\\244\\377\\377\\377\\377\\377\\377\\377\\377\\0\\0\\0\\010.hg/hgrc' >>.hg/dirstate; : PAYLOAD",
+        outside: ("repo", "hg revert --all; test -e .hg/hgrc || touch ../PAYLOAD-RAN"),
+    },
+    Attack {
         name: "a dirstate with a file outside to roll back to",
         victim: TWICE,
         volume: "repo",

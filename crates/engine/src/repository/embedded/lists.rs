@@ -104,9 +104,11 @@ fn tree(described: &[u8], data: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a name is relative and leads nowhere upward. What is no name at all is one of these as well.
+/// Whether a name is relative, and leads nowhere upward nor into a repository's own directory. What is no name at all is one of
+/// these as well.
 fn is_below(name: &[u8]) -> bool {
-    !name.starts_with(b"/") && name.split(|&byte| byte == b'/').all(|part| part != b"..")
+    let is_own = |part: &[u8]| [".hg", ".hg.", ".git"].iter().any(|own| part.eq_ignore_ascii_case(own.as_bytes()));
+    !name.starts_with(b"/") && name.split(|&byte| byte == b'/').all(|part| part != b".." && !is_own(part))
 }
 
 #[cfg(test)]
@@ -166,6 +168,14 @@ pub(super) mod tests {
         }
         for (bytes, good) in [(&b""[..], true), (b"\t.git/config\0", false), (b"a", false), (b"a\t\0", false)] {
             assert_eq!(merge_rr(bytes), good, "{bytes:?}");
+        }
+        for (name, good) in
+            [(&b".hg/hgrc"[..], false), (b"s/.HG/hgrc", false), (b".git/config", false), (b".hgsub", true)]
+        {
+            assert_eq!(dirstate(&[vec![0; 40], entry(name)].concat(), |_| None), good, "{name:?}");
+            let (data, start) = tree_with(name);
+            assert_eq!(dirstate(&docket(start), |_| Some(vec![data])), good, "{name:?}");
+            assert_eq!(merge_state(name), good, "{name:?}");
         }
         assert!(dirstate(b"", |_| None) && !dirstate(b"short", |_| None));
         assert!(!dirstate(&docket(0), |_| Some(Vec::new())), "its tree cannot be read");
