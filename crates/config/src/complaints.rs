@@ -41,12 +41,15 @@ pub enum ComplaintKind {
     Docker,
     /// The name and address that git writes into a commit.
     GitIdentity,
+    /// A repository that git takes for somebody else's.
+    GitOwner,
 }
 
 /// The words, and what they mean; the more specific ones first.
 const WORDS: &[(&str, ComplaintKind)] = &[
     (": cannot open shared object file", ComplaintKind::NoLibrary),
     ("Cannot connect to the Docker daemon", ComplaintKind::Docker),
+    ("detected dubious ownership in repository", ComplaintKind::GitOwner),
     ("unable to auto-detect email address", ComplaintKind::GitIdentity),
     ("empty ident name", ComplaintKind::GitIdentity),
     ("Read-only file system", ComplaintKind::ReadOnly),
@@ -181,6 +184,7 @@ mod tests {
                 NoLibrary,
                 Some("libf.so"),
             ),
+            ("fatal: detected dubious ownership in repository at '/p/tree'", GitOwner, Some("/p/tree")),
             ("sh: 1: git: not found", NoProgram, Some("git")),
             ("bash: line 1: git: command not found", NoProgram, Some("git")),
             ("sh: 1: cannot open /dev/kvm: No such file", NoFile, Some("/dev/kvm")),

@@ -58,6 +58,23 @@ pub(crate) fn fail_without_network(policy: &mut Policy) {
     }
 }
 
+/// Has Cargo read the crates that the caller has already, where it is asked to use no network. They are shown read-only, so that
+/// otherwise it has a home of its own. With settings there, which are hidden, it would stop.
+pub(crate) fn read_own_crates(policy: &mut Policy, caller: &Caller) {
+    let argv = &policy.command.argv;
+    let is_cargo = argv.first().is_some_and(|program| program.rsplit('/').next() == Some("cargo"));
+    let is_offline = argv.iter().any(|word| matches!(word.as_str(), "--offline" | "--frozen"));
+    if !is_cargo || !is_offline || policy.filesystem.root != Root::Host {
+        return;
+    }
+    let place = caller.variable("CARGO_HOME").map(str::to_owned);
+    let Some(place) = place.or_else(|| Some(format!("{}/.cargo", caller.homes.first()?))) else { return };
+    let there = |name: &str| std::path::Path::new(&place).join(name).symlink_metadata().is_ok();
+    if place.starts_with('/') && there("registry") && !there("config.toml") && !there("config") {
+        policy.command.variables.entry("CARGO_HOME".into()).or_insert(place);
+    }
+}
+
 /// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program
 /// starts in another directory, so a denied working directory is left out.
 pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {

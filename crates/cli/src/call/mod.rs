@@ -29,7 +29,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
 use self::agent::AgentCall;
-use self::defaults::{fail_without_network, require_open_files, run_defaults, without_rehash};
+use self::defaults::{fail_without_network, read_own_crates, require_open_files, run_defaults, without_rehash};
 use self::environment::ResolvedEnvironment;
 use self::kept_cache::KeptCaches;
 use self::policy_file::{BasePolicy, refused};
@@ -221,6 +221,7 @@ fn build(
         streams::lift_limits(&mut policy, options, tty && environment.is_none());
         if !eval {
             fail_without_network(&mut policy);
+            read_own_crates(&mut policy, caller);
             if presets.contains_key("pip") || preset_of(&policy.command.argv) == Some("pip") {
                 without_rehash(&mut policy);
             }

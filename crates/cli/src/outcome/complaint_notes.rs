@@ -100,6 +100,7 @@ impl Context<'_> {
                  outside of the sandbox",
                 None,
             )),
+            ComplaintKind::GitOwner => self.linked_repository(),
             ComplaintKind::GitIdentity => {
                 let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
                 let hint = names.map(|name| format!("-e {name}")).join(" ");
@@ -151,6 +152,17 @@ impl Context<'_> {
         Some(note(&format!("{} is read-only to the program", text::one_line(path)), Some(hint)))
     }
 
+    /// For a linked work tree, whose repository is outside of it: git obeys it where it is writable as well.
+    fn linked_repository(&self) -> Option<RunNote> {
+        const LONGEST: u64 = 4096;
+        let file = Path::new(self.policy.command.cwd.as_deref()?).join(".git");
+        let about = file.symlink_metadata().ok().filter(|about| about.is_file() && about.len() < LONGEST)?;
+        let text = std::fs::read_to_string(&file).ok().filter(|text| text.len() as u64 == about.len())?;
+        let directory = self.directory_to_write(text.trim().strip_prefix("gitdir: ")?)?;
+        let hint = format!("-v {}", quoted(&format!("{directory}:{directory}:rw")));
+        Some(note(&format!("the repository of this work tree is {}", text::one_line(&directory)), Some(hint)))
+    }
+
     /// The directory of the host that a person may want to let the program write, so that it can write a path.
     fn directory_to_write(&self, path: &str) -> Option<String> {
         // The files of a repository belong together.
@@ -199,7 +211,10 @@ impl Context<'_> {
     fn fetched_host(&self) -> Option<String> {
         let argv = &self.policy.command.argv;
         let git = argv.first().is_some_and(|program| program == "git" || program.ends_with("/git"));
-        argv.iter().filter(|_| git).find_map(|argument| host_of_url(argument).or_else(|| host_of_ssh(argument)))
+        let host = |text: &str| host_of_url(text).or_else(|| host_of_ssh(text));
+        let named = argv.iter().filter(|_| git).find_map(|argument| host(argument));
+        let fetches = argv.get(1).is_some_and(|word| matches!(word.as_str(), "fetch" | "pull" | "push"));
+        named.or_else(|| host(&url_of_remote(Path::new(self.policy.command.cwd.as_deref()?))?).filter(|_| git && fetches))
     }
 
     /// The options that give git a key, where what it fetches is behind ssh: the keys of the home stay hidden.
@@ -449,6 +464,24 @@ fn host_of_url(argument: &str) -> Option<String> {
     };
     let entry: Result<AllowEntry, _> = host.parse();
     entry.is_ok().then_some(host)
+}
+
+/// The address of the first remote of the repository in a directory. Its configuration is a protected name, so that no sandbox
+/// has written it.
+fn url_of_remote(directory: &Path) -> Option<String> {
+    /// Longest configuration that is looked at, bytes.
+    const LONGEST: u64 = 64 << 10;
+    let file = directory.join(".git/config");
+    let about = file.symlink_metadata().ok()?;
+    if !about.is_file() || about.len() > LONGEST {
+        return None;
+    }
+    let text = std::fs::read_to_string(file).ok()?;
+    let mut lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("[remote "));
+    lines.find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "url").then(|| value.trim().to_owned())
+    })
 }
 
 /// The host of an argument in the form of scp, as git takes it for ssh: `git@example.org:project.git`.
