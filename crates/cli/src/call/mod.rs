@@ -109,6 +109,9 @@ pub(crate) fn from_base(
     build(matches, eval, caller, tree, profile, environment, None)
 }
 
+/// Options that would say otherwise than `agent` what is shown to the agent.
+pub(crate) const OF_NO_AGENT: [&str; 5] = ["policy", "profile", "image", "root", "workdir"];
+
 /// The call of a coding agent with these arguments.
 ///
 /// # Errors
@@ -120,7 +123,7 @@ pub(crate) fn of_agent(
     agent: &AgentCall,
     arguments: &[String],
 ) -> Result<RunnableCall, CliRefusal> {
-    if let Some(named) = ["policy", "profile", "image", "root", "workdir"].iter().find(|name| is_given(matches, name)) {
+    if let Some(named) = OF_NO_AGENT.iter().find(|name| is_given(matches, name)) {
         let message = format!("--{named} and the agent would both say what it is shown");
         return Err(CliRefusal::new("arguments", message)
             .hint("use `cofferdam run` with what the agent stands for: cofferdam agent --dry-run AGENT"));

@@ -7,7 +7,7 @@ use cofferdam_engine::{Engine, ExpectedUse};
 use crate::args::agents::{AGENTS, CodingAgent, agent};
 use crate::args::sandbox;
 use crate::call::agent::{AgentCall, make_state};
-use crate::call::{self, is_given};
+use crate::call::{self, OF_NO_AGENT, is_given};
 use crate::caller::Caller;
 use crate::execute::execute;
 use crate::outcome::presentation::Presentation;
@@ -19,7 +19,11 @@ use crate::refusal::CliRefusal;
 
 /// The arguments of `agent`.
 pub(super) fn command(command: Command, full: bool) -> Command {
-    sandbox::arguments(command, full)
+    let command = sandbox::arguments(command, full);
+    // A profile is none of an agent's, and neither are its options.
+    let hidden = OF_NO_AGENT.iter().chain(&["set", "allow-import", "trust-profile"]);
+    hidden
+        .fold(command, |command, name| command.mut_arg(name, |option| option.hide(true)))
         .about("Run a coding agent in a sandbox")
         .override_usage("cofferdam agent [OPTIONS] AGENT [-- ARGS]...\n       cofferdam agent list")
         .arg(

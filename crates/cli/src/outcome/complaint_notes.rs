@@ -214,7 +214,9 @@ impl Context<'_> {
         let host = |text: &str| host_of_url(text).or_else(|| host_of_ssh(text));
         let named = argv.iter().filter(|_| git).find_map(|argument| host(argument));
         let fetches = argv.get(1).is_some_and(|word| matches!(word.as_str(), "fetch" | "pull" | "push"));
-        named.or_else(|| host(&url_of_remote(Path::new(self.policy.command.cwd.as_deref()?))?).filter(|_| git && fetches))
+        named.or_else(|| {
+            host(&url_of_remote(Path::new(self.policy.command.cwd.as_deref()?))?).filter(|_| git && fetches)
+        })
     }
 
     /// The options that give git a key, where what it fetches is behind ssh: the keys of the home stay hidden.
