@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use cofferdam_config::environments::led_by_a_home;
 use cofferdam_engine::audit::hidden::{Remembered, Unremembered, remember};
 use cofferdam_engine::audit::{hex, opened, sha256};
-use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
+use super::others_hidden;
 use crate::args::agents::CodingAgent;
 use crate::caller::Caller;
 use crate::refusal::CliRefusal;
@@ -134,26 +134,15 @@ impl AgentCall {
         typed
     }
 
-    /// Hides the states of all agents, also of those that begin while this one runs, behind an empty directory in memory. A denied
-    /// path could not be one that is mounted elsewhere, as this project's own state is.
+    /// Hides the states of all agents, also of those that begin while this one runs.
+    ///
+    /// # Errors
+    /// A volume would show them.
     pub(crate) fn hide_other_states(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
-        let states = self.states.to_str().ok_or_else(|| failed(&self.states, "it is not UTF-8"))?;
-        let real = |path: &str| std::fs::canonicalize(path).ok();
-        policy.filesystem.deny.retain(|denied| {
-            !is_within(denied, states) && real(denied).is_none_or(|denied| !denied.starts_with(&self.states))
-        });
-        for mount in &policy.filesystem.mounts {
-            let Mount::Bind { source, target, .. } = mount else { continue };
-            let own = target.starts_with(HOME) && is_within(source, states);
-            let source = real(source).unwrap_or_else(|| source.into());
-            if !own && (source.starts_with(&self.states) || self.states.starts_with(&source)) {
-                return Err(shows_states(&source, &self.states));
-            }
-        }
-        if self.has_states {
-            policy.filesystem.mounts.push(Mount::Tmpfs { target: states.to_owned(), size_mb: 1, exec: false });
-        }
-        Ok(())
+        let own = |source: &str, target: &str| target.starts_with(HOME) && Path::new(source).starts_with(&self.states);
+        others_hidden::hide_others(policy, &self.states, self.has_states, own, |shown| {
+            shows_states(shown, &self.states)
+        })
     }
 
     /// Keeps the sandbox from writing the settings that are shown, by any name, also where they lie in the project. States that

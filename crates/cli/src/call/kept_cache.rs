@@ -12,6 +12,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, Policy};
 
+use super::others_hidden;
 use crate::args::presets::{HOME_DIRECTORY, ToolPreset};
 use crate::caller::Caller;
 use crate::output::text::quoted;
@@ -89,35 +90,21 @@ impl KeptCaches {
         self.names.iter().map(one).collect()
     }
 
-    /// Leaves the caches of others out of the policy's view: it is a denied place, which is taken back for those of this project.
+    /// Hides the caches of other projects.
     ///
     /// # Errors
     /// A volume would show them.
     pub(crate) fn hide_others(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
-        let canonical = |path: &str| std::fs::canonicalize(path).ok();
-        let all = self.all.to_str().unwrap_or_default();
-        policy.filesystem.deny.retain(|denied| {
-            !is_within(denied, all) && canonical(denied).is_none_or(|denied| !denied.starts_with(&self.all))
-        });
-        for mount in &policy.filesystem.mounts {
-            let Mount::Bind { source, target, .. } = mount else { continue };
-            if is_within(target, HOME_DIRECTORY) && Path::new(source).starts_with(&self.own) {
-                continue;
-            }
-            let source = canonical(source).unwrap_or_else(|| source.into());
-            if source.starts_with(&self.all) || self.all.starts_with(&source) {
-                let message = format!(
-                    "{} would show the caches of other projects, which are in {}",
-                    one_line(&source.to_string_lossy()),
-                    self.all.display()
-                );
-                return Err(CliRefusal::new("arguments", message).hint("leave --cache or that volume out"));
-            }
-        }
-        if !self.dry_run {
-            policy.filesystem.mounts.push(Mount::Tmpfs { target: all.to_owned(), size_mb: 1, exec: false });
-        }
-        Ok(())
+        let own =
+            |source: &str, target: &str| is_within(target, HOME_DIRECTORY) && Path::new(source).starts_with(&self.own);
+        others_hidden::hide_others(policy, &self.all, !self.dry_run, own, |shown| {
+            let message = format!(
+                "{} would show the caches of other projects, which are in {}",
+                one_line(&shown.to_string_lossy()),
+                self.all.display()
+            );
+            CliRefusal::new("arguments", message).hint("leave --cache or that volume out")
+        })
     }
 
     /// Makes the directories that are not there.
