@@ -118,33 +118,17 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__agent)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --here --tmpfs --read-only --root --image --deny --protect --network --allow --allow-private --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help"
+            opts="-t -e -i -v -q -h -w --tty --env --interactive --stdin --id --description --volume --here --tmpfs --read-only --deny --protect --network --allow --allow-private --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --policy --profile --image --root --workdir --set --allow-import --trust-profile"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --policy)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --profile)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --env)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 -e)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --workdir)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -w)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -173,14 +157,6 @@ _cofferdam() {
                     return 0
                     ;;
                 --tmpfs)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --root)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --image)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -296,14 +272,6 @@ _cofferdam() {
                     COMPREPLY=($(compgen -W "off error warning info debug" -- "${cur}"))
                     return 0
                     ;;
-                --set)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --allow-import)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --profiles)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -321,6 +289,38 @@ _cofferdam() {
                     return 0
                     ;;
                 --audit-secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --image)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --workdir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-import)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

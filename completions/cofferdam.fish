@@ -205,18 +205,13 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l dry-run -d 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l json -d 'Print one outcome as JSON instead of the output'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s q -l quiet -d 'Say nothing about limits and refusals'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s h -l help -d 'Print this; --help says more, with defaults'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l policy -d 'Start from this policy instead of the defaults' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l profile -d 'Start from this profile, or a stored one' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s w -l workdir -d 'Directory inside in which the program starts' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l stdin -d 'Use TEXT as standard input; none closes it' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l id -d 'Name of the policy, for reports' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l here -d 'Let it write the working directory, or a copy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l tmpfs -d 'Mount an empty file system in memory' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l image -d 'What / is in a container: image, tarball, DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
@@ -265,13 +260,18 @@ error\t''
 warning\t''
 info\t''
 debug\t''"
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l set -d 'Set a field of the profile' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l grace -d 'Time to end by itself after Ctrl-C or SIGTERM' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l policy -d 'Start from this policy instead of the defaults' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l profile -d 'Start from this profile, or a stored one' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l image -d 'What / is in a container: image, tarball, DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s w -l workdir -d 'Directory inside in which the program starts' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s t -l tty -d 'Give it a terminal of its own; implies -i'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s i -l interactive -d 'Pass standard input on, also a terminal\'s'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l read-only -d 'Make every volume read-only, the policy file\'s too'
@@ -282,11 +282,11 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l unix-socke
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l trace -d 'Report refused paths too; slower'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l no-trace -d 'Do not trace, where the policy file does'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l dry-run -d 'Print policy and plan; start nothing'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l json -d 'Print one outcome as JSON instead of the output'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s q -l quiet -d 'Say nothing about limits and refusals'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -s h -l help -d 'Print this; --help says more, with defaults'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l set -d 'Set a field of the profile' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l profiles -d 'The profile store' -r
