@@ -86,41 +86,50 @@ fn words_of(command: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// What this configuration of git has in its command lines that may be a file, by a whole path or one from the home. It runs them
-/// in whatever work tree it is used in.
+/// What this configuration of git names by a whole path, or by one from the home, that may be a program: every word of every
+/// value, but for keys whose files git only reads as data. It runs them in whatever work tree it is used in, and has more keys for
+/// programs than a list would keep up with.
 pub(crate) fn programs_of_git(text: &str, home: Option<&Path>) -> Vec<PathBuf> {
-    let commands = settings_of_git(text).into_iter().filter(|setting| match (&*setting.section, &*setting.key) {
-        ("core", key) => {
-            matches!(key, "askpass" | "sshcommand" | "editor" | "pager" | "gitproxy" | "alternaterefscommand")
+    let is_data = |setting: &GitSetting| match (&*setting.section, &*setting.key) {
+        ("core", key) => matches!(key, "excludesfile" | "attributesfile" | "worktree" | "gitdir"),
+        ("commit" | "merge", "template") | ("maintenance", "repo") | ("safe", "directory") => true,
+        ("include" | "includeif", "path") => true,
+        ("blame", "ignorerevsfile") | ("mailmap", "file") | ("diff", "orderfile") | ("format", "signaturefile") => true,
+        ("gpg", "allowedsignersfile" | "revocationfile") | ("user", _) | ("fsck" | "receive" | "fetch", "skiplist") => {
+            true
         }
-        ("alias", _) => setting.value.starts_with('!') || !setting.subsection.is_empty(),
-        ("pager", _) => true,
-        ("sequence", key) => key == "editor",
-        ("gpg", key) => matches!(key, "program" | "defaultkeycommand"),
-        ("credential", key) => key == "helper",
-        ("filter", key) => matches!(key, "clean" | "smudge" | "process"),
-        ("diff", key) => matches!(key, "external" | "command" | "textconv"),
-        ("merge", key) => key == "driver",
-        ("difftool" | "mergetool" | "browser" | "man", key) => matches!(key, "cmd" | "path"),
-        ("trailer", key) => matches!(key, "cmd" | "command"),
-        ("interactive", key) => key == "difffilter",
-        ("hook", key) => key == "command",
-        ("remote", key) => matches!(key, "uploadpack" | "receivepack"),
-        ("uploadpack", key) => key == "packobjectshook",
-        ("sendemail", key) => matches!(key, "smtpserver" | "sendmailcmd" | "tocmd" | "cccmd" | "headercmd"),
-        ("tar", key) => key == "command",
+        ("remote", "url" | "pushurl" | "fetch" | "push") | ("submodule", "url" | "path") => true,
+        ("url", "insteadof" | "pushinsteadof") | ("branch", _) => true,
+        ("http", key) => !key.contains("helper"),
         _ => false,
-    });
+    };
+    let commands = settings_of_git(text).into_iter().filter(|setting| !is_data(setting));
     programs_in(commands.map(|setting| setting.value), home)
 }
 
 /// The whole paths, and those from the home, in these command lines.
 pub(crate) fn programs_in(commands: impl Iterator<Item = String>, home: Option<&Path>) -> Vec<PathBuf> {
-    let path = |word: String| match ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| word.strip_prefix(start)) {
+    let path = |word: String| match ["~/", "$HOME/"].iter().find_map(|start| word.strip_prefix(start)) {
         Some(rest) => home.map(|home| lexical(&home.join(rest))),
         None => word.starts_with('/').then(|| lexical(Path::new(&word))),
     };
-    commands.flat_map(|command| words_of(&command)).filter_map(path).collect()
+    let mut found: Vec<PathBuf> = commands.flat_map(|command| path_words(&command)).filter_map(path).collect();
+    found.dedup();
+    found
+}
+
+/// The words of a command line in which a path may stand, without quotes: also behind `=`, in backquotes and the like. A path that
+/// has such a character itself is a word as well.
+fn path_words(command: &str) -> Vec<String> {
+    let command = command.replace("${HOME}", "$HOME").replace(['\\', '`'], " ");
+    words_of(&command)
+        .into_iter()
+        .flat_map(|word| {
+            let parts: Vec<String> = word.split(['=', ',', ':', '{', '}']).map(str::to_owned).collect();
+            if parts.len() == 1 { parts } else { [vec![word], parts].concat() }
+        })
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 /// One assignment in a configuration of git's. Section and key are in lower case.
@@ -358,12 +367,37 @@ mod tests {
 
     #[test]
     fn programs_are_found_by_whole_paths_in_command_lines_alone() {
-        let text = "[alias]\nx = !~/t/x a\ny = log /v/no\n[core]\nsshCommand = ssh -F '/v/f'\nexcludesFile = /v/no\n\
+        let text = "[alias]\nx = !~/t/x a\ny = -c core.editor=/v/e commit\n[core]\nsshCommand = ssh -F '/v/f'\nexcludesFile = /v/no\n\
                     [credential \"h\"]\nhelper = !$HOME/c\n[gpg \"ssh\"]\nprogram = /v/g\n[filter \"l\"]\nclean = tools/no\n\
                     [remote \"o\"]\nurl = /v/no\n[maintenance]\nrepo = /v/no\n[tar \"x\"]\ncommand = \"/v/t\" -c\n";
         let found = programs_of_git(text, Some(Path::new("/h")));
         let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
-        assert_eq!(found, ["/h/t/x", "/v/f", "/h/c", "/v/g", "/v/t"]);
+        assert_eq!(found, ["/h/t/x", "/v/e", "/v/f", "/h/c", "/v/g", "/v/t"]);
+        for value in [
+            "!X=/v/p git rebase -i",
+            "!git -c core.editor=/v/p commit",
+            "!`/v/p`",
+            r"!\\/v/p",
+            r#"!A=/v/p; \"$A\""#,
+            r#"!\"${HOME}/../v/p\""#,
+            "rebase -x /v/p",
+            "!cat a,/v/p",
+        ] {
+            let found = programs_of_git(&format!("[alias]\na = {value}\n"), Some(Path::new("/h")));
+            assert!(found.contains(&"/v/p".into()), "{value}: {found:?}");
+        }
+        for (section, key) in [
+            ("gc", "recentObjectsHook"),
+            ("imap", "tunnel"),
+            ("submodule \"m\"", "update"),
+            ("guitool \"g\"", "cmd"),
+            ("lfs \"customtransfer.x\"", "path"),
+            ("svn", "authorsProg"),
+            ("core", "sshCommand"),
+        ] {
+            let text = format!("[{section}]\n{key} = ssh -o ProxyCommand=/v/p\n");
+            assert_eq!(programs_of_git(&text, None), [Path::new("/v/p")], "{section}.{key}");
+        }
         let text = "[init]\ntemplateDir = ~/t\n";
         assert_eq!(obeyed_by_git(text, Path::new("/c"), Path::new("/w"), Some(Path::new("/h"))), [Path::new("/h/t")]);
     }
