@@ -254,9 +254,11 @@ cofferdam run --here --for npm --cache npm install
 cofferdam run --here --for npm --cache --network none npm ci --offline
 ```
 
-They are directories of yours, below `~/.cache/cofferdam-caches` (or `XDG_CACHE_HOME`), one for each working directory, which can be
-removed at any time. What a run puts there, later runs in the same directory obey, as they obey the project's own files; no
-other run sees it, and a volume that would show those of other projects is refused. Nothing else of the home is kept: no
+They are directories of yours, below `~/.cache/cofferdam-caches` (or `XDG_CACHE_HOME`), one for each path of a working directory,
+which can be removed at any time. What a run puts there, later runs in the same directory obey, as they obey the project's own
+files, and so does another project that is put at the same path; remove the cache of one whose code you no longer trust. No other
+run sees it: every run hides the place, also where a variable moved it, and a volume that would show those of other projects is
+refused. Nothing else of the home is kept: no
 settings, no programs that were installed there, no credentials.
 
 | preset | for | options | kept with `--cache`, below `/tmp/home` |

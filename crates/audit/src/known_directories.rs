@@ -4,6 +4,7 @@
 //! ```text
 //! STATE/trails/DEVICE-INODE-DIGEST -> PATH     one symbolic link for each trail; DIGEST is of PATH
 //! STATE/agents/DEVICE-INODE-DIGEST -> PATH     the same for each directory with states of agents
+//! STATE/caches/DEVICE-INODE-DIGEST -> PATH     the same for each directory with kept caches
 //! ```
 //!
 //! Sandboxes cannot access the state directory. A link is created by one system call and never changed, because its
@@ -34,14 +35,29 @@ pub enum Remembered {
     Trails,
     /// Directories with states of coding agents.
     AgentStates,
+    /// Directories with kept caches.
+    Caches,
 }
 
 impl Remembered {
+    /// Every kind.
+    pub const ALL: [Remembered; 3] = [Remembered::Trails, Remembered::AgentStates, Remembered::Caches];
+
     /// The directory of the entries in the state directory.
     fn name(self) -> &'static str {
         match self {
             Remembered::Trails => "trails",
             Remembered::AgentStates => "agents",
+            Remembered::Caches => "caches",
+        }
+    }
+
+    /// What the directories hold, for messages.
+    pub fn words(self) -> &'static str {
+        match self {
+            Remembered::Trails => "audit trails",
+            Remembered::AgentStates => "states of agents",
+            Remembered::Caches => "kept caches",
         }
     }
 
@@ -49,7 +65,7 @@ impl Remembered {
     fn is_one(self, path: &Path) -> bool {
         match self {
             Remembered::Trails => is_trail(path),
-            Remembered::AgentStates => true,
+            Remembered::AgentStates | Remembered::Caches => true,
         }
     }
 }

@@ -98,6 +98,42 @@ fn no_other_run_sees_a_kept_cache() {
 }
 
 #[test]
+fn caches_that_a_variable_or_a_link_moved_are_hidden_as_well() {
+    let Some(world) = World::new("kept-caches-5") else { return };
+    fs::create_dir(world.at("disk")).unwrap();
+    let moved = |project: &str, options: &[&str], script: &str| {
+        let mut command = cofferdam();
+        command.env("HOME", world.at("home")).env("XDG_CACHE_HOME", world.at("disk"));
+        command.current_dir(world.at(project)).arg("run").args(options).args(["--", "sh", "-c", script]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(moved("home/one", &PIP, ADD), "x\n");
+    let disk = world.at("disk");
+    let look = format!("cat {}/cofferdam-caches/*/.cache-pip/kept 2>/dev/null || echo hidden", disk.display());
+    let volume = format!("{0}:{0}:rw", disk.display());
+    // Without the variable as with it, in a volume as in the host's view.
+    assert_eq!(world.prints("home/two", &["-v", &volume], &look), "hidden\n");
+    assert_eq!(world.prints("home/two", &[], &look), "hidden\n");
+    assert_eq!(moved("home/two", &["-v", &volume], &look), "hidden\n");
+    assert_eq!(moved("home/one", &PIP, ADD), "x\nx\n", "its own is there");
+    // The directory itself as a link to another disk.
+    fs::create_dir_all(world.at("home/.cache")).unwrap();
+    fs::create_dir(world.at("disk/cc")).unwrap();
+    std::os::unix::fs::symlink(world.at("disk/cc"), world.at("home/.cache/cofferdam-caches")).unwrap();
+    assert_eq!(world.prints("home/one", &PIP, ADD), "x\n");
+    let look = format!("cat {}/cc/*/.cache-pip/kept 2>/dev/null || echo hidden", disk.display());
+    assert_eq!(world.prints("home/two", &["-v", &volume], &look), "hidden\n");
+    let said = world.refused("home/two", &[&PIP[..], &["-v", &volume]].concat());
+    assert!(said.contains("would show the caches of other projects"), "{said}");
+    // A link at a cache's own place is not followed.
+    let own = fs::read_dir(world.at("disk/cc")).unwrap().flatten().next().unwrap().path().join(".cache-uv");
+    fs::remove_dir(&own).unwrap();
+    std::os::unix::fs::symlink(world.at("elsewhere"), &own).unwrap();
+    let said = world.refused("home/one", &PIP);
+    assert!(said.contains("a link leads elsewhere from it"), "{said}");
+}
+
+#[test]
 fn a_cache_needs_a_tool_and_a_project() {
     let Some(world) = World::new("kept-caches-3") else { return };
     let said = world.refused("home/one", &["--cache"]);

@@ -65,7 +65,7 @@ pub use io::{Cancel, HandedBack, Input, Io, Output, SignalsPassed, Stream, Termi
 pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;
 pub use plan::aliases::shown_within;
-pub use plan::own_places::{destination_fault, hide, keep_read_only, keeps_agent_states};
+pub use plan::own_places::{destination_fault, hide, keep_read_only, show_own};
 pub use plan::support::{Mechanism, Support};
 pub use plan::{executables, facts, interpreter, settings, shebang, support};
 pub use pool::Early;

@@ -134,10 +134,11 @@ fn what_decides_about_code_stays_read_only_in_a_project_that_it_may_write() {
     ["", "conf", "conf/own", "data"].iter().for_each(|part| open(&project.join(part)));
     let configuration = project.join("conf/own/cofferdam.toml");
     let artifact = artifact(&project, "tool", "#!/bin/sh\nexec bash -s\n");
+    venv(&project.join(".venv"), "own");
     open(&artifact);
     std::fs::write(
         &configuration,
-        format!("[environments.tool]\nsandbox = {artifact:?}\n[project]\npath = {project:?}\naccess = \"rw\"\n"),
+        format!("[environments.tool]\nsandbox = {artifact:?}\n[environments.py]\npreset = \"python\"\nvenv = {:?}\n[project]\npath = {project:?}\naccess = \"rw\"\n", project.join(".venv")),
     )
     .unwrap();
     open(&configuration);
@@ -151,6 +152,8 @@ fn what_decides_about_code_stays_read_only_in_a_project_that_it_may_write() {
             "os.rename('/project/conf', '/project/aside')",
             "open('/project/tool/bin/run', 'a')",
             "os.rename('/project/tool', '/project/aside')",
+            "os.symlink('/', '/project/.venv/bin/more')",
+            "os.rename('/project/.venv', '/project/aside')",
             "os.makedirs('/project/.git/hooks')",
         ] {
             let answer = run(&mut client, "python", &format!("import os; {attempt}"), session)["result"].clone();
@@ -178,6 +181,11 @@ fn a_directory_that_is_no_project_is_not_given_to_write() {
         (Path::new("/usr/share"), "", "more lies there than code should write"),
         (Path::new("/var/tmp"), "", "more lies there than code should write"),
         (&flake, "use_flake = true\n", "its flake, which code could then rewrite"),
+        (
+            &flake,
+            "[environments.x]\npreset = \"python\"\nvenv = \"../../flake/venv\"\n",
+            "which code could then make, is not there",
+        ),
         (&flake, "[environments.x]\nprofile = \"../../flake/p.ncl\"\n", "the profile of the environment `x`"),
     ] {
         for access in ["rw", "ro"] {
@@ -379,9 +387,21 @@ fn a_virtual_environment_is_used_and_no_link_in_its_place() {
     assert!(missing.contains("is no virtual environment with a Python") && missing.contains("python3 -m venv"));
     std::fs::rename(parent.join("project/aside"), &own).unwrap();
     assert_eq!(seen(&mut client, None), "again\n");
+    // Nor does a link in it, and it leads on to the installation that it was made of alone.
+    let interpreter = std::fs::read_link(own.join("bin/python3")).unwrap();
+    let relink = |target: &Path| {
+        std::fs::remove_file(own.join("bin/python3")).unwrap();
+        std::os::unix::fs::symlink(target, own.join("bin/python3")).unwrap();
+    };
+    relink(&parent.join("secret/bin/python3"));
+    let mut other = home.client(json!({}));
+    assert_eq!(seen(&mut other, None), "again\n");
+    let look = format!("import os; print(os.path.exists('{}/secret/pyvenv.cfg'))", parent.display());
+    assert_eq!(run(&mut other, "work", &look, None)["result"]["structuredContent"]["stdout"], "False\n");
+    relink(&interpreter);
+    assert_eq!(seen(&mut other, None), "again\n");
     // What its pyvenv.cfg names is no authority on what is shown.
     std::fs::write(own.join("pyvenv.cfg"), format!("home = {}/secret/bin\n", parent.display())).unwrap();
-    let look = format!("import os; print(os.path.exists('{}/secret/pyvenv.cfg'))", parent.display());
     let mut later = home.client(json!({}));
     let shown = run(&mut later, "work", &look, None)["result"].clone();
     assert_eq!(shown["structuredContent"]["stdout"], "False\n", "{shown}");

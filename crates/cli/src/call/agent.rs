@@ -46,8 +46,8 @@ pub(crate) struct AgentCall {
     pub options: Vec<(&'static str, String)>,
     /// The directory with the states of all agents, canonical.
     states: PathBuf,
-    /// Whether it is there. `--dry-run` makes none.
-    has_states: bool,
+    /// The directories of its own state.
+    own: Vec<PathBuf>,
     /// The names of the variables whose values are secret.
     pub secrets: Vec<&'static str>,
     /// The caller's settings that are shown, without links.
@@ -81,11 +81,13 @@ impl AgentCall {
             add(long, value.to_owned());
         }
         let state = state_directory(agent, caller)?;
+        let mut own = Vec::new();
         for directory in agent.state {
             let source = state.join(directory.replace('/', "-"));
             let source = source.to_str().ok_or_else(|| failed(&source, "it is not UTF-8"))?;
             // `--dry-run` makes nothing.
             let missing = if exists(source) { "" } else { ",optional" };
+            own.push(PathBuf::from(source));
             add("volume", format!("{source}:{HOME}/{directory}:rw{missing}"));
         }
         let (mut settings, mut left_out) = (Vec::new(), Vec::new());
@@ -118,8 +120,7 @@ impl AgentCall {
             add("env", format!("{name}={value}"));
         }
         let states = states_directory(caller)?;
-        let has_states = states.to_str().is_some_and(exists);
-        Ok(AgentCall { agent, options, states, has_states, secrets, settings, left_out })
+        Ok(AgentCall { agent, options, states, own, secrets, settings, left_out })
     }
 
     /// The options as they are typed.
@@ -140,9 +141,7 @@ impl AgentCall {
     /// A volume would show them.
     pub(crate) fn hide_other_states(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
         let own = |source: &str, target: &str| target.starts_with(HOME) && Path::new(source).starts_with(&self.states);
-        others_hidden::hide_others(policy, &self.states, self.has_states, own, |shown| {
-            shows_states(shown, &self.states)
-        })
+        others_hidden::show_own_part(policy, &self.states, own, |shown| shows_states(shown, &self.states))
     }
 
     /// Keeps the sandbox from writing the settings that are shown, by any name, also where they lie in the project. States that
@@ -151,7 +150,7 @@ impl AgentCall {
     /// # Errors
     /// One cannot be kept from being written.
     pub(crate) fn keep_places(&self, caller: &Caller) -> Result<(), CliRefusal> {
-        cofferdam_engine::keeps_agent_states(&self.states);
+        self.own.iter().for_each(|directory| cofferdam_engine::show_own(directory));
         // In a directory that a link leads to, the agent could also make settings that are not there.
         let directories = self.agent.state.iter().filter_map(|directory| match of_the_home(caller, directory) {
             OfTheHome::Real(real) => Some(real),

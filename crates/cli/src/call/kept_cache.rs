@@ -7,7 +7,8 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_engine::audit::hidden::{Remembered, remember};
+use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, Policy};
@@ -32,6 +33,8 @@ pub(crate) struct KeptCaches {
     names: Vec<&'static str>,
     /// Whether nothing runs, so that nothing is made.
     dry_run: bool,
+    /// Whether they are where every run looks for them.
+    is_usual: bool,
 }
 
 impl KeptCaches {
@@ -58,9 +61,11 @@ impl KeptCaches {
         let base = base.ok_or_else(|| {
             refused("there is no home directory to keep caches in".into()).hint("set HOME, or XDG_CACHE_HOME")
         })?;
-        let all = real(&base).join("cofferdam-caches");
+        let all = real(&base.join("cofferdam-caches"));
         let own = all.join(name_of(&caller.cwd));
-        Ok(KeptCaches { all, own, names, dry_run })
+        let usual = caller.homes.first().map(|home| real(&Path::new(home).join(".cache/cofferdam-caches")));
+        let is_usual = usual.as_ref() == Some(&all);
+        Ok(KeptCaches { all, own, names, dry_run, is_usual })
     }
 
     fn source(&self, name: &str) -> PathBuf {
@@ -97,7 +102,7 @@ impl KeptCaches {
     pub(crate) fn hide_others(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
         let own =
             |source: &str, target: &str| is_within(target, HOME_DIRECTORY) && Path::new(source).starts_with(&self.own);
-        others_hidden::hide_others(policy, &self.all, !self.dry_run, own, |shown| {
+        others_hidden::show_own_part(policy, &self.all, own, |shown| {
             let message = format!(
                 "{} would show the caches of other projects, which are in {}",
                 one_line(&shown.to_string_lossy()),
@@ -107,17 +112,30 @@ impl KeptCaches {
         })
     }
 
-    /// Makes the directories that are not there.
+    /// Makes the directories that are not there, remembers where they are, and lets this run mount them. The note is for where later
+    /// runs cannot know that they have to hide them.
     ///
     /// # Errors
-    /// One cannot be made.
-    pub(crate) fn make(&self) -> Result<(), CliRefusal> {
+    /// One cannot be made, or is a link.
+    pub(crate) fn make(&self) -> Result<Option<String>, CliRefusal> {
         for name in &self.names {
             let path = self.source(name);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
             made.map_err(|error| failed(&path, &error.to_string()))?;
+            if std::fs::canonicalize(&path).ok().as_ref() != Some(&path) {
+                return Err(failed(&path, "a link leads elsewhere from it"));
+            }
+            cofferdam_engine::show_own(&path);
         }
-        Ok(())
+        if self.is_usual {
+            return Ok(None);
+        }
+        let remembered = opened::state_directory()
+            .map_or_else(|why| Ok(Some(why.to_string())), |state| remember(Remembered::Caches, &state, &self.all));
+        let remembered = remembered.map_err(|why| failed(&self.all, &why.to_string()))?;
+        Ok(remembered.map(|why| {
+            format!("runs without this XDG_CACHE_HOME that show {} can write it: {why}", self.all.display())
+        }))
     }
 }
 
@@ -129,7 +147,12 @@ fn failed(path: &Path, why: &str) -> CliRefusal {
 /// A path without links, as far as it is there.
 fn real(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
-    there.map_or_else(|| path.to_owned(), |(above, real)| real.join(path.strip_prefix(above).unwrap_or(Path::new(""))))
+    match there.and_then(|(above, real)| Some((real, path.strip_prefix(above).ok()?))) {
+        // A path that is joined to nothing ends in a slash.
+        Some((real, rest)) if rest.as_os_str().is_empty() => real,
+        Some((real, rest)) => real.join(rest),
+        None => path.to_owned(),
+    }
 }
 
 /// The name of a project's directory: its own name for people, and a hash of its path.

@@ -1,5 +1,5 @@
-//! Hides a directory of the caller's in which one run has a part of its own, and other runs theirs: the states of agents, kept
-//! caches.
+//! A directory of the caller's in which one run has a part of its own, and other runs theirs: the states of agents, kept caches. The
+//! engine hides it from every sandbox.
 
 use std::path::Path;
 
@@ -8,16 +8,14 @@ use cofferdam_policy::{Mount, Policy};
 
 use crate::refusal::CliRefusal;
 
-/// Hides `all` behind an empty directory in memory, but for the volumes that are the run's own part of it, by their source and
-/// target. A denied path could not be one that is mounted elsewhere, so it is no longer denied. With `is_there` the directory
-/// exists when the run begins.
+/// Takes back the denial of what is in `all`, where it would deny the run's own part, and refuses volumes that would show more of it.
+/// The run's own part are volumes, by their source and target.
 ///
 /// # Errors
 /// Another volume would show it: `refused` makes the refusal.
-pub(super) fn hide_others(
+pub(super) fn show_own_part(
     policy: &mut Policy,
     all: &Path,
-    is_there: bool,
     is_own: impl Fn(&str, &str) -> bool,
     refused: impl Fn(&Path) -> CliRefusal,
 ) -> Result<(), CliRefusal> {
@@ -33,9 +31,6 @@ pub(super) fn hide_others(
         if !is_own(source, target) && (canonical.starts_with(all) || all.starts_with(&canonical)) {
             return Err(refused(&canonical));
         }
-    }
-    if is_there {
-        policy.filesystem.mounts.push(Mount::Tmpfs { target: text.to_owned(), size_mb: 1, exec: false });
     }
     Ok(())
 }

@@ -262,6 +262,7 @@ fn interpreter(
         return None;
     }
     let mut hop = program.clone();
+    let mut in_venv = false;
     for _ in 0..40 {
         let prefix = hop.parent().and_then(Path::parent);
         let store = STORES.iter().map(Path::new).find(|store| hop.starts_with(store));
@@ -270,8 +271,13 @@ fn interpreter(
         {
             need(&real, store);
         } else if !is_system(&hop) {
-            match prefix.and_then(|p| Some((p, own(p)?))) {
-                Some((prefix, real)) => need(&real, prefix),
+            // A link in a venv leads to the installation that it was made of, and to no other venv.
+            let leads_on = |real: &Path| !in_venv || has_library(tree, wanted, real);
+            match prefix.and_then(|p| Some((p, own(p).filter(|real| leads_on(real))?))) {
+                Some((prefix, real)) => {
+                    in_venv |= !has_library(tree, wanted, &real);
+                    need(&real, prefix);
+                }
                 // Only the program itself, which a link may lead to.
                 None => {
                     let real = tree.canonical(&hop)?;

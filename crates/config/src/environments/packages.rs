@@ -15,7 +15,9 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::audit::{hex, sha256};
+use cofferdam_engine::audit::hidden::{Remembered, remember};
+use cofferdam_engine::audit::{hex, opened, sha256};
+use cofferdam_engine::network_event::NetworkKind;
 use cofferdam_engine::{Engine, Io, Outcome};
 use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::{Access, Field, Mount, Network, NetworkMode, text};
@@ -112,7 +114,23 @@ impl PackageCache {
         let about = entry.symlink_metadata().ok()?;
         let own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
         let venv = entry.join("tree/venv");
-        (own && venv.symlink_metadata().is_ok_and(|about| about.is_dir())).then_some(venv)
+        if !own || !venv.symlink_metadata().is_ok_and(|about| about.is_dir()) {
+            return None;
+        }
+        show(&venv);
+        Some(venv)
+    }
+
+    /// Has later runs hide what is installed where a variable moved it. Without the variable, they could not know of it.
+    fn hide_later(&self, around: &Surroundings) -> std::io::Result<()> {
+        let usual = around.home().map(|home| Path::new(home).join(".cache/cofferdam/packages"));
+        if usual.is_some_and(|usual| std::fs::canonicalize(usual).ok() == std::fs::canonicalize(&self.installed).ok()) {
+            return Ok(());
+        }
+        let installed = std::fs::canonicalize(&self.installed)?;
+        let unremembered = remember(Remembered::Caches, &opened::state_directory()?, &installed)?;
+        // Nothing would keep them from being written.
+        unremembered.map_or(Ok(()), |why| Err(std::io::Error::other(why)))
     }
 
     /// Installs the packages, also where they were installed before, and returns the virtual environment.
@@ -127,9 +145,18 @@ impl PackageCache {
     ) -> Result<PathBuf, PackagesError> {
         let entry = self.entry(packages, around)?;
         let fresh = Unfinished::new(&self.unfinished)?;
+        // Every other sandbox has the directory hidden, also by other names.
+        cofferdam_engine::show_own(&fresh.0.join("tree"));
         let outcome = run(engine, packages, around, &fresh.0.join("tree"), &entry.join("tree"))?;
         if !outcome.success {
             return Err(failed(packages, &outcome));
+        }
+        // What pip left is not the virtual environment that was made, where a package put a link in its place.
+        let venv = fresh.0.join("tree/venv/bin");
+        if std::fs::canonicalize(&venv).ok().as_ref() != Some(&venv) {
+            let reason = "they replaced the virtual environment by a link".to_owned();
+            let hint = "do not use these packages".to_owned();
+            return Err(PackagesError::Failed { packages: names_of(packages), reason, hint });
         }
         let cache = |path: &Path| {
             let path = path.to_owned();
@@ -149,7 +176,17 @@ impl PackageCache {
             }
         }
         std::fs::rename(&fresh.0, &entry).map_err(cache(&entry))?;
-        Ok(entry.join("tree/venv"))
+        self.hide_later(around).map_err(cache(&self.installed))?;
+        let venv = entry.join("tree/venv");
+        show(&venv);
+        Ok(venv)
+    }
+}
+
+/// Lets sandboxes of this process mount a virtual environment.
+fn show(venv: &Path) {
+    if let Ok(real) = std::fs::canonicalize(venv) {
+        cofferdam_engine::show_own(&real);
     }
 }
 
@@ -164,6 +201,7 @@ impl Unfinished {
         let mut random = [0u8; 16];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| failed(error.into()))?;
+        let base = std::fs::canonicalize(base).map_err(failed)?;
         let path = base.join(hex(&random));
         DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
         let this = Unfinished(path);
@@ -225,17 +263,27 @@ fn run(
     }
 }
 
+fn names_of(packages: &[String]) -> String {
+    packages.iter().map(|name| text::one_line(name)).collect::<Vec<_>>().join(", ")
+}
+
 /// Why pip failed: a host that was refused, or the last of its own errors.
 fn failed(packages: &[String], outcome: &Outcome) -> PackagesError {
-    let packages = packages.iter().map(|name| text::one_line(name)).collect::<Vec<_>>().join(", ");
-    let refused: Vec<String> =
-        outcome.violations.iter().filter_map(|violation| violation.object.as_deref()).map(text::one_line).collect();
+    let packages = names_of(packages);
+    let refused = outcome.network.iter().flat_map(|network| &network.events);
+    let refused = refused.filter(|event| event.kind == NetworkKind::Refused).find_map(|event| {
+        let host = text::one_line(event.host.as_deref()?);
+        Some(match event.detail.as_deref() {
+            Some(detail) => format!("{host} was refused: {}", text::one_line(detail)),
+            None => format!("only {INDEX} is reached while packages are installed, and {host} is not among its hosts"),
+        })
+    });
     let said: Vec<String> = outcome.stderr.lines().filter(|line| !line.trim().is_empty()).map(text::one_line).collect();
     let errors: Vec<&String> = said.iter().filter(|line| line.starts_with("ERROR")).collect();
     let last = if errors.is_empty() { said.iter().rev().take(1).collect() } else { errors };
     let last: Vec<&str> = last.into_iter().take(MOST_LINES).map(String::as_str).collect();
-    let hint = if let Some(host) = refused.first() {
-        format!("only {INDEX} is reached while packages are installed, and {host} is not among its hosts")
+    let hint = if let Some(refused) = refused {
+        refused
     } else if let Some(limit) = outcome.limit {
         format!("it was ended by {limit}")
     } else {

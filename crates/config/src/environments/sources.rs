@@ -8,6 +8,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::paths::lexical;
 use cofferdam_policy::{Access, BackendName, FileIdentity, Root};
 
 use crate::project_directory;
@@ -130,7 +131,8 @@ impl Environments {
             EnvironmentKind::Image { root: Root::Directory(path) | Root::Image(path), .. } => Some(Path::new(path)),
             _ => None,
         });
-        self.configuration.iter().map(PathBuf::as_path).chain(of_kinds).collect()
+        let venvs = self.all.iter().filter_map(|one| one.overrides.venv.as_deref());
+        self.configuration.iter().map(PathBuf::as_path).chain(of_kinds).chain(venvs).collect()
     }
 
     /// Makes what decides about environments read-only for the code that runs in them, where the project is one that code may
@@ -426,8 +428,13 @@ fn unwritable(project: &Project, all: &[Environment], around: &Surroundings) -> 
         let why = "its flake, which code could then rewrite, is evaluated outside of the sandbox";
         found.push(problem(why.into(), "\"ro\" or \"cow\"; or use_flake = false"));
     }
-    // What a profile imports lies anywhere.
     for one in all {
+        let venv = one.overrides.venv.as_deref().map(lexical);
+        if let Some(venv) = venv.filter(|venv| venv.starts_with(at) && venv.symlink_metadata().is_err()) {
+            let why = format!("the virtual environment {}, which code could then make, is not there", venv.display());
+            found.push(problem(why, "\"ro\" or \"cow\"; or the virtual environment, made first"));
+        }
+        // What a profile imports lies anywhere.
         if let EnvironmentKind::Profile { file, .. } = &one.kind
             && std::fs::canonicalize(file).is_ok_and(|file| file.starts_with(at))
         {

@@ -34,13 +34,17 @@ pub struct OwnPlace {
 /// [`keep_read_only`] has it.
 static MORE: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
 
-/// The directory with states of agents of which this process shows a part itself.
-static AGENT_STATES: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Directories in places of Cofferdam's own that this process mounts in sandboxes itself: [`show_own`].
+static SHOWN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Says that this process keeps sandboxes from the states of agents in this directory itself, since it shows one of them. It is
-/// canonical. Those in other directories stay hidden.
-pub fn keeps_agent_states(directory: &Path) {
-    *AGENT_STATES.lock().unwrap_or_else(PoisonError::into_inner) = Some(directory.to_owned());
+/// Lets sandboxes that this process plans from now on mount a directory of Cofferdam's own, such as the state of the agent that
+/// runs, though what lies beside it stays hidden. The path is canonical.
+pub fn show_own(directory: &Path) {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).push(directory.to_owned());
+}
+
+fn is_shown(source: &str) -> bool {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|shown| shown == Path::new(source))
 }
 
 /// Takes a file of the caller's own, such as one with a secret, out of every sandbox that this process plans from now on.
@@ -129,10 +133,9 @@ fn named_places() -> Vec<OwnPlace> {
     let mut all =
         list(&|name| std::env::var_os(name), &std::env::current_dir().unwrap_or_else(|_| "/".into()), root, &opened);
     // Where they cannot be read, `acceptable` has refused the run.
-    let kept = AGENT_STATES.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    for what in [Remembered::Trails, Remembered::AgentStates] {
+    for what in Remembered::ALL {
         let known = opened::state_directory().and_then(|state| known(what, &state)).unwrap_or_default();
-        for directory in known.iter().filter(|directory| kept.as_ref() != Some(directory)) {
+        for directory in &known {
             let new = |path: &&str| all.iter().all(|place| place.path != *path);
             let Some(path) = directory.to_str().filter(new) else { continue };
             all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
@@ -165,6 +168,10 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
     };
     let (config, cache) = (base("XDG_CONFIG_HOME", ".config"), base("XDG_CACHE_HOME", ".cache"));
     let (state, data) = (base("XDG_STATE_HOME", ".local/state"), base("XDG_DATA_HOME", ".local/share"));
+    // What sandboxes themselves write, each its own part.
+    let parts = [(&cache, "cofferdam-caches"), (&cache, "cofferdam-packages"), (&data, "cofferdam-agents")];
+    let parts: Vec<PathBuf> =
+        parts.iter().flat_map(|(bases, name)| bases.iter().map(move |base| base.with_file_name(name))).collect();
     let profiles: Vec<PathBuf> = named("COFFERDAM_PROFILES")
         .into_iter()
         .chain(home.as_ref().map(|home| home.join(".omni/sandbox/profiles")))
@@ -193,6 +200,7 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
         }
     };
     opened.iter().for_each(|dir| add(dir, true, true));
+    parts.iter().for_each(|dir| add(dir, true, false));
     named("COFFERDAM_AUDIT").iter().chain(&state).for_each(|dir| add(dir, true, false));
     containers
         .iter()
@@ -270,9 +278,9 @@ pub(crate) fn writable(policy: &Policy) -> Vec<String> {
 /// There is such a volume, or it cannot be read which trails there are.
 pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
     if let Ok(state) = opened::state_directory() {
-        for (what, named) in [(Remembered::Trails, "audit trails"), (Remembered::AgentStates, "states of agents")] {
+        for what in Remembered::ALL {
             known(what, &state).map_err(|why| {
-                Failure::new(Field::Deny, format!("cannot read which directories hold {named}: {why}"))
+                Failure::new(Field::Deny, format!("cannot read which directories hold {}: {why}", what.words()))
                     .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
             })?;
         }
@@ -299,6 +307,9 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
                 format!("{source} lies in the overlay at {point}, and its layers may show Cofferdam's own files: one has a relative name, or another mount covers one"),
             )
             .hint("mount the overlay with absolute names of its layers, unmount what covers them, or copy what the program needs to another directory"));
+        }
+        if is_shown(&source) {
+            return Ok(());
         }
         let Some((place, fault)) = fault(places, &source, writes) else { return Ok(()) };
         let hint = match place.hidden {

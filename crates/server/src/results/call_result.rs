@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use cofferdam_engine::network_event::{NetworkEvent, NetworkKind};
 use cofferdam_engine::{Ending, Outcome, Violation};
 use cofferdam_policy::{Field, text};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
@@ -142,10 +143,23 @@ fn refusals(outcome: &Outcome) -> Vec<String> {
     let line = |v: &&Violation| {
         let object = v.object.as_deref().map(|object| format!(" {}", text::one_line(object))).unwrap_or_default();
         let times = if v.count > 1 { format!(", {} times", v.count) } else { String::new() };
-        format!("[refused: {}{object} ({}{times})]", v.operation, v.field)
+        let why = detail_of(outcome, v).map(|why| format!(": {why}")).unwrap_or_default();
+        format!("[refused: {}{object} ({}{times}){why}]", v.operation, v.field)
     };
     let more = all.len().saturating_sub(MOST);
     all.iter().take(MOST).map(line).chain((more > 0).then(|| format!("[{more} more refusals]"))).collect()
+}
+
+/// What the gateway said of a refusal beyond that no rule allows it, such as that a name leads to a private address.
+fn detail_of(outcome: &Outcome, violation: &Violation) -> Option<String> {
+    let events = outcome.network.iter().flat_map(|network| &network.events);
+    let object = violation.object.as_deref()?;
+    let about = |event: &&NetworkEvent| {
+        let host = event.host.as_deref().unwrap_or_default();
+        let port = event.port.map(|port| format!("{host}:{port}"));
+        event.kind == NetworkKind::Refused && (object == host || port.is_some_and(|named| named == object))
+    };
+    events.filter(about).find_map(|event| event.detail.as_deref().map(text::one_line))
 }
 
 /// What copy-on-write volumes changed, in one line.

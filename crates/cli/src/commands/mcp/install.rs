@@ -39,10 +39,12 @@ pub(super) fn command() -> Command {
             Arg::new("client")
                 .long("client")
                 .value_name("CLIENT")
+                .value_delimiter(',')
                 .value_parser(NAMES)
+                .action(ArgAction::Append)
                 .conflicts_with("all")
                 .help("Whose configuration")
-                .long_help("Whose configuration. Default: of all clients that are found"),
+                .long_help("Whose configuration; may be given several times. Default: of all clients that are found"),
         )
         .arg(flag("all", "Of all clients that are found, as without --client"))
         .arg(config_option())
@@ -125,8 +127,9 @@ pub(super) fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefus
 /// The clients whose configuration changes: the one that is named, or all that are installed here.
 fn clients(matches: &ArgMatches, caller: &Caller) -> Result<Vec<(McpClient, &'static str)>, CliRefusal> {
     let known = McpClient::ALL.into_iter().zip(NAMES);
-    if let Some(word) = matches.get_one::<String>("client") {
-        return Ok(known.filter(|(_, name)| name == word).collect());
+    if let Some(words) = matches.get_many::<String>("client") {
+        let words: Vec<&String> = words.collect();
+        return Ok(known.filter(|(_, name)| words.iter().any(|word| word == name)).collect());
     }
     let project = matches.get_flag("project");
     let there = |client: McpClient| {
