@@ -67,6 +67,35 @@ fn content(path: &Path) -> String {
 }
 
 #[test]
+fn no_other_program_runs_in_the_place_of_an_agent_that_cannot_be_reached() {
+    let Some(world) = World::new("agents-passed-over", "echo first") else { return };
+    let other = world.at("other-bin");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("claude"), "#!/bin/sh\necho other\n").unwrap();
+    fs::set_permissions(other.join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = || {
+        let path = format!("{}:{}:/usr/bin:/bin", world.at("bin").display(), other.display());
+        let mut command = cofferdam();
+        command
+            .env("HOME", world.at("home"))
+            .env("PATH", path)
+            .env("ANTHROPIC_API_KEY", KEY)
+            .env_remove("XDG_DATA_HOME");
+        command.current_dir(world.at("home/project")).args(["agent", "claude"]).output().unwrap()
+    };
+    assert_eq!(printed(&run()), "first\n");
+    fs::set_permissions(world.at("bin"), fs::Permissions::from_mode(0o700)).unwrap();
+    let closed = run();
+    if common::is_root() {
+        let said = String::from_utf8_lossy(&closed.stderr);
+        assert_eq!((closed.status.code(), closed.stdout.is_empty()), (Some(125), true), "{said}");
+        assert!(said.contains("would run in its place") && said.contains("hint: "), "{said}");
+    } else {
+        assert_eq!(printed(&closed), "first\n", "it is the caller's own");
+    }
+}
+
+#[test]
 fn an_agent_has_its_key_its_state_and_the_project_and_not_the_home() {
     let script = r#"echo "$ANTHROPIC_API_KEY $*"; cat "$CLAUDE_CONFIG_DIR/settings.json"; echo edited >notes
         echo seen >>"$CLAUDE_CONFIG_DIR/history"; cat "$CLAUDE_CONFIG_DIR/history"

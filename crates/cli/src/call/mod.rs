@@ -16,6 +16,7 @@ pub mod defaults;
 pub mod environment;
 pub(crate) mod kept_cache;
 mod others_hidden;
+pub(crate) mod passed_over;
 pub(crate) mod policy_file;
 pub mod preset;
 pub mod profile;

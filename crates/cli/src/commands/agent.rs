@@ -3,10 +3,12 @@
 use clap::{Arg, ArgMatches, Command};
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_engine::{Engine, ExpectedUse};
+use cofferdam_policy::text::one_line;
 
 use crate::args::agents::{AGENTS, CodingAgent, agent};
 use crate::args::sandbox;
 use crate::call::agent::{AgentCall, make_state};
+use crate::call::passed_over::passed_over;
 use crate::call::{self, OF_NO_AGENT, is_given};
 use crate::caller::Caller;
 use crate::execute::execute;
@@ -88,6 +90,15 @@ fn inside(
     let called = AgentCall::new(agent, caller, here, &exists)?;
     called.keep_places(caller)?;
     let call = call::of_agent(matches, caller, &HostTree, &called, arguments)?;
+    if let Some((first, used)) = passed_over(&call.policy, rustix::process::geteuid().is_root()) {
+        let message = format!(
+            "{} cannot be reached by the sandbox's user, and {} would run in its place",
+            one_line(&first),
+            one_line(&used)
+        );
+        return Err(CliRefusal::new("agent", message)
+            .hint("start it as a user of its own, or move the program to where everybody may enter"));
+    }
     if !presentation.dry_run && !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);
         if let Some(why) = unremembered {
