@@ -26,6 +26,7 @@ pub(crate) struct Need {
 pub(crate) const TEST: &[Need] = &[
     Need { what: "gcc", package: "gcc", why: "compiles attacks and a program inside the jail" },
     Need { what: "/usr/include/stdio.h", package: "libc6-dev", why: "headers for gcc" },
+    Need { what: "make", package: "make", why: "a first try of a user" },
     Need { what: "setpriv", package: "util-linux", why: "runs tests as an unprivileged user" },
     Need { what: "unshare", package: "util-linux", why: "lets that user reach the built tests" },
     Need { what: "python3", package: "python3", why: "`eval python`, and a program inside the jail" },
