@@ -262,7 +262,7 @@ fn interpreter(
         return None;
     }
     let mut hop = program.clone();
-    let mut in_venv = false;
+    let mut venv: Option<PathBuf> = None;
     for _ in 0..40 {
         let prefix = hop.parent().and_then(Path::parent);
         let store = STORES.iter().map(Path::new).find(|store| hop.starts_with(store));
@@ -272,11 +272,13 @@ fn interpreter(
             need(&real, store);
         } else if !is_system(&hop) {
             // A link in a venv leads to the installation that it was made of, and to no other venv.
-            let leads_on = |real: &Path| !in_venv || has_library(tree, wanted, real);
+            let leads_on = |real: &Path| {
+                venv.as_deref().is_none_or(|venv| venv == real) || has_library(tree, wanted, real)
+            };
             match prefix.and_then(|p| Some((p, own(p).filter(|real| leads_on(real))?))) {
                 Some((prefix, real)) => {
-                    in_venv |= !has_library(tree, wanted, &real);
                     need(&real, prefix);
+                    venv = venv.or_else(|| (!has_library(tree, wanted, &real)).then_some(real));
                 }
                 // Only the program itself, which a link may lead to.
                 None => {
