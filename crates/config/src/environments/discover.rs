@@ -272,9 +272,8 @@ fn interpreter(
             need(&real, store);
         } else if !is_system(&hop) {
             // A link in a venv leads to the installation that it was made of, and to no other venv.
-            let leads_on = |real: &Path| {
-                venv.as_deref().is_none_or(|venv| venv == real) || has_library(tree, wanted, real)
-            };
+            let leads_on =
+                |real: &Path| venv.as_deref().is_none_or(|venv| venv == real) || has_library(tree, wanted, real);
             match prefix.and_then(|p| Some((p, own(p).filter(|real| leads_on(real))?))) {
                 Some((prefix, real)) => {
                     need(&real, prefix);
