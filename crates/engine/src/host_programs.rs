@@ -140,8 +140,8 @@ impl Places {
         holds_installed(directory, self.real_home.as_deref(), self.cwd.as_deref())
     }
 
-    /// Whether a path leads to where programs are installed, by links that lie there as well: whoever could write one on the way
-    /// would choose the program. Else the first place that is none of these.
+    /// Whether a path leads to where programs are installed, by links that lie there as well: code that can write a link on the way
+    /// chooses the program. Else the first place that is none of these.
     fn lead(&self, file: &Path) -> Result<(), PathBuf> {
         self.pass(file, |place| self.hold(place))
     }

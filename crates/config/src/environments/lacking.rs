@@ -120,7 +120,7 @@ mod tests {
             );
             assert!(of(&network)[0].contains("allow = [\"HOST\"]") && of(&network)[0].contains(table));
         }
-        // The twins: code that succeeded, an environment that has a network, and one that no configuration defines.
+        // No hint: code that succeeded, an environment that has a network, and one that no configuration defines.
         let success = Outcome { success: true, exit_code: Some(0), ..network.clone() };
         assert!(hints(&python(Rank::Preset), None, &policy, &success).is_empty());
         let mut other = policy.clone();
