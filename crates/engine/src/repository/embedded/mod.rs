@@ -195,6 +195,9 @@ impl RepositoriesBefore {
     /// no more of it.
     pub(crate) fn mend(&self) -> Mended {
         let mut mended = Mended::default();
+        if self.volumes.is_empty() && self.is_empty() {
+            return mended; // nothing could be written
+        }
         for left in (0..LOOKS).rev() {
             let mut again = self.look_again();
             let found = again.renamed.len() + again.behind.len();
