@@ -50,7 +50,7 @@ impl Policy {
                 unix_sockets: false,
                 hostname: HOSTNAME_DEFAULT.into(),
             },
-            limits: Limits::from_table(|limit| limit.default),
+            limits: Limits::base(),
             enforcement: Enforcement { best_effort: unnamed_limits(|_| true) },
             on_violation: OnViolation::Deny,
             audit: Audit::default(),

@@ -88,6 +88,11 @@ impl Limits {
         LIMITS.iter().zip(values)
     }
 
+    /// The built-in limits, as [`Policy::base`](crate::Policy::base) has them.
+    pub fn base() -> Limits {
+        Limits::from_table(|limit| limit.default)
+    }
+
     /// The limits whose value is what `value` says for each, asked in the order of [`LIMITS`].
     pub(crate) fn from_table(mut value: impl FnMut(&'static Limit) -> u64) -> Limits {
         let values: [u64; LIMITS.len()] = std::array::from_fn(|index| value(&LIMITS[index]));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use clap::ArgMatches;
 use cofferdam_config::environments::discover::DiscoveryFiles;
-use cofferdam_config::environments::{CodeInput, apply, deny_dot_names, deny_moved, eval_base};
+use cofferdam_config::environments::{CodeInput, HomeListings, apply, deny_dot_names, deny_moved, eval_base};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, NetworkMode, Policy, Root, Stdin};
 
@@ -41,6 +41,8 @@ pub(super) struct CallArguments<'a> {
     pub environment: Option<&'a ResolvedEnvironment>,
     /// The agent that is run.
     pub agent: Option<&'a AgentCall>,
+    /// What the caller's homes hold.
+    pub listings: HomeListings<'a>,
 }
 
 /// What the options have made of the policy.
@@ -110,9 +112,25 @@ impl CallArguments<'_> {
         })
     }
 
+    /// The policy of the profile, of `--policy`, or the defaults.
+    fn base(&self, profile: Option<BasePolicy>) -> Result<Policy, CliRefusal> {
+        let matches = self.matches;
+        Ok(match (profile, text(matches, "policy")) {
+            (Some(profile), _) => profile.policy,
+            (None, Some(path)) => policy_file::read(path)?,
+            (None, None) if self.eval => {
+                let shows_files = is_given(matches, "volume")
+                    || is_given(matches, "root")
+                    || text(matches, "image").is_some_and(|image| image.starts_with(['/', '.']));
+                eval_base(shows_files, &self.caller.homes)
+            }
+            (None, None) => run_defaults(self.caller, &self.listings, text(matches, "workdir").is_some()),
+        })
+    }
+
     /// The policy that the options are applied to.
     fn start(&self, profile: Option<BasePolicy>, file: Option<&str>) -> Result<Policy, CliRefusal> {
-        let mut base = base(self.matches, self.eval, self.caller, profile)?;
+        let mut base = self.base(profile)?;
         if file.is_none() && starts_outside_cwd(self.matches, self.caller) {
             // The image or the directory rarely has the caller's working directory, a container cannot show every directory,
             // and the program does not start there.
@@ -220,10 +238,10 @@ impl CallArguments<'_> {
             }
         }
         if !policy.filesystem.deny.is_empty() {
-            deny_moved(policy, &self.caller.homes, |name| self.caller.variable(name));
+            deny_moved(policy, &self.listings, |name| self.caller.variable(name));
         }
         if policy.filesystem.root == Root::Host {
-            deny_dot_names(policy, self.caller.around(), volumes, self.settings());
+            deny_dot_names(policy, self.caller.around(), &self.listings, volumes, self.settings());
         }
     }
 
@@ -301,21 +319,6 @@ fn require_consistent(matches: &ArgMatches, code: Option<&str>) -> Result<(), Cl
         );
     }
     Ok(())
-}
-
-/// The policy to which the options are applied: of the profile, of `--policy`, or the defaults.
-fn base(matches: &ArgMatches, eval: bool, caller: &Caller, profile: Option<BasePolicy>) -> Result<Policy, CliRefusal> {
-    Ok(match (profile, text(matches, "policy")) {
-        (Some(profile), _) => profile.policy,
-        (None, Some(path)) => policy_file::read(path)?,
-        (None, None) if eval => {
-            let shows_files = is_given(matches, "volume")
-                || is_given(matches, "root")
-                || text(matches, "image").is_some_and(|image| image.starts_with(['/', '.']));
-            eval_base(shows_files, &caller.homes)
-        }
-        (None, None) => run_defaults(caller, text(matches, "workdir").is_some()),
-    })
 }
 
 /// Whether the root view may lack the caller's working directory, and the program starts outside of it.

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 
 use clap::ArgMatches;
-use cofferdam_config::environments::{CodeSource, credentials, deny_dot_names, deny_moved};
+use cofferdam_config::environments::{CodeSource, HomeListings, credentials_of, deny_dot_names, deny_moved};
 use cofferdam_engine::shown_within;
 use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
@@ -86,8 +86,9 @@ fn real(path: &str) -> Option<String> {
 pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<String> {
     let mut hidden = Policy::base();
     hidden.command.cwd = Some(caller.cwd.clone());
-    hidden.filesystem.deny = credentials(&caller.homes);
-    deny_moved(&mut hidden, &caller.homes, |name| caller.variable(name));
+    let listings = HomeListings::of(&caller.homes);
+    hidden.filesystem.deny = credentials_of(&listings);
+    deny_moved(&mut hidden, &listings, |name| caller.variable(name));
     let places = |hidden: &Policy| -> Vec<String> {
         let deny = &hidden.filesystem.deny;
         deny.iter().cloned().chain(deny.iter().filter_map(|entry| real(entry))).collect()
@@ -97,7 +98,7 @@ pub fn leads_to_hidden(path: &str, source: &str, caller: &Caller) -> Option<Stri
         Err(why) => return Some(format!("{why}: it may be a place of credentials")),
     };
     if source != path {
-        deny_dot_names(&mut hidden, caller.around(), &[], &[]);
+        deny_dot_names(&mut hidden, caller.around(), &listings, &[], &[]);
     }
     let hidden = places(&hidden);
     let is_named = hidden.iter().any(|place| is_within(path, place));

@@ -1,6 +1,6 @@
 //! What `run` allows by default, and the least limit of open files. Pure.
 
-use cofferdam_config::environments::credentials;
+use cofferdam_config::environments::{HomeListings, credentials_of};
 use cofferdam_engine::backends::capabilities;
 use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::{is_within, normalize};
@@ -14,7 +14,7 @@ pub(crate) const UNLIMITED_OUTPUT: u64 = most(Field::Output);
 /// The default limits of `run`, with which the builds of ordinary projects come to their end. `machine_mb` is the memory of
 /// this machine in MiB, 0 where it is not known.
 pub(crate) fn run_limits(machine_mb: u64) -> Limits {
-    let base = Policy::base().limits;
+    let base = Limits::base();
     Limits {
         memory_mb: (machine_mb / 2).clamp(base.memory_mb, 4096),
         processes: 1024,
@@ -77,10 +77,10 @@ pub(crate) fn read_own_crates(policy: &mut Policy, caller: &Caller) {
 
 /// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program
 /// starts in another directory, so a denied working directory is left out.
-pub(crate) fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
+pub(crate) fn run_defaults(caller: &Caller, listings: &HomeListings<'_>, elsewhere: bool) -> Policy {
     let mut policy = Policy::base();
     policy.filesystem.root = Root::Host;
-    policy.filesystem.deny = credentials(&caller.homes);
+    policy.filesystem.deny = credentials_of(listings);
     policy.limits = run_limits(caller.memory_mb);
     let own = policy.command.variables.get("PATH").map_or("", String::as_str);
     if let Some(path) = program_path(caller, own, &|directory| std::path::Path::new(directory).is_dir()) {

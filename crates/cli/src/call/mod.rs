@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use cofferdam_config::environments::HomeListings;
 use cofferdam_config::environments::discover::DiscoveryFiles;
 use cofferdam_policy::Policy;
 
@@ -102,7 +103,8 @@ pub(crate) fn from_base(
     profile: Option<BasePolicy>,
     environment: Option<&ResolvedEnvironment>,
 ) -> Result<RunnableCall, CliRefusal> {
-    CallArguments { matches, eval, caller, tree, environment, agent: None }.call(profile)
+    let listings = HomeListings::of(&caller.homes);
+    CallArguments { matches, eval, caller, tree, environment, agent: None, listings }.call(profile)
 }
 
 /// Options that would say otherwise than `agent` what is shown to the agent.
@@ -124,7 +126,9 @@ pub(crate) fn of_agent(
         return Err(CliRefusal::new("arguments", message)
             .hint("use `cofferdam run` with what the agent stands for: cofferdam agent --dry-run AGENT"));
     }
-    let arguments_of_call = CallArguments { matches, eval: false, caller, tree, environment: None, agent: Some(agent) };
+    let listings = HomeListings::of(&caller.homes);
+    let arguments_of_call =
+        CallArguments { matches, eval: false, caller, tree, environment: None, agent: Some(agent), listings };
     let mut call = arguments_of_call.call(None)?;
     call.policy.command.argv = agent.argv(arguments);
     call.audit_secrets.extend(agent.secrets.iter().map(|name| (*name).to_owned()));

@@ -1,7 +1,7 @@
 //! The streams of a call without a policy file: whether it gets a terminal, what standard input is, and the limits that go by
 //! them. Pure.
 
-use cofferdam_policy::{BackendName, Policy, Stdin};
+use cofferdam_policy::{BackendName, Limits, Policy, Stdin};
 
 use super::defaults::{UNLIMITED_OUTPUT, without_time_limits};
 use crate::caller::Caller;
@@ -48,7 +48,7 @@ pub(super) fn set_input(policy: &mut Policy, options: StreamOptions, caller: &Ca
 /// Takes away the limits that only unattended output and runs need.
 pub(super) fn lift_limits(policy: &mut Policy, options: StreamOptions, tty: bool) {
     let limits = &mut policy.limits;
-    if !options.json && !options.output_limit && limits.output_bytes == Policy::base().limits.output_bytes {
+    if !options.json && !options.output_limit && limits.output_bytes == Limits::base().output_bytes {
         limits.output_bytes = UNLIMITED_OUTPUT;
     }
     if tty {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_config::environments::HomeListings;
 use cofferdam_engine::backends::containers::{FoundRuntime, found};
 use cofferdam_engine::{Engine, Mechanism, Strength, Support};
 use cofferdam_policy::Policy;
@@ -53,7 +54,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let caller = Caller::observe()?;
     let engine = Engine::probe();
     let mechanisms = engine.mechanisms();
-    let mut of_run = run_defaults(&caller, true);
+    let mut of_run = run_defaults(&caller, &HomeListings::of(&caller.homes), true);
     let mut of_eval = Policy::base();
     for policy in [&mut of_run, &mut of_eval] {
         policy.command.argv = vec!["true".into()];

@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn every_unit_has_a_singular() {
-        for (limit, _) in cofferdam_policy::Policy::base().limits.iter() {
+        for (limit, _) in cofferdam_policy::Limits::base().iter() {
             assert!(singular(limit.unit) != limit.unit || limit.unit == "MiB", "{}", limit.unit);
         }
     }

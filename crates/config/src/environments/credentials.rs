@@ -4,7 +4,7 @@
 //! The command and the server share it, so that an environment means the same in both. Builds nothing.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -39,14 +39,19 @@ pub(super) fn credentials_elsewhere(homes: &[String]) -> Vec<String> {
 
 /// The paths of credentials in these homes.
 pub fn credentials(homes: &[String]) -> Vec<String> {
-    let listings = Listings::of(homes);
+    credentials_of(&HomeListings::of(homes))
+}
+
+/// The same where the homes are listed already.
+pub fn credentials_of(listings: &HomeListings<'_>) -> Vec<String> {
+    let homes = listings.homes;
     let mut deny: Vec<String> =
         homes.iter().flat_map(|home| credential_deny(home, &|directory| listings.names(directory))).collect();
     // Of a user without a home, as in many containers, programs take `/` for one.
     if homes.is_empty() {
         deny.extend(credential_deny("/", &|directory| listings.names(directory)));
     }
-    deny.extend(linked_to(&deny, homes, &listings));
+    deny.extend(linked_to(&deny, homes, listings));
     deny.sort(); // in parts it is: one for each home
     deny.dedup();
     deny
@@ -57,7 +62,7 @@ pub fn credentials(homes: &[String]) -> Vec<String> {
 ///
 /// What contains a home or the working directory is left out, and so are files of `/usr`, which programs need and which hold no
 /// secrets.
-fn linked_to(places: &[String], homes: &[String], listings: &Listings<'_>) -> Vec<String> {
+fn linked_to(places: &[String], homes: &[String], listings: &HomeListings<'_>) -> Vec<String> {
     let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok());
     let below = |place: &&String| homes.is_empty() || homes.iter().any(|home| is_within(place, home));
     let mut found = Vec::new();
@@ -82,18 +87,18 @@ fn linked_to(places: &[String], homes: &[String], listings: &Listings<'_>) -> Ve
 
 /// Denies credentials that the caller's variables move to other paths. A path that contains a home or the working directory is
 /// not denied.
-pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&str) -> Option<&'v str>) {
+pub fn deny_moved<'v>(policy: &mut Policy, listings: &HomeListings<'_>, variable: impl Fn(&str) -> Option<&'v str>) {
+    let homes = listings.homes;
     let cwd = policy.command.cwd.clone();
     let contains = |path: &String| homes.iter().chain(&cwd).any(|place| is_within(place, path));
     // The caller's programs resolve a relative value from their working directory, which is this process's.
     let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default();
-    let listings = Listings::of(homes);
     if variable("HOME").is_some_and(is_root) && !homes.is_empty() {
         policy.filesystem.deny.extend(credential_deny("/", &|directory| listings.names(directory)));
     }
     let mut moved = credential_deny_moved(&here, homes, variable, &|directory| listings.names(directory));
     moved.retain(|path| !contains(path));
-    policy.filesystem.deny.extend(linked_to(&moved, &[], &listings).into_iter().filter(|path| !contains(path)));
+    policy.filesystem.deny.extend(linked_to(&moved, &[], listings).into_iter().filter(|path| !contains(path)));
     policy.filesystem.deny.extend(moved);
     policy.filesystem.deny.sort();
     policy.filesystem.deny.dedup();
@@ -106,6 +111,7 @@ pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&
 pub fn deny_dot_names(
     policy: &mut Policy,
     around: InterpreterSurroundings<'_>,
+    listings: &HomeListings<'_>,
     volumes: &[String],
     real_paths: &[String],
 ) {
@@ -128,7 +134,6 @@ pub fn deny_dot_names(
     let given = |home: &str| {
         volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
     };
-    let listings = Listings::of(around.homes);
     let homes = around.homes.iter().map(|home| (home.as_str(), ""));
     let moved = XDG.iter().filter_map(|(directory, name)| Some((around.variable(name)?, *directory)));
     for (base, directory) in homes.chain(moved) {
@@ -157,79 +162,92 @@ fn is_root(path: &str) -> bool {
     cofferdam_policy::paths::normalize(path).as_deref() == Some("/")
 }
 
-/// The names in a directory, and whether each is a symbolic link; `None` if it cannot be listed.
-type DirectoryNames = Option<Vec<(String, bool)>>;
-
-/// What directories hold, each listed once.
-struct Listings<'h> {
-    homes: &'h [String],
-    known: RefCell<BTreeMap<String, DirectoryNames>>,
+/// What a name in a directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    Directory,
+    Link,
+    Other,
 }
 
-impl<'h> Listings<'h> {
-    fn of(homes: &'h [String]) -> Listings<'h> {
-        Listings { homes, known: RefCell::default() }
+/// What a directory holds; `None` if it cannot be listed.
+type DirectoryEntries = Option<Vec<(String, EntryKind)>>;
+
+/// What the caller's homes and the directories in them hold, each listed once.
+#[derive(Debug)]
+pub struct HomeListings<'h> {
+    homes: &'h [String],
+    known: RefCell<HashMap<String, DirectoryEntries>>,
+}
+
+impl<'h> HomeListings<'h> {
+    /// For these homes. Nothing is listed yet.
+    pub fn of(homes: &'h [String]) -> HomeListings<'h> {
+        HomeListings { homes, known: RefCell::default() }
     }
 
     /// The names in a directory that are not symbolic links; none if it cannot be listed, since the sandbox's user cannot list
     /// it either.
     fn names(&self, directory: &str) -> Vec<String> {
-        if !self.may_be_there(directory) {
-            return Vec::new();
+        match self.may_be_there(directory) {
+            true => self.entries(directory, |kind| kind != EntryKind::Link),
+            false => Vec::new(),
         }
-        let plain = |entries: &DirectoryNames| -> Vec<String> {
-            entries.iter().flatten().filter(|(_, link)| !link).map(|(name, _)| name.clone()).collect()
-        };
-        self.with(directory, plain)
     }
 
-    /// The names in a directory that are symbolic links. One below a home is only looked at if the listings on the way to it have
-    /// its name: each is made once.
+    /// The names in a directory that are symbolic links.
     fn links(&self, directory: &str) -> Vec<String> {
-        let there = self.homes.iter().all(|home| {
-            let Some(below) = directory.strip_prefix(home.as_str()).and_then(|rest| rest.strip_prefix('/')) else {
-                return true;
-            };
-            let mut at = home.clone();
-            below.split('/').all(|name| {
-                let has = |entries: &DirectoryNames| {
-                    entries.as_ref().is_none_or(|entries| entries.iter().any(|(entry, _)| may_be_one_name(entry, name)))
-                };
-                let there = self.with(&at, has);
-                at = format!("{at}/{name}");
-                there
-            })
-        });
-        let links = |entries: &DirectoryNames| -> Vec<String> {
-            entries.iter().flatten().filter(|(_, link)| *link).map(|(name, _)| name.clone()).collect()
-        };
-        if there { self.with(directory, links) } else { Vec::new() }
+        match self.may_be_there(directory) {
+            true => self.entries(directory, |kind| kind == EntryKind::Link),
+            false => Vec::new(),
+        }
     }
 
-    /// Whether a directory may be there. One below a home is not if the home has not the name that leads there: most of the
-    /// directories with credentials are not there, and the home is listed anyway.
+    fn entries(&self, directory: &str, wanted: impl Fn(EntryKind) -> bool) -> Vec<String> {
+        self.with(directory, |entries| {
+            entries.iter().flatten().filter(|(_, kind)| wanted(*kind)).map(|(name, _)| name.clone()).collect()
+        })
+    }
+
+    /// Whether a directory may be there. One below a home is not if a listing on the way has not the name that leads there: of the
+    /// home and its base directories, where most credentials lie and most are not there, and of what is listed already.
     fn may_be_there(&self, directory: &str) -> bool {
         self.homes.iter().all(|home| {
             let Some(below) = directory.strip_prefix(home.as_str()).and_then(|rest| rest.strip_prefix('/')) else {
                 return true;
             };
-            let name = below.split('/').next().unwrap_or(below);
-            let leads_on = |entries: &DirectoryNames| {
-                entries.as_ref().is_none_or(|entries| entries.iter().any(|(entry, _)| may_be_one_name(entry, name)))
-            };
-            self.with(home, leads_on)
+            let mut start = directory.len() - below.len();
+            below.split('/').all(|name| {
+                let (at, end) = (&directory[..start - 1], start + name.len());
+                let relative = at.get(home.len() + 1..).unwrap_or_default();
+                let is_listed = relative.is_empty()
+                    || XDG.iter().any(|(base, _)| *base == relative)
+                    || self.known.borrow().contains_key(at);
+                start = end + 1;
+                let leads_on = |kind: EntryKind| kind != EntryKind::Other;
+                !is_listed
+                    || self.with(at, |entries| {
+                        entries.as_ref().is_none_or(|entries| {
+                            entries.iter().any(|(entry, kind)| leads_on(*kind) && may_be_one_name(entry, name))
+                        })
+                    })
+            })
         })
     }
 
     /// Calls `look` with what a directory holds.
-    fn with<T>(&self, directory: &str, look: impl Fn(&DirectoryNames) -> T) -> T {
+    fn with<T>(&self, directory: &str, look: impl Fn(&DirectoryEntries) -> T) -> T {
         if let Some(known) = self.known.borrow().get(directory) {
             return look(known);
         }
         let entries = std::fs::read_dir(directory).ok().map(|entries| {
             let entry = |entry: std::fs::DirEntry| {
-                let link = entry.file_type().ok()?.is_symlink();
-                Some((entry.file_name().into_string().ok()?, link))
+                let kind = match entry.file_type().ok()? {
+                    kind if kind.is_symlink() => EntryKind::Link,
+                    kind if kind.is_dir() => EntryKind::Directory,
+                    _ => EntryKind::Other,
+                };
+                Some((entry.file_name().into_string().ok()?, kind))
             };
             entries.flatten().filter_map(entry).collect()
         });
@@ -249,10 +267,11 @@ pub fn apply(
     variable: impl Fn(&str) -> Option<String>,
 ) {
     if project.is_some() || !spec.binds.is_empty() || matches!(spec.root, Some(Root::Directory(_))) {
-        policy.filesystem.deny.extend(credentials(homes));
+        let listings = HomeListings::of(homes);
+        policy.filesystem.deny.extend(credentials_of(&listings));
         let values: BTreeMap<String, String> =
             CREDENTIAL_VARIABLES.iter().filter_map(|name| Some((name.clone(), variable(name)?))).collect();
-        deny_moved(policy, homes, |name| values.get(name).map(String::as_str));
+        deny_moved(policy, &listings, |name| values.get(name).map(String::as_str));
     }
     policy.go_by_hosts_proxy(&variable);
     spec.apply(policy, project, variable);

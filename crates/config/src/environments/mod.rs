@@ -38,7 +38,7 @@ use cofferdam_policy::{Access, AllowRule, BackendName, FileIdentity, NetworkMode
 
 pub use artifact::{Artifact, artifact};
 pub use built::{BuildError, Builders, as_known, build_environment, build_project_shell};
-pub use credentials::{apply, credentials, deny_dot_names, deny_moved, eval_base};
+pub use credentials::{HomeListings, apply, credentials, credentials_of, deny_dot_names, deny_moved, eval_base};
 pub use file::{Parsed, parse};
 pub use hint_wording::in_definition;
 pub use home_links::led_by_a_home;

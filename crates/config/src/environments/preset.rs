@@ -290,7 +290,7 @@ fn interpreter(
         let homes: Vec<String> = homes.cloned().collect();
         let there = |path: &String| tree.canonical(Path::new(path)).is_some();
         policy.filesystem.deny.extend(super::credentials(&homes).into_iter().filter(there));
-        super::deny_moved(policy, caller.homes, |name| caller.variable(name));
+        super::deny_moved(policy, &super::HomeListings::of(caller.homes), |name| caller.variable(name));
     }
     // The interpreter's directory comes first, so that the tools beside it (pip, npm) are found.
     if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())
