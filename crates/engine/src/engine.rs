@@ -161,7 +161,7 @@ fn acceptable<'a>(policy: &'a Policy, candidates: &[&dyn Backend]) -> Result<(Co
         backends::real_sources::acceptable(&policy)?;
     }
     let own = own_places::acceptable(&policy)?;
-    let own = own_places::claim(&policy, own);
+    let own = own_places::claim(&policy, own)?;
     Ok((policy, own))
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn prepare(
     let filters = Filters::new(Needs { limited_exec: request.programs.is_some(), ..(native.needs)() });
     let mut plan = match request.own {
         Some(own) => (native.plan)(policy, identity, &filters, own)?,
-        None => (native.plan)(policy, identity, &filters, &OwnPlaces::now())?,
+        None => (native.plan)(policy, identity, &filters, &OwnPlaces::now()?)?,
     };
     if let Some(programs) = request.programs {
         programs.limit(&mut plan)?;
@@ -190,7 +190,7 @@ type TakeStaged<'a> = dyn Fn(&NativePlan, usize) -> Option<Staged> + 'a;
 
 impl Core {
     pub(crate) fn plan(&self) -> Result<NativePlan, Failure> {
-        let mut plan = (self.native.plan)(&self.planned.policy, self.identity, &self.filters, &OwnPlaces::now())?;
+        let mut plan = (self.native.plan)(&self.planned.policy, self.identity, &self.filters, &OwnPlaces::now()?)?;
         if let Some(programs) = &self.programs {
             programs.limit(&mut plan)?;
         }

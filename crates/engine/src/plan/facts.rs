@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
+use crate::failure::Failure;
 use crate::plan::aliases::Aliases;
 use crate::plan::own_places::OwnPlace;
 use crate::plan::tree::{Disk, VolumeTree as _};
@@ -46,8 +47,11 @@ pub trait Facts {
     /// Places of the host that show a path, or something below it, by an overlay; they need not be there.
     fn layered(&self, path: &str) -> Vec<String>;
     /// Cofferdam's own files, which no program writes.
-    fn state(&self) -> Vec<OwnPlace> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// It cannot be read which they are.
+    fn state(&self) -> Result<Vec<OwnPlace>, Failure> {
+        Ok(Vec::new())
     }
     /// Where proc file systems of the host are mounted.
     fn processes(&self) -> &[String] {
@@ -179,8 +183,8 @@ impl Facts for HostFacts {
         Disk.canonical(path)
     }
 
-    fn state(&self) -> Vec<OwnPlace> {
-        crate::plan::own_places::OwnPlaces::now().places
+    fn state(&self) -> Result<Vec<OwnPlace>, Failure> {
+        Ok(crate::plan::own_places::OwnPlaces::now()?.places)
     }
 
     fn processes(&self) -> &[String] {
@@ -341,8 +345,8 @@ impl FactsTable {
 }
 
 impl Facts for FactsTable {
-    fn state(&self) -> Vec<OwnPlace> {
-        self.3.clone()
+    fn state(&self) -> Result<Vec<OwnPlace>, Failure> {
+        Ok(self.3.clone())
     }
 
     fn head(&self, file: &str) -> Vec<u8> {

@@ -13,7 +13,7 @@ use cofferdam_policy::paths::case_folded;
 #[derive(Debug, Clone)]
 enum KnownDirectory {
     /// It exists, at this canonical path.
-    There { canonical: String, names: Option<HashSet<String>>, asked: u32 },
+    There { canonical: String, names: Option<ListedNames>, asked: u32 },
     /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
     Missing { parent: String, name: String },
     /// It, or one above it, may not be searched: this one (canonical).
@@ -71,6 +71,40 @@ pub(crate) enum DirectoryLookup {
     Other,
 }
 
+/// The names of a directory that was listed.
+#[derive(Debug, Clone, Default)]
+struct ListedNames {
+    /// As they are written, and whether each is a directory; `None` where only a look at it can say more: a symbolic link, or a
+    /// file system that does not say.
+    written: HashMap<String, Option<bool>>,
+    /// Folded, those that are written otherwise.
+    folded: HashSet<String>,
+}
+
+/// What a listing says of a name.
+enum ListedAs {
+    Absent,
+    /// No symbolic link; whether it is a directory.
+    There(bool),
+    /// A look at it has to say.
+    Unsure,
+}
+
+impl ListedNames {
+    fn find(&self, name: &str) -> ListedAs {
+        match self.written.get(name) {
+            Some(Some(is_dir)) => return ListedAs::There(*is_dir),
+            Some(None) => return ListedAs::Unsure,
+            None => {}
+        }
+        let folded = case_folded(name);
+        match self.folded.contains(&folded) || self.written.contains_key(&folded) {
+            true => ListedAs::Unsure,
+            false => ListedAs::Absent,
+        }
+    }
+}
+
 /// Above this many questions about one directory it is listed instead.
 const LIST_AFTER: u32 = 8;
 
@@ -115,8 +149,8 @@ impl Lookup {
                 is_dir: true,
             };
         }
-        self.dir(dir);
-        let Some(known) = self.dirs.get_mut(dir) else { return PathLookup::Unknown };
+        let known = self.dir(dir);
+        let Some(known) = self.dirs.get_mut(known) else { return PathLookup::Unknown };
         match known {
             KnownDirectory::Unknown => PathLookup::Unknown,
             KnownDirectory::Closed(dir) => PathLookup::Closed(dir.clone()),
@@ -129,22 +163,22 @@ impl Lookup {
                 if names.is_none() && *asked == LIST_AFTER {
                     *names = list(canonical);
                 }
-                if names.as_ref().is_some_and(|names| !names.contains(&case_folded(name))) {
-                    return PathLookup::Missing { parent: canonical.clone(), name: name.to_owned() };
-                }
                 let parent = canonical.clone();
-                look(&parent, name, &mut self.links)
+                let name = name.to_owned();
+                match names.as_ref().map_or(ListedAs::Unsure, |names| names.find(&name)) {
+                    ListedAs::Absent => PathLookup::Missing { parent, name },
+                    ListedAs::There(is_dir) => {
+                        let canonical = crate::plan::mount_table::join(&parent, &name);
+                        PathLookup::There { parent, name, canonical, is_link: false, is_dir }
+                    }
+                    ListedAs::Unsure => look(&parent, &name, &mut self.links),
+                }
             }
         }
     }
 
     /// Where a normalized absolute path leads, without links; `None` where nothing is there or it cannot be reached.
     pub(crate) fn canonical(&mut self, path: &str) -> Option<String> {
-        let (dir, _) = path.rsplit_once('/')?;
-        self.dir(if dir.is_empty() { "/" } else { dir });
-        if matches!(self.dirs.get(dir), Some(KnownDirectory::Missing { .. })) {
-            return None; // as most of them are
-        }
         match self.find(path) {
             PathLookup::There { canonical, .. } => Some(canonical),
             _ => None,
@@ -153,8 +187,8 @@ impl Lookup {
 
     /// Looks a normalized absolute directory up.
     pub(crate) fn directory(&mut self, path: &str) -> DirectoryLookup {
-        self.dir(path);
-        match self.dirs.get(path) {
+        let known = self.dir(path);
+        match self.dirs.get(known) {
             Some(KnownDirectory::There { canonical, .. }) => DirectoryLookup::There(canonical.clone()),
             Some(KnownDirectory::Missing { parent, name }) => {
                 DirectoryLookup::Missing { parent: parent.clone(), name: name.clone() }
@@ -163,14 +197,19 @@ impl Lookup {
         }
     }
 
-    /// Fills in a directory and its ancestors.
-    fn dir(&mut self, path: &str) {
+    /// Fills in a directory and its ancestors. Returns under which name it is known: its own, or the one above it that is not
+    /// there or in the way, which answers for all below it.
+    fn dir<'p>(&mut self, path: &'p str) -> &'p str {
         if self.dirs.contains_key(path) {
-            return;
+            return path;
         }
         if path == "/" {
             self.dirs.insert("/".into(), KnownDirectory::There { canonical: "/".into(), names: None, asked: 0 });
-            return;
+            return path;
+        }
+        let above = self.dir(path.rfind('/').map_or("/", |at| if at == 0 { "/" } else { &path[..at] }));
+        if !matches!(self.dirs.get(above), Some(KnownDirectory::There { .. })) {
+            return above;
         }
         let known = match self.find(path) {
             PathLookup::There { canonical, is_dir: true, .. } => {
@@ -185,6 +224,7 @@ impl Lookup {
             PathLookup::Unknown => KnownDirectory::Unknown,
         };
         self.dirs.insert(path.to_owned(), known);
+        path
     }
 }
 
@@ -222,13 +262,18 @@ pub(crate) fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
     Some(names.iter().map(|name| wanted.get(name.as_bytes()).copied().flatten()).collect())
 }
 
-/// The names of a directory, folded; `None` when it cannot be listed in full.
-fn list(dir: &str) -> Option<HashSet<String>> {
-    let mut names = HashSet::new();
+/// The names of a directory; `None` when it cannot be listed in full.
+fn list(dir: &str) -> Option<ListedNames> {
+    let mut names = ListedNames::default();
     for entry in fs::read_dir(dir).ok()? {
-        if let Ok(name) = entry.ok()?.file_name().into_string() {
-            names.insert(case_folded(&name));
+        let entry = entry.ok()?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let kind = entry.file_type().ok().filter(|kind| !kind.is_symlink()).map(|kind| kind.is_dir());
+        let folded = case_folded(&name);
+        if folded != name {
+            names.folded.insert(folded);
         }
+        names.written.insert(name, kind);
     }
     Some(names)
 }
@@ -322,7 +367,7 @@ mod tests {
         let mut l = Lookup::expecting(&asked);
         l.dir(&base);
         let Some(KnownDirectory::There { names: Some(names), .. }) = l.dirs.get(&base) else { panic!("{l:?}") };
-        assert!(names.contains(&case_folded(".aws")) && !names.contains(".ssh"));
+        assert!(matches!(names.find(".aws"), ListedAs::Unsure) && matches!(names.find(".ssh"), ListedAs::Absent));
         assert!(matches!(l.find(&asked[0]), PathLookup::Missing { .. }), "this file system does not ignore case");
     }
 

@@ -4,6 +4,7 @@
 //! backend asks [`OwnPlaces`] and refuses what it cannot enforce. Names paths only; it makes those that a writable volume would
 //! otherwise leave to the program ([`claim`]).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -82,19 +83,29 @@ pub(crate) struct OwnPlaces {
     pub places: Vec<OwnPlace>,
     /// The mounts that give the other names.
     pub aliases: Aliases,
+    /// What was looked up for a policy, which its plan goes on from.
+    pub lookup: RefCell<Option<Lookup>>,
 }
 
 impl OwnPlaces {
     /// As they are now.
-    pub(crate) fn now() -> OwnPlaces {
+    ///
+    /// # Errors
+    /// It cannot be read which directories the state directory remembers.
+    pub(crate) fn now() -> Result<OwnPlaces, Failure> {
+        let mut places = named_places(&mut Lookup::default(), &remembered()?);
         // Where the mounts cannot be read, `acceptable` has refused the run.
-        OwnPlaces::by(Aliases::here())
+        let aliases = Aliases::here();
+        also_at(&mut places, &aliases);
+        Ok(OwnPlaces { places, aliases, lookup: RefCell::default() })
     }
 
-    fn by(aliases: Aliases) -> OwnPlaces {
-        let mut places = named_places();
+    /// The same for a policy.
+    fn for_policy(policy: &Policy, aliases: Aliases, remembered: &[PathBuf]) -> OwnPlaces {
+        let mut lookup = Lookup::expecting(&policy.filesystem.deny);
+        let mut places = named_places(&mut lookup, remembered);
         also_at(&mut places, &aliases);
-        OwnPlaces { places, aliases }
+        OwnPlaces { places, aliases, lookup: RefCell::new(Some(lookup)) }
     }
 }
 
@@ -126,20 +137,31 @@ fn also_at(all: &mut Vec<OwnPlace>, aliases: &Aliases) {
     }
 }
 
+/// The directories that the state directory remembers; none without a state directory.
+///
+/// # Errors
+/// It cannot be read which there are.
+fn remembered() -> Result<Vec<PathBuf>, Failure> {
+    let Ok(state) = opened::state_directory() else { return Ok(Vec::new()) };
+    let each = Remembered::ALL.into_iter().map(|what| {
+        known(what, &state).map_err(|why| {
+            Failure::new(Field::Deny, format!("cannot read which directories hold {}: {why}", what.words()))
+                .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
+        })
+    });
+    Ok(each.collect::<Result<Vec<_>, Failure>>()?.concat())
+}
+
 /// The same by its own names alone.
-fn named_places() -> Vec<OwnPlace> {
+fn named_places(lookup: &mut Lookup, remembered: &[PathBuf]) -> Vec<OwnPlace> {
     let opened = opened::all();
     let root = rustix::process::geteuid().is_root();
-    let mut all =
-        list(&|name| std::env::var_os(name), &std::env::current_dir().unwrap_or_else(|_| "/".into()), root, &opened);
-    // Where they cannot be read, `acceptable` has refused the run.
-    for what in Remembered::ALL {
-        let known = opened::state_directory().and_then(|state| known(what, &state)).unwrap_or_default();
-        for directory in &known {
-            let new = |path: &&str| all.iter().all(|place| place.path != *path);
-            let Some(path) = directory.to_str().filter(new) else { continue };
-            all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
-        }
+    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let mut all = list(&|name| std::env::var_os(name), &here, root, &opened, lookup);
+    for directory in remembered {
+        let new = |path: &&str| all.iter().all(|place| place.path != *path);
+        let Some(path) = directory.to_str().filter(new) else { continue };
+        all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
     }
     let more = MORE.lock().unwrap_or_else(PoisonError::into_inner);
     // Of one that is gone there is nothing to hide, and `claim` would make a directory of its name.
@@ -154,7 +176,13 @@ fn named_places() -> Vec<OwnPlace> {
 }
 
 /// The same from these variables. A path that is a link is in it under both names.
-fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, opened: &[PathBuf]) -> Vec<OwnPlace> {
+fn list(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    cwd: &Path,
+    root: bool,
+    opened: &[PathBuf],
+    lookup: &mut Lookup,
+) -> Vec<OwnPlace> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(|value| cwd.join(value));
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = absolute("HOME");
@@ -185,7 +213,6 @@ fn list(variable: &dyn Fn(&str) -> Option<OsString>, cwd: &Path, root: bool, ope
         .collect();
 
     let mut all: BTreeMap<String, (bool, bool)> = BTreeMap::new();
-    let mut lookup = Lookup::default();
     let mut add = |path: &Path, hidden: bool, trail: bool| {
         let named = lexical(path).into_os_string().into_string().ok();
         // Before a `..`, a link leads elsewhere than its name says.
@@ -241,11 +268,14 @@ fn links_below(dir: &Path) -> Vec<PathBuf> {
 
 /// Makes the directories that are missing in a volume that the program may write, before it could. Where that is not
 /// possible, a backend guards the name or refuses. Returns the places as they are then.
-pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> OwnPlaces {
+///
+/// # Errors
+/// As [`OwnPlaces::now`].
+pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> Result<OwnPlaces, Failure> {
     use std::os::unix::fs::DirBuilderExt as _;
     let writable = writable(policy);
     if writable.is_empty() {
-        return own;
+        return Ok(own);
     }
     let mut made = false;
     for place in own.places.iter().filter(|place| !place.path.ends_with("/.lock")) {
@@ -258,7 +288,10 @@ pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> OwnPlaces {
             made |= fs::DirBuilder::new().recursive(true).mode(0o700).create(path).is_ok();
         }
     }
-    if made { OwnPlaces::by(own.aliases) } else { own }
+    match made {
+        true => Ok(OwnPlaces::for_policy(policy, own.aliases, &remembered()?)),
+        false => Ok(own),
+    }
 }
 
 /// The sources of the volumes whose files the program may change.
@@ -277,21 +310,14 @@ pub(crate) fn writable(policy: &Policy) -> Vec<String> {
 /// # Errors
 /// There is such a volume, or it cannot be read which trails there are.
 pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
-    if let Ok(state) = opened::state_directory() {
-        for what in Remembered::ALL {
-            known(what, &state).map_err(|why| {
-                Failure::new(Field::Deny, format!("cannot read which directories hold {}: {why}", what.words()))
-                    .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
-            })?;
-        }
-    }
+    let remembered = remembered()?;
     let unknown = |why: &str| {
         Failure::new(Field::Deny, format!("cannot determine where the host's mounts show Cofferdam's own files: {why}"))
     };
     let mounts = fs::read(MOUNT_TABLE)
         .map_err(|e| unknown(&format!("{MOUNT_TABLE}: {e}")).hint("mount a proc file system at /proc"))?;
-    let own = OwnPlaces::by(Aliases::of_mounts(&mounts));
-    let OwnPlaces { places, aliases } = &own;
+    let own = OwnPlaces::for_policy(policy, Aliases::of_mounts(&mounts), &remembered);
+    let OwnPlaces { places, aliases, .. } = &own;
     if places.len() >= MOST {
         return Err(
             unknown("there are thousands of places").hint("unmount bind mounts and overlays that contain each other")
@@ -346,7 +372,11 @@ fn fault<'p>(places: &'p [OwnPlace], path: &str, writes: bool) -> Option<(&'p Ow
 /// Why the files that a program wrote may not be put into this directory, which need not be there yet: it is, lies in, or
 /// would contain a place of Cofferdam's own. `own` are more places, such as the registry that a call names.
 pub fn destination_fault(directory: &Path, own: &[PathBuf]) -> Option<String> {
-    let mut all = named_places();
+    let remembered = match remembered() {
+        Ok(remembered) => remembered,
+        Err(failure) => return Some(failure.message),
+    };
+    let mut all = named_places(&mut Lookup::default(), &remembered);
     all.extend(own.iter().map(|path| OwnPlace { path: real(path), hidden: true, trail: false }));
     also_at(&mut all, &Aliases::here());
     fault_of_destination(&all, &real(directory))
@@ -390,7 +420,7 @@ mod tests {
 
     fn places_with(variables: &[(&str, &str)], root: bool) -> Vec<OwnPlace> {
         let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
-        list(&find, Path::new("/no/cwd"), root, &[])
+        list(&find, Path::new("/no/cwd"), root, &[], &mut Lookup::default())
     }
 
     #[test]

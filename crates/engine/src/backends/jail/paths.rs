@@ -112,7 +112,7 @@ pub(super) fn hold(
 ) -> PathPlan {
     let fs = &policy.filesystem;
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, MountContent::Host(_)));
-    let OwnPlaces { places: state, aliases } = places;
+    let OwnPlaces { places: state, aliases, .. } = places;
     let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
     let shows_processes = |mounted: &&String| !view.appearances(mounted).is_empty();
     let processes: Vec<String> = aliases.processes().iter().filter(shows_processes).cloned().collect();
@@ -220,10 +220,27 @@ impl Work<'_> {
     /// Some names of one directory.
     fn names(&mut self, dir: &str, names: &[&str], deny: bool) {
         if names.len() < TOGETHER || !self.together(dir, names, deny) {
-            for name in names {
+            // Where the directory is not there, all of them fail at the same name; only a trace wants each.
+            let alike = !self.evidence && !self.moved && self.is_its_own(dir) && self.is_missing(dir);
+            for name in if alike { names.get(..1).unwrap_or_default() } else { names } {
                 self.each(&join(dir, name), deny);
             }
         }
+    }
+
+    fn is_missing(&mut self, dir: &str) -> bool {
+        matches!(self.lookup.directory(dir), DirectoryLookup::Missing { .. })
+    }
+
+    /// Whether a directory inside is the host's of that name, with no mount below it.
+    fn is_its_own(&self, dir: &str) -> bool {
+        let among = |base: &str| {
+            self.view.places().iter().any(|p| {
+                let source = matches!(&p.shows, MountContent::Host(s) if s != base && is_within(s, base));
+                source || (p.target != dir && is_within(&p.target, dir))
+            })
+        };
+        self.view.host_path(dir).is_some_and(|host| host == dir) && !among(dir)
     }
 
     /// Many names of one directory at once. False, and nothing done, where a mount lies among them or the directory is of
@@ -232,14 +249,7 @@ impl Work<'_> {
         if self.aliases.has(dir) {
             return false;
         }
-        let Some(host) = self.view.host_path(dir) else { return false };
-        let among = |base: &str| {
-            self.view.places().iter().any(|p| {
-                let source = matches!(&p.shows, MountContent::Host(s) if s != base && is_within(s, base));
-                source || (p.target != dir && is_within(&p.target, dir))
-            })
-        };
-        if host != dir || among(dir) {
+        if !self.is_its_own(dir) {
             return false;
         }
         let canonical = match self.lookup.directory(dir) {

@@ -109,7 +109,7 @@ pub(crate) fn plan(
     ids: &Ids,
     own: &OwnPlaces,
 ) -> Result<NativePlan, Failure> {
-    let mut lookup = Lookup::expecting(&policy.filesystem.deny);
+    let mut lookup = own.lookup.take().unwrap_or_else(|| Lookup::expecting(&policy.filesystem.deny));
     let policy = &*real_sources::pinned(policy, &mut lookup)?;
     let exec_scratch = false;
     let mut p = Planner {

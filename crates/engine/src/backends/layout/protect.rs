@@ -52,7 +52,7 @@ impl LayoutBuilder<'_> {
         }
         // Cofferdam's own files are no field of a policy that could be given up.
         let (deny, protected) = (self.out.unheld_deny.len(), self.out.unheld_protected.len());
-        for place in self.facts.state() {
+        for place in self.facts.state()? {
             // A lock that is not there lies in a directory that is only read.
             if place.path.ends_with("/.lock") && self.facts.kind(&place.path) == FileKind::Missing {
                 continue;
