@@ -32,8 +32,9 @@ impl Engine {
     /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
     /// own where that is what makes limits possible.
     ///
-    /// While the caller still works out its policy, a thread looks for the place of cgroups, and where a `run` is expected
-    /// it makes that run's cgroup. Where nothing runs, the cgroup goes unused.
+    /// While the caller still works out its policy, a thread looks for the place of cgroups, and where a run is expected it
+    /// makes that run's cgroup and starts init in its namespaces, which waits for its plan. Where nothing runs, or something
+    /// else than the jail with a network of its own, they go unused.
     pub fn for_own_process(run: ExpectedUse) -> Engine {
         Engine { host: Host::for_own_process(run) }
     }
@@ -149,7 +150,7 @@ impl Engine {
     fn prepared(&self, backend: &dyn Backend, request: &PlanRequest<'_>) -> Result<Prepared, BackendRefusal> {
         let plan = backend.plan(&self.host, request)?;
         plan.sufficient()?;
-        Ok(Prepared::new(plan, backend.capabilities(), || self.host.take_cgroup()))
+        Ok(Prepared::new(plan, backend.capabilities(), || self.host.take_first_run()))
     }
 }
 

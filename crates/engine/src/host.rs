@@ -10,6 +10,7 @@ use cofferdam_confine::other_cpu;
 use cofferdam_policy::Field;
 
 use crate::backends::Tools;
+use crate::backends::jail::start::PendingInit;
 use crate::outcome::{AppliedEnforcement, AppliedField, Strength};
 use crate::progress::ProgressCallback;
 
@@ -21,8 +22,8 @@ pub struct Host {
     owns_process: bool,
     /// The search for a place for cgroups, under way beside the caller's own work.
     search: Search,
-    /// The cgroup of the one run.
-    cgroup: Mutex<Option<Cgroup>>,
+    /// What was made for the one run.
+    first: Mutex<FirstRun>,
     /// Where external sandbox programs are; where this is `None`, the environment says so.
     pub(crate) tools: Option<Tools>,
     /// Called with the progress of a pull.
@@ -48,15 +49,35 @@ impl std::fmt::Debug for OnProgress {
     }
 }
 
-/// A place for cgroups, and the cgroup that was made there for the one run.
-type CgroupChoice = (Cgroups, Option<Cgroup>);
+/// What is made for the one run that is expected while its policy is planned. Init goes before its cgroup.
+#[derive(Debug, Default)]
+pub(crate) struct FirstRun {
+    /// Init, which waits for its plan.
+    pub(crate) init: Option<PendingInit>,
+    /// Its cgroup, without limits yet.
+    pub(crate) cgroup: Option<Cgroup>,
+}
+
+impl FirstRun {
+    /// In a cgroup of this place, if there is one. What cannot be had is left to the run, which says why.
+    fn make(cgroups: &Cgroups) -> FirstRun {
+        let cgroup = match cgroups {
+            Cgroups::Here(location, _) => Cgroup::unlimited(location, &LIKELY),
+            Cgroups::Not(..) => None,
+        };
+        FirstRun { init: PendingInit::launch(PendingInit::LIKELY, cgroup.as_ref(), None).ok(), cgroup }
+    }
+}
+
+/// A place for cgroups, and what was made for the one run.
+type Found = (Cgroups, FirstRun);
 
 /// The thread that searches. Dropped, it is waited for: what it made goes with it.
 #[derive(Debug, Default)]
-struct Search(Mutex<Option<JoinHandle<Option<CgroupChoice>>>>);
+struct Search(Mutex<Option<JoinHandle<Option<Found>>>>);
 
 impl Search {
-    fn take(&self) -> Option<CgroupChoice> {
+    fn take(&self) -> Option<Found> {
         let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         thread.and_then(|thread| thread.join().ok()).flatten()
     }
@@ -89,11 +110,11 @@ impl Host {
         let thread = std::thread::Builder::new().stack_size(256 << 10);
         let search = other_cpu::spawn(thread, move || {
             let found = find_cgroups(true);
-            let cgroup = match (&found, run) {
-                (Cgroups::Here(location, _), ExpectedUse::Run) => Cgroup::unlimited(location, &LIKELY),
-                _ => None,
+            let first = match run {
+                ExpectedUse::Run => FirstRun::make(&found),
+                ExpectedUse::Anything => FirstRun::default(),
             };
-            (found, cgroup)
+            (found, first)
         });
         // Without a thread the place is looked for when it is needed.
         Host { owns_process: true, search: Search(Mutex::new(search.ok())), ..Host::default() }
@@ -119,8 +140,8 @@ impl Host {
 
     fn cgroups(&self) -> &Cgroups {
         self.cgroups.get_or_init(|| match self.search.take() {
-            Some((found, cgroup)) => {
-                *self.cgroup.lock().unwrap_or_else(PoisonError::into_inner) = cgroup;
+            Some((found, first)) => {
+                *self.first.lock().unwrap_or_else(PoisonError::into_inner) = first;
                 found
             }
             None => find_cgroups(self.owns_process),
@@ -135,9 +156,9 @@ impl Host {
         }
     }
 
-    /// The cgroup that was made for the one run that was expected; the first caller gets it.
-    pub(crate) fn take_cgroup(&self) -> Option<Cgroup> {
-        self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// What was made for the one run that was expected; the first caller gets it.
+    pub(crate) fn take_first_run(&self) -> FirstRun {
+        std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Completes what a backend enforces by what a cgroup enforces here.
@@ -209,5 +230,105 @@ pub fn sweep() {
         && let Ok(location) = probe.prepare()
     {
         cgroup::sweep(&location);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use cofferdam_policy::{NetworkMode, Policy, Root};
+
+    use super::*;
+    use crate::Engine;
+    use crate::backends::native::Core;
+    use crate::io::Io;
+    use crate::prepared::Prepared;
+
+    /// A policy that the jail runs.
+    fn policy(network: NetworkMode) -> Policy {
+        let mut policy = Policy::base();
+        policy.backend = cofferdam_policy::BackendName::Jail;
+        policy.filesystem.root = Root::Host;
+        policy.command.argv = ["/bin/sh", "-c", "echo done"].map(str::to_owned).to_vec();
+        policy.network.mode = network;
+        policy
+    }
+
+    /// A prepared first run with the init that waits for it; `None` where this host has no namespaces.
+    fn first(network: NetworkMode) -> Option<(Engine, Prepared, i32)> {
+        let engine = Engine::for_own_process(ExpectedUse::Run);
+        let prepared = match engine.prepare(&policy(network)) {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "{failure:?}");
+                eprintln!("skipped: {}", failure.message);
+                return None;
+            }
+        };
+        let pid = of(&prepared, |first| first.init.as_ref().map(PendingInit::pid));
+        Some((engine, prepared, pid.expect("an init waits")))
+    }
+
+    fn of<T>(prepared: &Prepared, look: impl FnOnce(&FirstRun) -> T) -> T {
+        let core: &Arc<Core> = prepared.core().expect("the jail's");
+        look(&core.first.lock().unwrap())
+    }
+
+    fn is_there(pid: i32) -> bool {
+        PathBuf::from(format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn a_first_run_has_the_init_that_was_started_for_it() {
+        let Some((_engine, prepared, pid)) = first(NetworkMode::None) else { return };
+        assert!(is_there(pid));
+        let outcome = prepared.run(Io::default());
+        assert_eq!((outcome.stdout.as_str(), outcome.success), ("done\n", true), "{outcome:?}");
+        assert!(!is_there(pid) && of(&prepared, |first| first.init.is_none() && first.cgroup.is_none()));
+        let again = prepared.run(Io::default());
+        assert!(again.success, "{again:?}");
+    }
+
+    #[test]
+    fn an_init_in_other_namespaces_than_the_policy_wants_is_not_used() {
+        let Some((_engine, prepared, pid)) = first(NetworkMode::Host) else { return };
+        let outcome = prepared.run(Io::default());
+        assert_eq!((outcome.stdout.as_str(), outcome.success), ("done\n", true), "{outcome:?}");
+        assert!(!is_there(pid), "it is ended");
+    }
+
+    /// Whether a directory of this name is anywhere below another.
+    fn holds(directory: &Path, name: &str) -> bool {
+        let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        below.any(|entry| entry.file_name() == name || holds(&entry.path(), name))
+    }
+
+    #[test]
+    fn an_init_that_has_waited_for_long_is_not_used() {
+        let Some((_engine, prepared, pid)) = first(NetworkMode::None) else { return };
+        std::thread::sleep(crate::backends::jail::FRESH);
+        let serves = of(&prepared, |first| first.init.as_ref().is_some_and(|init| init.serves(PendingInit::LIKELY)));
+        let outcome = prepared.run(Io::default());
+        assert_eq!((serves, outcome.success, is_there(pid)), (false, true, false), "{outcome:?}");
+    }
+
+    #[test]
+    fn what_was_made_for_a_run_that_never_comes_goes_away() {
+        let Some((engine, prepared, pid)) = first(NetworkMode::None) else { return };
+        let group = of(&prepared, |first| first.cgroup.as_ref().map(|cgroup| cgroup.name().to_owned()));
+        let has_group = || group.as_ref().is_some_and(|name| holds(Path::new("/sys/fs/cgroup"), name));
+        assert_eq!((is_there(pid), has_group()), (true, group.is_some()));
+        drop(prepared);
+        assert_eq!((is_there(pid), has_group()), (false, false));
+        drop(engine);
+        // Nobody asks for it at all.
+        let host = Host::for_own_process(ExpectedUse::Run);
+        host.cgroups();
+        let pid = host.first.lock().unwrap().init.as_ref().map(PendingInit::pid).unwrap();
+        assert!(is_there(pid));
+        drop(host);
+        assert!(!is_there(pid));
     }
 }

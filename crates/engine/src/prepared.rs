@@ -4,10 +4,9 @@ use std::any::Any;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use cofferdam_confine::cgroup::Cgroup;
-
 use crate::backends::native::Core;
 use crate::backends::{BackendPlan, Capabilities};
+use crate::host::FirstRun;
 use crate::io::Io;
 use crate::outcome::{AppliedEnforcement, Outcome};
 use crate::pool::{Early, PoolLevel, SandboxPool};
@@ -24,15 +23,15 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The first run of a sandbox whose first process is init takes the cgroup that was made for it, if there is one.
+    /// The first run of a sandbox whose first process is init takes what was made for it.
     pub(crate) fn new(
         plan: Box<dyn BackendPlan>,
         capabilities: Capabilities,
-        cgroup: impl FnOnce() -> Option<Cgroup>,
+        first: impl FnOnce() -> FirstRun,
     ) -> Prepared {
         let prepared = Prepared { plan, capabilities, pool: None };
         if let Some(core) = prepared.core() {
-            *core.cgroup.lock().unwrap_or_else(PoisonError::into_inner) = cgroup();
+            *core.first.lock().unwrap_or_else(PoisonError::into_inner) = first();
         }
         prepared
     }

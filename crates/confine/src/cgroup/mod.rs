@@ -108,14 +108,13 @@ impl Cgroup {
         (failed == 0).then_some(group)
     }
 
-    /// Sets the limits of a cgroup that was made without; `None`, and it is removed, when they need other directories.
-    pub fn limit(mut self, limits: &CgroupLimits) -> Option<(Self, AppliedLimits)> {
+    /// Sets the limits of a cgroup that was made without; `None`, and nothing is done, when they need other directories.
+    pub fn limit(&mut self, limits: &CgroupLimits) -> Option<AppliedLimits> {
         if wanted(limits) != wanted(&self.limits) || limits.kill != self.limits.kill {
             return None;
         }
         self.limits = *limits;
-        let applied = self.apply(limits, 0, None);
-        Some((self, applied))
+        Some(self.apply(limits, 0, None))
     }
 
     /// The directories, what could not be had of them, and why.

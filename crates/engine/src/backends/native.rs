@@ -20,10 +20,10 @@ use cofferdam_policy::{BackendName, Field, NetworkMode, OnViolation, Policy};
 use serde_json::Value;
 
 use crate::backends::enforcement::{NamedEnforcer, OWN_NETWORKS, memory_inside, socket_buffers, sufficient};
-use crate::backends::jail;
+use crate::backends::jail::{self, PendingInit};
 use crate::backends::{BackendPlan, BackendRefusal, PlanRequest, PlanSummary};
 use crate::failure::{FailedStep, Failure};
-use crate::host::Host;
+use crate::host::{FirstRun, Host};
 use crate::io::{Io, Stream};
 use crate::outcome::{AppliedEnforcement, AppliedField, Outcome, Strength};
 use crate::plan::NativePlan;
@@ -63,8 +63,8 @@ pub(crate) struct Core {
     pub(crate) running: AtomicUsize,
     /// The tmpfs whose root is handed back after a run: where it is inside, and the directory that is made in it.
     pub(crate) handed: OnceLock<(String, String)>,
-    /// The cgroup that was made for the first run.
-    pub(crate) cgroup: Mutex<Option<Cgroup>>,
+    /// What was made for the first run.
+    pub(crate) first: Mutex<FirstRun>,
 }
 
 /// What the jail and the landlock backend differ in.
@@ -114,7 +114,7 @@ pub(crate) fn prepare(
         ran: AtomicBool::new(false),
         running: AtomicUsize::new(0),
         handed: OnceLock::new(),
-        cgroup: Mutex::new(None),
+        first: Mutex::default(),
     }))
 }
 
@@ -141,9 +141,6 @@ impl BackendPlan for Arc<Core> {
         self.run_staged(io, &|_, _| None, None)
     }
 }
-
-/// How long a plan made by `prepare` may wait for its run.
-const FRESH: Duration = Duration::from_millis(20);
 
 /// A sandbox whose init is at work, or waits for the go.
 #[derive(Debug)]
@@ -229,7 +226,7 @@ impl Core {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
             Err(failure) => {
                 // What was made for it goes unused.
-                drop(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(self.take_first());
                 self.refused(failure, begun)
             }
         };
@@ -242,7 +239,9 @@ impl Core {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
         match fresh {
             // A trail that was opened since is not hidden by it.
-            Some((made, trails, mut plan)) if made.elapsed() < FRESH && trails == cofferdam_audit::opened::count() => {
+            Some((made, trails, mut plan))
+                if made.elapsed() < jail::FRESH && trails == cofferdam_audit::opened::count() =>
+            {
                 self.hand_back(&mut plan);
                 Ok(plan)
             }
@@ -325,7 +324,8 @@ impl Core {
         if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
             enforcement.insert(Field::Mounts, mounts.clone());
         }
-        let cgroup = self.cgroup(&mut enforcement)?;
+        let FirstRun { init, cgroup: made } = self.take_first();
+        let (cgroup, init) = self.cgroup(&mut enforcement, made, init)?;
         let mut extra = jail::prepare(plan, plan.init_plan.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
             let tasks = c.tasks_files().map_err(|e| Failure::new(FailedStep::Cgroup, e.to_string()))?;
@@ -345,7 +345,11 @@ impl Core {
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.native.namespaces);
         namespaces.net &= network.is_none();
-        let (started, control) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.init_plan, &extra)?;
+        let init = match init.filter(|init| network.is_none() && init.serves(namespaces)) {
+            Some(init) => init,
+            None => PendingInit::launch(namespaces, cgroup.as_ref(), network.as_ref())?,
+        };
+        let (started, control) = init.hand_over(&plan.init_plan, &extra)?;
         // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
         let wanted = plan.init_plan.flags & (flag::HOLD | flag::EARLY) != 0 || plan.egress.is_some();
         let control = wanted.then_some(control);
@@ -380,8 +384,19 @@ impl Core {
             .map_err(|e| Failure::new(Field::Network, format!("cannot make a network namespace: {e}")))
     }
 
-    fn cgroup(&self, e: &mut AppliedEnforcement) -> Result<Option<Cgroup>, Failure> {
-        let Some(location) = &self.location else { return Ok(None) };
+    fn take_first(&self) -> FirstRun {
+        std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The run's cgroup with its limits: the one that was made for it, if it serves. With it the init that waits, unless that was
+    /// born in another cgroup.
+    fn cgroup(
+        &self,
+        e: &mut AppliedEnforcement,
+        mut made: Option<Cgroup>,
+        mut init: Option<PendingInit>,
+    ) -> Result<(Option<Cgroup>, Option<PendingInit>), Failure> {
+        let Some(location) = &self.location else { return Ok((None, init)) };
         let l = &self.planned.policy.limits;
         let limits = CgroupLimits {
             memory_bytes: Some(l.memory_mb << 20),
@@ -392,8 +407,16 @@ impl Core {
             cpu_time: true,
             kill: !self.native.namespaces,
         };
-        let made = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match made.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
+        let applied = made.as_mut().and_then(|cgroup| cgroup.limit(&limits));
+        let limited = match (made, applied) {
+            (Some(cgroup), Some(applied)) => Ok((cgroup, applied)),
+            (other, _) => {
+                init = None; // before its cgroup
+                drop(other);
+                Cgroup::create(location, &limits)
+            }
+        };
+        match limited {
             Ok((c, applied)) => {
                 for (field, reached) in [
                     (Field::Memory, applied.memory),
@@ -409,7 +432,7 @@ impl Core {
                         }
                     }
                 }
-                self.still_sufficient(e).map(|()| Some(c))
+                self.still_sufficient(e).map(|()| (Some(c), init))
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
@@ -418,7 +441,7 @@ impl Core {
                 if self.native.namespaces {
                     memory_inside(&self.planned.policy, e);
                 }
-                self.still_sufficient(e).map(|()| None)
+                self.still_sufficient(e).map(|()| (None, init))
             }
         }
     }
