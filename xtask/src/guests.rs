@@ -18,11 +18,13 @@ use crate::workspace::{Workspace, executables};
 pub(crate) fn run(arguments: &[String]) -> Result {
     let alone = match arguments {
         [] => None,
-        [only, name] if only == "--only" && ["walls", "guard", "command"].contains(&name.as_str()) => {
+        [only, name] if only == "--only" && ["cgroups", "walls", "guard", "command"].contains(&name.as_str()) => {
             Some(name.as_str())
         }
         other => {
-            return Err(format!("unknown arguments {other:?}; accepted: --only command, --only walls, --only guard"));
+            return Err(format!(
+                "unknown arguments {other:?}; accepted: --only cgroups, --only command, --only walls, --only guard"
+            ));
         }
     };
     packages::ensure(packages::GUESTS)?;
@@ -33,6 +35,11 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     let built = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
     match alone {
         "guard" => boot("the guard", &guard(&workspace, &kernel, &built)?),
+        "cgroups" => {
+            let check = built.get("cgroup_guest_test").ok_or("crates/confine has no example cgroup_guest_test")?;
+            boot("cgroups of version 2", &places(&workspace, &kernel, check)?)?;
+            boot("systemd's scopes", &guest::systemd::scopes(&kernel.image, &workspace.root, check)?)
+        }
         "command" => boot("the command under version 2", &command(&workspace, &kernel, &built)?),
         _ => boot("a command's walls", &restrictions(&workspace, &kernel, &built)?),
     }

@@ -13,11 +13,12 @@
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{
-    self, AppliedLimits, Availability, Cgroup, CgroupLimits, CgroupLocation, LimitLevel, Reached,
+    self, AppliedLimits, Availability, Cgroup, CgroupLimits, CgroupLocation, LimitLevel, Reached, Starved,
 };
 use rustix::process::Pid;
 
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
         Some("child-bomb") => child_bomb(),
         Some("child-owner") => child_owner(),
         Some("child-wait") => child_wait(),
+        Some("child-hold") => child_hold(number(1)),
+        Some("child-cap") => child_cap(args.get(1).map_or("", String::as_str)),
         _ => Err("usage: cgroup_guest_test probe | all | unavailable | bench [N]".into()),
     };
     match result {
@@ -70,7 +73,7 @@ fn all() -> Check {
     let probe = cgroup::probe();
     println!("memory {:?}, pids {:?}, cpu {:?}, cpu time {:?}", probe.memory, probe.pids, probe.cpu, probe.cpu_time);
     let location = probe.prepare()?;
-    let checks: [(&str, OneCheck); 10] = [
+    let checks: [(&str, OneCheck); 11] = [
         ("limits are reported and an empty cgroup is removed", create_and_remove),
         ("a memory bomb is killed inside, its control is not", memory),
         ("the memory watch becomes ready on a bomb", watch),
@@ -81,6 +84,7 @@ fn all() -> Check {
         ("a busy cgroup is not removed and says so", busy),
         ("a cgroup can be reused where the kernel allows it", reuse),
         ("a dead owner's cgroup is swept, a living one's kept", sweep),
+        ("all runs of a user together stay below their cap", cap),
     ];
     for (name, check) in checks {
         check(&location).map_err(|error| format!("{name}: {error}"))?;
@@ -342,7 +346,170 @@ fn sweep(location: &CgroupLocation) -> Check {
     ensure!(report.removed >= 1 && report.failed.is_empty(), "a dead owner: {report:?}");
     let state = std::fs::read_to_string(format!("/proc/{inside}/stat")).unwrap_or_default();
     ensure!(state.is_empty() || state.contains(") Z") || state.contains(") X"), "{state}");
+    // What lies beside the directory over all runs, as before there was one.
+    if let Some(cap) = location.memory_cap() {
+        let above = Path::new(&cap?.place).parent().ok_or("no parent")?.join(name);
+        std::fs::create_dir(&above)?;
+        let report = cgroup::sweep(location);
+        ensure!(report.removed == 1 && report.failed.is_empty() && !above.exists(), "beside: {report:?}");
+    }
     Ok(())
+}
+
+/// The cap of the private tree in which [`cap`] runs others, and the limit of each run in it.
+const CAP: u64 = 96 * MIB;
+const EACH: u64 = 80 * MIB;
+
+/// Works in a tree of its own, so that nobody else's runs meet the lowered cap.
+fn cap(location: &CgroupLocation) -> Check {
+    let Some(found) = location.memory_cap() else {
+        println!("skipped: no memory controller");
+        return Ok(());
+    };
+    let found = found?;
+    let own = format!("cofferdam-user-{}", rustix::process::geteuid().as_raw());
+    ensure!(found.place.ends_with(&own) && found.gap.is_none(), "{found:?}");
+    ensure!(found.bytes < machine() && found.bytes >= 256 * MIB, "{found:?} of {}", machine());
+    let (group, _) = Cgroup::create(location, &CgroupLimits { memory_bytes: Some(EACH), ..CgroupLimits::default() })?;
+    ensure!(Path::new(&found.place).join(group.name()).is_dir(), "a run's directory is below {}", found.place);
+    group.remove()?;
+
+    let private = Path::new(&found.place).with_file_name(format!("cofferdam-test-{}", std::process::id()));
+    std::fs::create_dir(&private)?;
+    let v1 = private.join("memory.limit_in_bytes").exists();
+    let leaf = if v1 { private.clone() } else { private.join("leaf") };
+    if !v1 {
+        std::fs::create_dir(&leaf)?;
+        std::fs::write(private.join("cgroup.subtree_control"), "+memory +pids")?;
+    }
+    let middle = private.join(&own);
+    let limit = middle.join(if v1 { "memory.limit_in_bytes" } else { "memory.max" });
+    let result = cap_in(&leaf, &middle, &limit);
+    for directory in [&middle, &leaf, &private] {
+        if directory.exists() {
+            std::fs::remove_dir(directory).map_err(|error| format!("{}: {error}; {result:?}", directory.display()))?;
+        }
+    }
+    result
+}
+
+fn cap_in(leaf: &Path, middle: &Path, limit: &Path) -> Check {
+    let expect = |whats: &[&str]| -> Check {
+        let mut children = Vec::new();
+        for what in whats {
+            let child = start(&["child-cap", what])?;
+            std::fs::write(leaf.join("cgroup.procs"), child.id().to_string())?;
+            children.push(child);
+        }
+        children.iter_mut().try_for_each(release)?;
+        for child in children {
+            let output = child.wait_with_output()?;
+            ensure!(output.status.success(), "{whats:?}: {}", String::from_utf8_lossy(&output.stdout));
+        }
+        Ok(())
+    };
+    let read = || -> Result<u64, Box<dyn std::error::Error>> { Ok(std::fs::read_to_string(limit)?.trim().parse()?) };
+    // Many at the same moment make one directory, with the limit in effect for each of them.
+    expect(&["share"; 8])?;
+    let share = read()?;
+    ensure!(share < machine(), "{share}");
+    std::fs::write(limit, CAP.to_string())?;
+    if limit.ends_with("memory.max") {
+        // As where it was made before these could be enabled.
+        std::fs::write(middle.join("cgroup.subtree_control"), "-cpu -pids")?;
+    }
+    expect(&["lowered"])?;
+    ensure!(read()? == CAP, "{}", read()?);
+    // One that is no limit for this machine is replaced, one below its memory stays.
+    std::fs::write(limit, (machine() + 64 * MIB).to_string())?;
+    expect(&["share"])?;
+    ensure!(read()? == share, "{}", read()?);
+    let other = (machine() - 8 * MIB) / 4096 * 4096;
+    std::fs::write(limit, other.to_string())?;
+    expect(&["share"])?;
+    ensure!(read()? == other, "{}", read()?);
+    // A directory that others can write is not used.
+    let mode = |mode| std::fs::set_permissions(middle, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    mode(0o775)?;
+    expect(&["refused"])?;
+    mode(0o755)?;
+    expect(&["share"])
+}
+
+/// Bytes of memory that this machine has.
+fn machine() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
+}
+
+fn child_cap(what: &str) -> Check {
+    wait_for_release()?;
+    let location = cgroup::probe().prepare()?;
+    let found = location.memory_cap().ok_or("no memory controller")?;
+    match what {
+        "share" => {
+            let found = found?;
+            ensure!(found.bytes < machine() && found.place.contains("cofferdam-test-"), "{found:?}");
+            Ok(())
+        }
+        "refused" => {
+            let reason = found.err().ok_or("used all the same")?;
+            ensure!(reason.contains("can be written by others"), "{reason}");
+            let (group, status, _) = run(&location, EVERYTHING, &["child-alloc", "1"])?;
+            ensure!(status.success(), "{status}");
+            Ok(group.remove()?)
+        }
+        "lowered" => {
+            ensure!(found?.bytes == CAP, "{found:?}");
+            together(&location)
+        }
+        other => Err(format!("unknown: {other}").into()),
+    }
+}
+
+/// Three runs that are within their own limits, two of which are not within the cap; and one beyond its own.
+fn together(location: &CgroupLocation) -> Check {
+    let (group, status, _) = run(location, EVERYTHING, &["child-alloc", "1"])?;
+    ensure!(status.success() && group.starved()?.is_none(), "{status}");
+    group.remove()?;
+    let limits = CgroupLimits { memory_bytes: Some(EACH), ..CgroupLimits::default() };
+    let mut runs = Vec::new();
+    for mib in ["16", "50", "50"] {
+        let (group, applied) = Cgroup::create(location, &limits)?;
+        require(&limits, &applied)?;
+        let mut child = start(&["child-hold", mib])?;
+        group.attach(pid(&child))?;
+        let mut output = std::io::BufReader::new(child.stdout.take().ok_or("no stdout")?);
+        let mut input = child.stdin.take().ok_or("no stdin")?;
+        input.write_all(b"go\n")?;
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        runs.push((group, child, input, line));
+    }
+    let mut ends = Vec::new();
+    for (group, mut child, mut input, line) in runs {
+        // The one that was killed does not read.
+        let told = input.write_all(b"go\n");
+        drop(input);
+        let status = child.wait()?;
+        println!("{:?}: {line:?} {told:?} {status} {:?} {:?}", group.starved()?, group.usage()?, group.events()?);
+        ends.push((status.success(), group.starved()?));
+        group.remove()?;
+    }
+    ensure!(ends[0] == (true, None), "the one within both limits: {ends:?}");
+    let killed = ends.iter().filter(|end| **end == (false, Some(Starved::Cap(CAP)))).count();
+    let went_on = ends.iter().filter(|end| **end == (true, None)).count();
+    ensure!(killed == 1 && went_on == 2, "{ends:?}");
+    let place = &location.memory_cap().ok_or("no cap")??.place;
+    let peak = ["memory.max_usage_in_bytes", "memory.peak"]
+        .iter()
+        .find_map(|file| std::fs::read_to_string(Path::new(place).join(file)).ok()?.trim().parse::<u64>().ok());
+    ensure!(peak.is_none_or(|peak| peak <= CAP), "{peak:?}");
+    // Beyond its own limit, in a directory that has met its cap before.
+    let limits = CgroupLimits { memory_bytes: Some(32 * MIB), ..CgroupLimits::default() };
+    let (group, status, _) = run(location, limits, &["child-alloc", "64"])?;
+    ensure!(!status.success() && group.starved()? == Some(Starved::Own), "{status} {:?}", group.starved()?);
+    Ok(group.remove()?)
 }
 
 fn bench(rounds: usize) -> Check {
@@ -423,6 +590,16 @@ fn child_alloc(mib: u64) -> Check {
         pages.push(std::hint::black_box(vec![1u8; 1 << 20]));
     }
     drop(pages);
+    Ok(())
+}
+
+/// Has so much memory until it is released again.
+fn child_hold(mib: u64) -> Check {
+    wait_for_release()?;
+    let pages: Vec<_> = (0..mib).map(|_| std::hint::black_box(vec![1u8; 1 << 20])).collect();
+    println!("held");
+    wait_for_release()?;
+    drop(std::hint::black_box(pages));
     Ok(())
 }
 

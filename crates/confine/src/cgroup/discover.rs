@@ -10,6 +10,8 @@
 //! 4. *top*: as root beside systemd, a directory of our own at the hierarchy's root, as container engines do;
 //! 5. *scope*: systemd makes us a delegated scope, in which 3 then holds.
 //!
+//! In the directory that serves memory `prepare` then opens, or makes, the one over all runs of this user (`cap`).
+//!
 //! What systemd manages and has not delegated is never written to: it would undo our controllers at any time.
 
 use std::io;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 
 use rustix::fs::CWD;
 
+use super::cap::{self, MemoryCap};
 use super::io as files;
 use super::mounts::{CgroupMount, Membership, directory, memberships, mounts};
 use super::name::{ProcessIdentity, identity};
@@ -95,12 +98,16 @@ pub(super) struct CgroupParent {
     pub(super) path: PathBuf,
     pub(super) version: CgroupVersion,
     pub(super) serves: u8,
+    /// The one above, where this is the directory over all runs of the user.
+    pub(super) above: Option<Arc<CgroupParent>>,
 }
 
 /// The directories below which this process makes its cgroups, held open. Made once, used for many runs.
 #[derive(Debug)]
 pub struct CgroupLocation {
     pub(super) parents: Vec<Arc<CgroupParent>>,
+    /// The limit over all runs, or why there is none; `None` without a memory controller.
+    pub(super) cap: Option<Result<MemoryCap, String>>,
     pub(super) identity: ProcessIdentity,
 }
 
@@ -179,6 +186,21 @@ impl Probe {
         Self { memory: none.clone(), pids: none.clone(), cpu: none.clone(), cpu_time: none, plan: None }
     }
 
+    /// The limit over the memory of all runs of this user as it is, or as the first run will make it; why there will be
+    /// none; `None` without a memory controller. Changes nothing.
+    pub fn memory_cap(&self) -> Option<Result<MemoryCap, String>> {
+        let plan = self.plan.as_ref().filter(|_| matches!(self.memory, Availability::Available(_)))?;
+        if let Some(parent) = plan.v1.iter().find(|parent| parent.serves & serve::MEMORY != 0) {
+            return Some(cap::look(&parent.dir, &parent.path, CgroupVersion::V1));
+        }
+        match plan.v2.as_ref()? {
+            UnifiedSetup::Use { dir, path, .. } | UnifiedSetup::Leaf { dir, path, .. } => {
+                Some(cap::look(dir, path, CgroupVersion::V2))
+            }
+            UnifiedSetup::Scope(_) => Some(Ok(cap::in_scope())),
+        }
+    }
+
     /// Prepares the place.
     ///
     /// # Errors
@@ -211,7 +233,20 @@ impl CgroupPlan {
             Some(Err(error)) if parents.is_empty() => return Err(error),
             Some(Err(_)) | None => {}
         }
-        Ok(CgroupLocation { parents, identity })
+        let mut cap = None;
+        if let Some(at) = parents.iter().position(|parent| parent.serves & serve::MEMORY != 0) {
+            let (parent, held) = cap::enter(parents.swap_remove(at));
+            parents.insert(at, parent);
+            cap = Some(held);
+        }
+        Ok(CgroupLocation { parents, cap, identity })
+    }
+}
+
+impl CgroupLocation {
+    /// The limit over the memory of all runs of this user, or why there is none; `None` without a memory controller.
+    pub fn memory_cap(&self) -> Option<Result<&MemoryCap, &str>> {
+        self.cap.as_ref().map(|cap| cap.as_ref().map_err(String::as_str))
     }
 }
 
@@ -220,7 +255,13 @@ impl UnifiedSetup {
         match self {
             UnifiedSetup::Use { dir, path, enabled, missing } => {
                 let enabled = enabled | enable(&dir, missing);
-                Ok(CgroupParent { dir, path, version: CgroupVersion::V2, serves: enabled | serve::CPU_TIME })
+                Ok(CgroupParent {
+                    dir,
+                    path,
+                    version: CgroupVersion::V2,
+                    serves: enabled | serve::CPU_TIME,
+                    above: None,
+                })
             }
             UnifiedSetup::Leaf { dir, path, available } => {
                 let at = |operation, source| CgroupError::io(operation, path.display().to_string(), source);
@@ -232,7 +273,13 @@ impl UnifiedSetup {
                 // "0" is the writer itself with all its threads.
                 files::write(&leaf, c"cgroup.procs", b"0").map_err(|e| at("move this process to a leaf of", e))?;
                 let enabled = enable(&dir, available);
-                Ok(CgroupParent { dir, path, version: CgroupVersion::V2, serves: enabled | serve::CPU_TIME })
+                Ok(CgroupParent {
+                    dir,
+                    path,
+                    version: CgroupVersion::V2,
+                    serves: enabled | serve::CPU_TIME,
+                    above: None,
+                })
             }
             UnifiedSetup::Scope(bus) => {
                 systemd::move_to_scope(&bus, identity).map_err(CgroupError::Systemd)?;
@@ -256,7 +303,7 @@ fn in_scope() -> io::Result<UnifiedSetup> {
 
 /// Enables controllers for the children of `dir`, each on its own so that one that is not available does not
 /// take the others with it. Gives those that are on.
-fn enable(dir: &OwnedFd, wanted: u8) -> u8 {
+pub(super) fn enable(dir: &OwnedFd, wanted: u8) -> u8 {
     let mut enabled = 0;
     for (bit, name) in serve::CONTROLLERS {
         if wanted & bit != 0 && files::write(dir, c"cgroup.subtree_control", format!("+{name}").as_bytes()).is_ok() {
@@ -308,7 +355,13 @@ fn look() -> io::Result<FoundHierarchies> {
         match directory(membership, &mounts) {
             Some(path) if membership.is_unified() => v2 = unified(&path, &membership.path, hybrid),
             Some(path) if serves != 0 => match open_parent(&path) {
-                Ok(dir) => v1.parents.push(Arc::new(CgroupParent { dir, path, version: CgroupVersion::V1, serves })),
+                Ok(dir) => v1.parents.push(Arc::new(CgroupParent {
+                    dir,
+                    path,
+                    version: CgroupVersion::V1,
+                    serves,
+                    above: None,
+                })),
                 Err(error) => v1.refused.push((serves, format!("{} is not writable: {error}", path.display()))),
             },
             None if serves != 0 => {

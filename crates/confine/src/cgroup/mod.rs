@@ -1,7 +1,7 @@
 //! Control groups: memory, process and CPU limits that hold for a whole tree of processes, and its figures.
 //!
 //! Owns every directory whose name begins with `cofferdam-` in the hierarchies, from `mkdir` to `rmdir`, and
-//! moves no process of others. Runs no program and knows no policy: the engine asks for [`CgroupLimits`] and learns per
+//! moves no process of others; one of them, over all runs of a user, stays (`cap`). Runs no program and knows no policy: the engine asks for [`CgroupLimits`] and learns per
 //! field what was [`Reached`].
 //!
 //! ```text
@@ -14,6 +14,7 @@
 //! version 1, each held by fd. On hybrid hosts a version 2 directory counts CPU time instead of `cpuacct`, for
 //! the same price, and adds `cgroup.kill` and `CLONE_INTO_CGROUP`.
 
+mod cap;
 mod dbus;
 mod discover;
 mod io;
@@ -36,12 +37,15 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
+pub use cap::MemoryCap;
 pub use discover::{Availability, CgroupLocation, CgroupPlan, LimitMechanism, Probe, is_own, probe};
 pub use reader::{CgroupReader, Charged, Now};
 pub use sweep::{SweepReport, sweep};
-pub use types::{AppliedLimits, CgroupError, CgroupEvents, CgroupLimits, CgroupUsage, LimitLevel, OomWatch, Reached};
+pub use types::{
+    AppliedLimits, CgroupError, CgroupEvents, CgroupLimits, CgroupUsage, LimitLevel, OomWatch, Reached, Starved,
+};
 
-use discover::{CgroupParent, CgroupVersion, serve};
+use discover::{CgroupParent, CgroupVersion, enable, serve};
 use io as files;
 
 /// How long `remove` waits for the kernel to let go of processes that have ended, in all.
@@ -68,6 +72,16 @@ struct CgroupNode {
 impl CgroupNode {
     fn object(&self, name: &str) -> String {
         self.parent.path.join(name).display().to_string()
+    }
+
+    /// Sets a limit. The directory over all runs may have been made before there was a controller for it: it gets it then.
+    fn limit(&self, bit: u8, set: impl Fn(BorrowedFd<'_>) -> Reached) -> Reached {
+        let reached = set(self.dir.as_fd());
+        let late = reached.level == LimitLevel::None
+            && self.parent.version == CgroupVersion::V2
+            && self.parent.above.is_some()
+            && enable(&self.parent.dir, bit) == bit;
+        if late { set(self.dir.as_fd()) } else { reached }
     }
 }
 
@@ -165,18 +179,19 @@ impl Cgroup {
                     _ => reached,
                 }
             }
-            Some(node) => v2::limit_memory(node.dir.as_fd(), bytes),
+            Some(node) => node.limit(serve::MEMORY, |dir| v2::limit_memory(dir, bytes)),
             None => absent(serve::MEMORY, "memory"),
         });
         let pids = limits.pids.map(|count| match self.node(serve::PIDS) {
-            Some(node) => v1::limit_pids(node.dir.as_fd(), count),
+            Some(node) => node.limit(serve::PIDS, |dir| v1::limit_pids(dir, count)),
             None => absent(serve::PIDS, "pids"),
         });
         let cpu = limits.cpu_millis.map(|millis| match self.node(serve::CPU) {
             Some(node) if node.parent.version == CgroupVersion::V1 => {
-                v1::limit_cpu(node.dir.as_fd(), node.parent.dir.as_fd(), millis)
+                let parent = node.parent.above.as_ref().unwrap_or(&node.parent);
+                v1::limit_cpu(node.dir.as_fd(), parent.dir.as_fd(), millis)
             }
-            Some(node) => v2::limit_cpu(node.dir.as_fd(), millis),
+            Some(node) => node.limit(serve::CPU, |dir| v2::limit_cpu(dir, millis)),
             None => absent(serve::CPU, "cpu"),
         });
         let cpu_time = limits.cpu_time.then(|| match self.node(serve::CPU_TIME) {
@@ -302,6 +317,7 @@ impl Cgroup {
             memory_limit_hits: now
                 .memory_limit_hits
                 .map(|hits| hits.saturating_sub(base.memory_limit_hits.unwrap_or(0))),
+            own_ooms: now.own_ooms.map(|ooms| ooms.saturating_sub(base.own_ooms.unwrap_or(0))),
             pids_limit_hits: now.pids_limit_hits.saturating_sub(base.pids_limit_hits),
             cpu_throttled: now.cpu_throttled.saturating_sub(base.cpu_throttled),
         })
@@ -312,10 +328,12 @@ impl Cgroup {
         if let Some(node) = self.node(serve::MEMORY) {
             let dir = node.dir.as_fd();
             let read = match node.parent.version {
-                CgroupVersion::V1 => v1::oom_kills(dir).map(|kills| (kills, None)),
-                CgroupVersion::V2 => v2::memory_events(dir).map(|(kills, hits)| (kills, Some(hits))),
+                CgroupVersion::V1 => v1::oom_kills(dir).map(|kills| (kills, None, None)),
+                CgroupVersion::V2 => {
+                    v2::memory_events(dir).map(|seen| (seen.kills, Some(seen.hits), Some(seen.own_ooms)))
+                }
             };
-            (events.oom_kills, events.memory_limit_hits) =
+            (events.oom_kills, events.memory_limit_hits, events.own_ooms) =
                 read.map_err(self.error("read the memory events of", node))?;
         }
         if let Some(node) = self.node(serve::PIDS) {
@@ -331,6 +349,27 @@ impl Cgroup {
                 .unwrap_or(0);
         }
         Ok(events)
+    }
+
+    /// Whose memory had run out where the kernel killed something of the tree for it; `None` where it did not.
+    ///
+    /// # Errors
+    /// When a figure cannot be read.
+    pub fn starved(&self) -> Result<Option<Starved>, CgroupError> {
+        let events = self.events()?;
+        let Some(node) = self.node(serve::MEMORY).filter(|_| events.oom_kills > 0) else { return Ok(None) };
+        let own = match (events.own_ooms, self.limits.memory_bytes) {
+            (Some(ooms), _) => Ok(ooms > 0),
+            (None, Some(bytes)) => v1::met_limit(&node.dir, bytes),
+            // Without a limit of ours there is nobody else to name.
+            (None, None) => Ok(true),
+        };
+        if own.map_err(self.error("read the memory peak of", node))? {
+            return Ok(Some(Starved::Own));
+        }
+        let met = if node.parent.above.is_some() { cap::met(&node.parent) } else { Ok(None) };
+        let met = met.map_err(self.error("read the memory of all runs around", node))?;
+        Ok(Some(met.map_or(Starved::Above, Starved::Cap)))
     }
 
     /// A file to poll for the memory limit being met; `None` without a memory limit.

@@ -40,7 +40,7 @@ impl Cgroup {
 
 fn node(path: &Path, version: CgroupVersion, serves: u8) -> io::Result<CgroupNode> {
     let open = || openat(rustix::fs::CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let parent = CgroupParent { dir: open()?, path: path.to_owned(), version, serves };
+    let parent = CgroupParent { dir: open()?, path: path.to_owned(), version, serves, above: None };
     // Not ours to remove.
     Ok(CgroupNode { parent: Arc::new(parent), dir: open()?, serves, removed: true })
 }

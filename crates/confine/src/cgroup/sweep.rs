@@ -35,9 +35,12 @@ pub fn sweep(location: &CgroupLocation) -> SweepReport {
     let mut report = SweepReport::default();
     // The pids hierarchy first: it alone can stop what is left from forking away while it is killed.
     let (with_pids, without) = location.parents.iter().partition::<Vec<_>, _>(|p| p.serves & serve::PIDS != 0);
-    for parent in with_pids.into_iter().chain(without) {
+    let parents = with_pids.into_iter().chain(without).map(|parent| (parent, 0));
+    // Above the directory over all runs of the user may lie what was made before there was one; it counts as a child there.
+    let above = location.parents.iter().filter_map(|parent| parent.above.as_ref()).map(|above| (above, 1));
+    for (parent, known) in parents.chain(above) {
         // The link count of a cgroup directory is two and one for each child directory.
-        if rustix::fs::fstat(&parent.dir).is_ok_and(|stat| stat.st_nlink == 2) {
+        if rustix::fs::fstat(&parent.dir).is_ok_and(|stat| stat.st_nlink == 2 + known) {
             continue;
         }
         let entries = match Dir::read_from(&parent.dir) {

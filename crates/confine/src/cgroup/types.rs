@@ -97,10 +97,23 @@ pub struct CgroupEvents {
     /// Allocations that met the memory limit; most are satisfied by reclaim and no harm is done. Version 2 only:
     /// the failure counts of version 1 stay at 0 on some kernels (seen on 6.18).
     pub memory_limit_hits: Option<u64>,
+    /// How often the tree's own memory limit could not be kept and something was killed for it. Version 2 only.
+    pub own_ooms: Option<u64>,
     /// Forks refused by the process limit.
     pub pids_limit_hits: u64,
     /// Scheduling periods in which the CPU share was used up and the tree had to wait.
     pub cpu_throttled: u64,
+}
+
+/// Whose memory had run out when the kernel killed a process of the tree for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starved {
+    /// The tree's own limit was met.
+    Own,
+    /// The limit over all runs of the user was met, bytes; the tree was within its own.
+    Cap(u64),
+    /// Neither: the machine's, or that of a cgroup further up.
+    Above,
 }
 
 /// A file that becomes ready when memory runs out. Poll `file` for `ready`; then ask for the events.

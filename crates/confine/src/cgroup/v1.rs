@@ -35,12 +35,24 @@ pub(super) fn limit_memory(dir: BorrowedFd<'_>, bytes: u64) -> Reached {
 /// of it. Senders then wait and datagrams are dropped. A kernel without the file leaves them to who samples them
 /// (`Cgroup::charged`).
 pub(super) fn limit_sockets(dir: BorrowedFd<'_>, bytes: u64) -> Result<(), String> {
-    match files::write_number(dir, c"memory.kmem.tcp.limit_in_bytes", bytes / 4) {
+    limit_sockets_to(dir, bytes / 4)
+}
+
+pub(super) fn limit_sockets_to(dir: impl AsFd, bytes: u64) -> Result<(), String> {
+    match files::write_number(dir, c"memory.kmem.tcp.limit_in_bytes", bytes) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("memory.kmem.tcp.limit_in_bytes could not be set: {error}"))
         }
         _ => Ok(()),
     }
+}
+
+/// Holds memory with swap of a directory whose limit of memory alone is `bytes`, where no limit below `total` does.
+pub(super) fn limit_memory_and_swap(dir: impl AsFd, bytes: u64, total: u64) -> Result<(), String> {
+    const FILE: &std::ffi::CStr = c"memory.memsw.limit_in_bytes";
+    let held = files::read_number(&dir, FILE).is_ok_and(|there| there < total);
+    let set = if held { Ok(()) } else { files::write_number(&dir, FILE, bytes) };
+    set.map_err(|error| format!("swap is not limited: {}: {error}", FILE.to_string_lossy()))
 }
 
 /// Bounds processes and threads of the tree.
@@ -77,6 +89,19 @@ pub(super) fn memory_peak(dir: BorrowedFd<'_>) -> io::Result<u64> {
     files::read_number(dir, c"memory.max_usage_in_bytes")
 }
 
+/// A charge that fails is for a few pages.
+const NEARLY: u64 = 1 << 20;
+
+/// Whether memory, or memory with swap, has been as high as this limit allows.
+pub(super) fn met_limit(dir: impl AsFd, bytes: u64) -> io::Result<bool> {
+    let memory = files::read_number(&dir, c"memory.max_usage_in_bytes")?;
+    let with_swap = match files::read_number(&dir, c"memory.memsw.max_usage_in_bytes") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        read => read?,
+    };
+    Ok(memory.max(with_swap).saturating_add(NEARLY) >= bytes)
+}
+
 /// What earlier runs may leave charged before it is worth 0.5 ms to give it back, bytes.
 const RESIDUE: u64 = 1 << 20;
 
@@ -86,7 +111,11 @@ pub(super) fn reset_memory(dir: BorrowedFd<'_>) -> io::Result<()> {
     if files::read_number(dir, c"memory.usage_in_bytes")? > RESIDUE {
         files::write(dir, c"memory.force_empty", b"0")?;
     }
-    files::write(dir, c"memory.max_usage_in_bytes", b"0")
+    files::write(dir, c"memory.max_usage_in_bytes", b"0")?;
+    match files::write(dir, c"memory.memsw.max_usage_in_bytes", b"0") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        written => written,
+    }
 }
 
 /// CPU time of the tree since the directory was made, microseconds.

@@ -4,7 +4,7 @@
 //! directories and never enables controllers: `discover` does.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::OFlags;
 
@@ -52,10 +52,26 @@ pub(super) fn cpu_time(dir: BorrowedFd<'_>) -> io::Result<u64> {
     stat.key("usage_usec").ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Processes killed for lack of memory and limit hits, from one read of `memory.events`.
-pub(super) fn memory_events(dir: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+/// What `memory.events` counts, from one read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MemoryEvents {
+    /// Processes killed for lack of memory, anybody's.
+    pub(super) kills: u64,
+    /// Limit hits.
+    pub(super) hits: u64,
+    /// Limit hits in this tree that killed.
+    pub(super) own_ooms: u64,
+}
+
+pub(super) fn memory_events(dir: BorrowedFd<'_>) -> io::Result<MemoryEvents> {
     let events = files::read(dir, c"memory.events")?;
-    Ok((events.key("oom_kill").unwrap_or(0), events.key("max").unwrap_or(0)))
+    let count = |key| events.key(key).unwrap_or(0);
+    Ok(MemoryEvents { kills: count("oom_kill"), hits: count("max"), own_ooms: count("oom") })
+}
+
+/// How often the directory's own limit, none of its children's, could not be kept; not counted before 5.2.
+pub(super) fn own_ooms(dir: impl AsFd) -> io::Result<u64> {
+    Ok(optional(files::read(dir, c"memory.events.local").map(|events| events.key("oom").unwrap_or(0)))?.unwrap_or(0))
 }
 
 /// Kills every process of the tree at once, forks in flight included; `false` before 5.14.
