@@ -210,6 +210,10 @@ fn events(outcome: &Outcome) -> Vec<(&'static str, Map<String, Value>)> {
         (Ending::LimitExceeded, Some(Field::Memory)) => {
             add("oom_kill", serde_json::json!({ "memoryBytes": outcome.memory_used_bytes }));
         }
+        // Beyond its own limit.
+        _ if outcome.error.as_ref().is_some_and(|failure| failure.step == FailedStep::Memory) => {
+            add("oom_kill", serde_json::json!({ "memoryBytes": outcome.memory_used_bytes }));
+        }
         (Ending::LimitExceeded, Some(limit)) => add("limit_kill", serde_json::json!({ "limit": limit })),
         _ => {}
     }

@@ -12,6 +12,17 @@ fn row(name: &'static str, gives: &'static str, found: Result<String, String>, e
     Mechanism { name, available, evidence, gives, enable: if available { None } else { enable.map(str::to_owned) } }
 }
 
+/// The limit over all runs of this user.
+fn memory_of_all_runs(probe: &cgroup::Probe) -> Mechanism {
+    let (found, enable) = match (probe.memory_cap(), &probe.memory) {
+        (Some(Ok(cap)), _) => (Ok(format!("{} MiB, by {}", cap.bytes >> 20, cap.place)), None),
+        (Some(Err(reason)), _) => (Err(reason), Some("rmdir that directory while nothing runs: the next run makes it")),
+        (None, cgroup::Availability::Unavailable { reason, hint }) => (Err(reason.clone()), Some(hint.as_str())),
+        (None, cgroup::Availability::Available(_)) => (Err("no memory controller".to_owned()), None),
+    };
+    row("memory of all runs", "a limit on the memory of all runs of this user together", found, enable)
+}
+
 impl Engine {
     /// Tries each mechanism.
     pub fn mechanisms(&self) -> Vec<Mechanism> {
@@ -116,6 +127,7 @@ impl Engine {
                 }
             }
         }
+        rows.push(memory_of_all_runs(&probe));
         if me.privileged {
             let id = host::unprivileged_id();
             rows.push(row(

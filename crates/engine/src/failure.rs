@@ -79,6 +79,8 @@ steps! {
     Landlock = "landlock",
     /// Setting resource limits.
     Limits = "limits",
+    /// The memory of all runs together, or of the machine, which ran out while the run was within its own limit.
+    Memory = "memory",
     /// Mounting.
     Mount = "mount",
     /// Creating namespaces.

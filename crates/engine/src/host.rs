@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use cofferdam_confine::cgroup::{self, Cgroup, CgroupLimits, CgroupLocation};
+use cofferdam_confine::cgroup::{self, Cgroup, CgroupLimits, CgroupLocation, MemoryCap};
 use cofferdam_confine::host::{self, CallerIdentity};
 use cofferdam_confine::other_cpu;
 use cofferdam_policy::Field;
@@ -165,11 +165,14 @@ impl Host {
     pub(crate) fn cgroup_enforcement(&self, e: &mut AppliedEnforcement) {
         let full = |reason: &str| AppliedField { strength: Strength::Full, reason: reason.to_owned() };
         match self.cgroups() {
-            Cgroups::Here(_, p) => {
+            Cgroups::Here(location, p) => {
                 for (has, field) in [(p.memory, Field::Memory), (p.cpu, Field::CpuShare), (p.pids, Field::Processes)] {
                     if has {
                         e.insert(field, full("cgroup"));
                     }
+                }
+                if let Some(reason) = location.memory_cap().and_then(open_cap) {
+                    e.insert(Field::Memory, full(&format!("cgroup; {reason}")));
                 }
                 if p.cpu_time {
                     e.insert(Field::CpuTime, full("the cgroup counts, the supervisor kills"));
@@ -183,6 +186,14 @@ impl Host {
                 }
             }
         }
+    }
+}
+
+/// What the limit over all runs of a user leaves open.
+fn open_cap(found: Result<&MemoryCap, &str>) -> Option<String> {
+    match found {
+        Ok(cap) => cap.gap.as_ref().map(|gap| format!("of all runs together, {gap}")),
+        Err(reason) => Some(format!("nothing limits all runs together: {reason}")),
     }
 }
 

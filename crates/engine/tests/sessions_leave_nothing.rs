@@ -26,8 +26,12 @@ fn cgroups() -> Vec<String> {
         .filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (names, path) = (parts.next()?, parts.next()?);
-            Some(format!("/sys/fs/cgroup/{names}{path}"))
+            let own = format!("/sys/fs/cgroup/{names}{path}");
+            // In the one of memory the runs' lie in another, which stays.
+            let user = format!("{own}/cofferdam-user-{}", rustix::process::geteuid().as_raw());
+            Some([own, user])
         })
+        .flatten()
         .collect()
 }
 

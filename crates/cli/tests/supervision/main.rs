@@ -6,6 +6,7 @@
 mod common;
 
 mod memory;
+mod memory_of_all_runs;
 mod streams;
 
 use std::io::{Read as _, Write as _};

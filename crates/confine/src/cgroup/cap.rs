@@ -1,8 +1,8 @@
 //! The directory over all runs of one user, whose limit keeps them together from taking the machine's memory.
 //!
 //! `cofferdam-user-UID` lies where the runs would lie otherwise, in the hierarchy that serves memory. The first run makes
-//! it, no run removes it. Its limit is set last, so whoever reads one finds everything else done. A limit below the
-//! machine's memory stays, whoever wrote it; any other is replaced by all of the memory but a [`reserve`].
+//! it, no run removes it. Its limit is set last: where there is one, everything else is done. A limit below the machine's
+//! memory stays, an administrator's as well; any other is replaced by all of the memory but a [`reserve`].
 //!
 //! Where it cannot be had, runs lie where they would have lain, and [`CgroupLocation::memory_cap`] says why.
 //!
@@ -60,17 +60,15 @@ pub(super) fn look(above: &OwnedFd, path: &Path, version: CgroupVersion) -> Resu
     let own = directory();
     let place = if path.file_name() == Some(own.as_ref()) { path.to_owned() } else { path.join(&own) };
     let total = machine();
-    let there = match files::open_dir(rustix::fs::CWD, &place) {
+    let there = || match files::open_dir(rustix::fs::CWD, &place) {
         Ok(dir) => {
             ours(&dir)?;
-            limit(&dir, version).map_err(|e| format!("{}: its limit cannot be read: {e}", place.display()))?
+            limit(&dir, version).map_err(|error| format!("its limit cannot be read: {error}"))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            beside_runs(path)?;
-            u64::MAX
-        }
-        Err(error) => return Err(format!("{} cannot be opened: {error}", place.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => beside_runs(path).map(|()| u64::MAX),
+        Err(error) => Err(format!("cannot be opened: {error}")),
     };
+    let there = there().map_err(|reason| format!("{}: {reason}", place.display()))?;
     let bytes = if there < total { there } else { share(total.min(limit_above(above, path, version))) };
     Ok(cap(bytes, None, &place))
 }

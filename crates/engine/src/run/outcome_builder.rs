@@ -14,7 +14,7 @@ use crate::outcome::{
     AppliedEnforcement, AppliedField, Ending, Evidence, FileChange, NetworkSummary, Outcome, Strength, Truncated,
     Violation,
 };
-use crate::run::report::{RunEnd, SupervisorReport};
+use crate::run::report::{RunEnd, Shortage, SupervisorReport};
 use crate::start_failures;
 
 /// What is left of a run besides its report, for the outcome.
@@ -142,6 +142,22 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
     o
 }
 
+/// Why a run was killed for lack of memory that was within its own limit.
+fn starved(of: Shortage) -> Failure {
+    let (whose, hint) = match of {
+        Shortage::AllRuns(bytes) => (
+            format!("all runs of this user together met their limit of {} MiB", bytes >> 20),
+            "run fewer at a time, or each with less --memory; cofferdam doctor --verbose names that limit",
+        ),
+        Shortage::Machine => (
+            "the machine, or a cgroup around all runs, had no more".to_owned(),
+            "run fewer at a time, or each with less --memory",
+        ),
+    };
+    let message = format!("killed for lack of memory: {whose}; the run was within its own limit, {}", Field::Memory);
+    Failure::new(FailedStep::Memory, message).hint(hint)
+}
+
 /// A step that could not be done and that something else stands in for: the outcome says so.
 fn weaken(e: &mut AppliedEnforcement, step: u16, errno: i32) {
     use cofferdam_confine::wire::step as s;
@@ -219,6 +235,13 @@ fn ending(o: &mut Outcome, f: &mut Finished, of: &RunContext<'_>) {
             o.limit = Some(Field::WallTime);
         }
         RunEnd::Limit(field) => limit(o, field),
+        RunEnd::Starved(of) => {
+            // As after any signal from outside: no limit of the policy's was met.
+            let ran = f.report.started_ns != 0;
+            o.outcome = if ran { Ending::Signalled } else { Ending::SetupFailed };
+            o.signal = ran.then_some(SIGKILL);
+            o.error = Some(starved(of));
+        }
         RunEnd::Violation => o.outcome = Ending::Violation,
         RunEnd::Cancelled => {
             o.outcome = Ending::Signalled;
@@ -259,6 +282,39 @@ mod tests {
 
     use super::*;
     use crate::run::evidence::Log;
+
+    #[test]
+    fn what_met_the_limit_of_all_runs_has_not_met_its_own() {
+        let (policy, init_plan) = (Policy::base(), InitPlan::default());
+        let ended = |end, started_ns| {
+            let mut report = SupervisorReport::begin(Log::default());
+            (report.end, report.started_ns) = (end, started_ns);
+            let finished = Finished::of(report, AppliedEnforcement::new());
+            let of =
+                RunContext { policy: &policy, init_plan: Some(&init_plan), codes_are_signals: false, reports: true };
+            outcome(&of, Outcome::unstarted(None), finished, Instant::now())
+        };
+        let own = ended(RunEnd::Limit(Field::Memory), 1);
+        assert_eq!(
+            (own.outcome, own.limit, own.error),
+            (Ending::LimitExceeded, Some(Field::Memory), None),
+            "the control"
+        );
+        assert_eq!(own.violations.len(), 1, "{:?}", own.violations);
+        for (of, part) in
+            [(Shortage::AllRuns(96 << 20), "together met their limit of 96 MiB"), (Shortage::Machine, "the machine")]
+        {
+            let all = ended(RunEnd::Starved(of), 1);
+            assert_eq!((all.outcome, all.signal, all.limit), (Ending::Signalled, Some(9), None));
+            assert!(!all.success && all.violations.is_empty(), "{:?}", all.violations);
+            let error = all.error.unwrap();
+            assert_eq!(error.step, FailedStep::Memory);
+            assert!(error.message.contains(part) && error.message.contains("within its own limit"), "{error}");
+            assert!(error.hint.is_some());
+            let unstarted = ended(RunEnd::Starved(of), 0);
+            assert_eq!((unstarted.outcome, unstarted.signal), (Ending::SetupFailed, None));
+        }
+    }
 
     #[test]
     fn memory_is_partial_where_the_buffers_of_sockets_could_not_be_counted() {

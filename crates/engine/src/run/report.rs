@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use cofferdam_confine::cgroup::{CgroupEvents, CgroupUsage};
+use cofferdam_confine::cgroup::{Cgroup, CgroupEvents, CgroupUsage, Starved};
 use cofferdam_confine::process;
 use cofferdam_policy::{Field, OnViolation};
 
@@ -18,6 +18,8 @@ pub(crate) enum RunEnd {
     TimedOut,
     /// Another limit.
     Limit(Field),
+    /// It was within its limit, but something of it was killed for lack of memory.
+    Starved(Shortage),
     /// A violation under `terminate`.
     Violation,
     /// Nothing ran: step, item, errno.
@@ -26,6 +28,26 @@ pub(crate) enum RunEnd {
     Cancelled,
     /// What was watched ended without a word: killed from outside, or by the memory limit.
     Lost,
+}
+
+/// Memory that ran out beyond the run's own limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// What all runs of the user may have together, bytes.
+    AllRuns(u64),
+    /// The machine's, or that of a cgroup around all runs.
+    Machine,
+}
+
+impl RunEnd {
+    /// The end of a run of which the kernel killed something for lack of memory; `None` where it did not.
+    pub(crate) fn starved(cgroup: &Cgroup) -> Option<RunEnd> {
+        Some(match cgroup.starved().ok()?? {
+            Starved::Own => RunEnd::Limit(Field::Memory),
+            Starved::Cap(bytes) => RunEnd::Starved(Shortage::AllRuns(bytes)),
+            Starved::Above => RunEnd::Starved(Shortage::Machine),
+        })
+    }
 }
 
 /// What the supervisor knows afterwards.

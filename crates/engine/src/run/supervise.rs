@@ -374,9 +374,12 @@ impl RunSupervisor<'_, '_> {
         }
         if let Some(c) = self.run.cgroup
             && matches!(self.report.end, RunEnd::Wait(_) | RunEnd::Lost)
-            && self.report.counted.map_or_else(|| c.events().is_ok_and(|e| e.oom_kills > 0), |(_, e)| e.oom_kills > 0)
         {
-            self.report.end = RunEnd::Limit(Field::Memory);
+            let starved = match self.report.counted {
+                Some((_, events)) => (events.oom_kills > 0).then_some(RunEnd::Limit(Field::Memory)),
+                None => RunEnd::starved(c),
+            };
+            self.report.end = starved.unwrap_or(self.report.end);
         }
         if self.report.ended_ns == 0 {
             self.report.ended_ns = now_ns();

@@ -35,8 +35,8 @@ const SETUP: Duration = Duration::from_secs(60);
 impl RunSupervisor<'_, '_> {
     pub(super) fn out_of_memory(&mut self) {
         let Some(c) = self.run.cgroup else { return };
-        if c.events().is_ok_and(|e| e.oom_kills > 0) {
-            self.end(RunEnd::Limit(Field::Memory));
+        if let Some(end) = RunEnd::starved(c) {
+            self.end(end);
             self.oom = None;
         } else if let Some(w) = &self.oom
             && w.rearm().is_err()
