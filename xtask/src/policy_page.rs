@@ -47,7 +47,12 @@ const MECHANISMS: &[(Field, &str, &str)] = &[
     (Field::Isolation, "pid, ipc and cgroup namespaces, Landlock", ""),
     (Field::Hostname, "uts namespace", ""),
     (Field::TreeKill, "pid namespace, whose init dies with its owner", ""),
-    (Field::Memory, "cgroup, and the supervisor's count of socket buffers", "the host's memory"),
+    (
+        Field::Memory,
+        "cgroup, and the supervisor's count of socket buffers; \
+         [all runs of a user together](defaults.md#the-memory-of-all-runs) by a cgroup around theirs",
+        "the host's memory",
+    ),
     (Field::CpuTime, "cgroup and RLIMIT_CPU", "the host's processors"),
     (Field::CpuShare, "cgroup", "the host's processors"),
     (Field::WallTime, "the supervisor", ""),

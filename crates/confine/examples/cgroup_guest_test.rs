@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Some("child-owner") => child_owner(),
         Some("child-wait") => child_wait(),
         Some("child-hold") => child_hold(number(1)),
+        Some("child-inside") => child_inside(),
         Some("child-cap") => child_cap(args.get(1).map_or("", String::as_str)),
         _ => Err("usage: cgroup_guest_test probe | all | unavailable | bench [N]".into()),
     };
@@ -433,6 +434,8 @@ fn cap_in(leaf: &Path, middle: &Path, limit: &Path) -> Check {
     mode(0o775)?;
     expect(&["refused"])?;
     mode(0o755)?;
+    expect(&["removed"])?;
+    ensure!(read()? == share, "made anew: {}", read()?);
     expect(&["share"])
 }
 
@@ -452,6 +455,14 @@ fn child_cap(what: &str) -> Check {
             ensure!(found.bytes < machine() && found.place.contains("cofferdam-test-"), "{found:?}");
             Ok(())
         }
+        // As "share", and the directory is removed under one that goes on to use it.
+        "removed" => {
+            let place = &found?.place;
+            std::fs::remove_dir(place)?;
+            let (group, status, _) = run(&location, EVERYTHING, &["child-alloc", "1"])?;
+            ensure!(status.success() && Path::new(place).join(group.name()).is_dir(), "{status}");
+            Ok(group.remove()?)
+        }
         "refused" => {
             let reason = found.err().ok_or("used all the same")?;
             ensure!(reason.contains("can be written by others"), "{reason}");
@@ -467,10 +478,23 @@ fn child_cap(what: &str) -> Check {
     }
 }
 
+fn child_inside() -> Check {
+    wait_for_release()?;
+    match cgroup::probe().memory_cap().ok_or("no memory controller")? {
+        Err(reason) => ensure!(reason.contains("itself in the cgroup of a run"), "{reason}"),
+        Ok(found) => ensure!(found.place.matches("cofferdam-user-").count() <= 1, "{found:?}"),
+    }
+    Ok(())
+}
+
 /// Three runs that are within their own limits, two of which are not within the cap; and one beyond its own.
 fn together(location: &CgroupLocation) -> Check {
     let (group, status, _) = run(location, EVERYTHING, &["child-alloc", "1"])?;
     ensure!(status.success() && group.starved()?.is_none(), "{status}");
+    group.remove()?;
+    // Inside a run nothing is made in its directory, which could not be removed then.
+    let (group, status, text) = run(location, EVERYTHING, &["child-inside"])?;
+    ensure!(status.success(), "{status} {text}");
     group.remove()?;
     let limits = CgroupLimits { memory_bytes: Some(EACH), ..CgroupLimits::default() };
     let mut runs = Vec::new();

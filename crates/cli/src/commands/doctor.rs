@@ -1,6 +1,7 @@
 //! `cofferdam doctor`: reports on one screen what this host can enforce, and the commands that would provide the rest.
 //!
-//! Exit code: 0 when a backend can run here, 1 when none can. Changes nothing.
+//! Exit code: 0 when a backend can run here, 1 when none can. Changes nothing, but for the
+//! place of cgroups, which is prepared as for a run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

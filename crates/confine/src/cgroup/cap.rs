@@ -59,7 +59,7 @@ pub(super) fn enter(above: Arc<CgroupParent>) -> (Arc<CgroupParent>, Result<Memo
 pub(super) fn look(above: &OwnedFd, path: &Path, version: CgroupVersion) -> Result<MemoryCap, String> {
     let own = directory();
     let place = if path.file_name() == Some(own.as_ref()) { path.to_owned() } else { path.join(&own) };
-    let total = machine();
+    let total = Machine::now().total;
     let there = || match files::open_dir(rustix::fs::CWD, &place) {
         Ok(dir) => {
             ours(&dir)?;
@@ -75,7 +75,7 @@ pub(super) fn look(above: &OwnedFd, path: &Path, version: CgroupVersion) -> Resu
 
 /// What a scope will have that is still to be made.
 pub(super) fn in_scope() -> MemoryCap {
-    MemoryCap { bytes: share(machine()), place: "the scope that systemd makes".to_owned(), gap: None }
+    MemoryCap { bytes: share(Machine::now().total), place: "the scope that systemd makes".to_owned(), gap: None }
 }
 
 fn cap(bytes: u64, gap: Option<String>, path: &Path) -> MemoryCap {
@@ -124,14 +124,14 @@ fn ours(dir: &OwnedFd) -> Result<(), String> {
 fn hold(dir: &OwnedFd, above: &CgroupParent) -> Result<(u64, Option<String>), String> {
     let unreadable = |error| format!("its limit cannot be read: {error}");
     let mut bytes = limit(dir, above.version).map_err(unreadable)?;
-    let total = machine();
-    if bytes >= total {
-        let least = total.min(limit_above(&above.dir, &above.path, above.version));
+    let machine = Machine::now();
+    if bytes >= machine.total {
+        let least = machine.total.min(limit_above(&above.dir, &above.path, above.version));
         set(dir, above, share(least), reserve(least))?;
         bytes = limit(dir, above.version).map_err(unreadable)?;
     }
-    let swaps = above.version == CgroupVersion::V1 && super::types::host_has_swap();
-    Ok((bytes, swaps.then(|| v1::limit_memory_and_swap(dir, bytes, total).err()).flatten()))
+    let swaps = machine.swaps && above.version == CgroupVersion::V1;
+    Ok((bytes, swaps.then(|| v1::limit_memory_and_swap(dir, bytes, machine.total).err()).flatten()))
 }
 
 /// Everything that the directory needs, the limit last.
@@ -182,10 +182,20 @@ fn limit_above(above: &OwnedFd, path: &Path, version: CgroupVersion) -> u64 {
     .unwrap_or(u64::MAX)
 }
 
-/// The machine's memory, bytes.
-fn machine() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+/// What the machine has.
+#[derive(Debug, Clone, Copy)]
+struct Machine {
+    /// Memory, bytes.
+    total: u64,
+    swaps: bool,
+}
+
+impl Machine {
+    fn now() -> Machine {
+        let info = rustix::system::sysinfo();
+        let total = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+        Machine { total, swaps: info.totalswap != 0 }
+    }
 }
 
 /// What is left to everything else: an eighth, and 512 MiB at the least, but no more than a quarter of a small machine.

@@ -145,7 +145,7 @@ impl Cgroup {
         };
         let (mut failed, mut cause) = (0, None);
         for (parent, serves) in assign(&location.parents, wanted, limits.kill) {
-            match make(parent, &group.name, serves) {
+            match make_in(parent, &group.name, serves) {
                 Ok(node) => group.nodes.push(node),
                 Err(error) => {
                     failed |= serves;
@@ -515,6 +515,18 @@ fn assign(parents: &[Arc<CgroupParent>], wanted: u8, kill: bool) -> Vec<(&Arc<Cg
         }
     }
     chosen
+}
+
+/// Makes a directory. That over all runs of the user is made anew where it was removed while it was empty.
+fn make_in(parent: &Arc<CgroupParent>, name: &str, serves: u8) -> IoResult<CgroupNode> {
+    match (make(parent, name, serves), &parent.above) {
+        (Err(error), Some(above)) if error.kind() == std::io::ErrorKind::NotFound => {
+            let (parent, held) = cap::enter(Arc::clone(above));
+            held.map_err(std::io::Error::other)?;
+            make(&parent, name, serves)
+        }
+        (made, _) => made,
+    }
 }
 
 fn make(parent: &Arc<CgroupParent>, name: &str, serves: u8) -> IoResult<CgroupNode> {

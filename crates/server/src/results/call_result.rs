@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cofferdam_engine::network_event::{NetworkEvent, NetworkKind};
-use cofferdam_engine::{Ending, Outcome, Violation};
+use cofferdam_engine::{Ending, FailedStep, Outcome, Violation};
 use cofferdam_policy::{Field, text};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::json;
@@ -177,7 +177,15 @@ fn ending(outcome: &Outcome) -> Option<String> {
     let limit = || outcome.limit.map_or_else(|| "a limit".to_owned(), |field| field.to_string());
     Some(match outcome.outcome {
         Ending::Exited => return silent_failure(outcome),
-        Ending::Signalled => format!("[ended by signal {}]", outcome.signal.unwrap_or(9)),
+        Ending::Signalled => {
+            let signal = outcome.signal.unwrap_or(9);
+            // What the machine or other runs took is no fault of the code's.
+            let why = outcome.error.as_ref().filter(|failure| failure.step == FailedStep::Memory);
+            why.map_or_else(
+                || format!("[ended by signal {signal}]"),
+                |why| format!("[ended by signal {signal}: {}]", text::one_line(&why.message)),
+            )
+        }
         Ending::TimedOut => format!("[ended after {:.0} ms by its time limit]", outcome.execution_time_ms),
         Ending::LimitExceeded if outcome.limit == Some(Field::Memory) => {
             format!("[ended by {}; hint: memory = \"SIZE\" in the definition of the environment]", limit())
@@ -257,7 +265,7 @@ pub(crate) fn resource_contents(blob: Blob) -> ResourceContents {
 mod tests {
     use super::*;
     use crate::workspace::output::OutputFiles;
-    use cofferdam_engine::{FailedStep, Failure};
+    use cofferdam_engine::Failure;
 
     #[test]
     fn refusals_and_changes_stand_in_the_text_a_line_each() {
@@ -370,6 +378,14 @@ mod tests {
         let failed = of(Outcome::unstarted(Some(failure)));
         assert_eq!(failed.is_error, Some(true));
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
+        let killed = |step| Outcome {
+            outcome: Ending::Signalled,
+            signal: Some(9),
+            error: Some(Failure { code: 125, step, message: "all runs".into(), hint: None }),
+            ..outcome("x", "", 0)
+        };
+        assert_eq!(text(&killed(FailedStep::Memory), None, None, &[]), "x\n[ended by signal 9: all runs]");
+        assert_eq!(text(&killed(FailedStep::Audit), None, None, &[]), "x\n[ended by signal 9]");
         let timed = Outcome { outcome: Ending::TimedOut, execution_time_ms: 1000.2, ..outcome("x", "", 0) };
         assert_eq!(text(&timed, None, None, &[]), "x\n[ended after 1000 ms by its time limit]");
     }
