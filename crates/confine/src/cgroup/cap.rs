@@ -32,20 +32,25 @@ pub struct MemoryCap {
 }
 
 /// The directory's name, which is none of a run's (`name::parse`).
-pub(super) fn directory() -> String {
-    format!("{}user-{}", name::PREFIX, rustix::process::geteuid().as_raw())
+fn directory(uid: u32) -> String {
+    format!("{}user-{uid}", name::PREFIX)
+}
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// Puts the directory of this user below `above`; without it `above` itself serves, and the reason says why.
 pub(super) fn enter(above: Arc<CgroupParent>) -> (Arc<CgroupParent>, Result<MemoryCap, String>) {
-    let own = directory();
+    let uid = user();
+    let own = directory(uid);
     // A process in the cgroup of a run finds the directory above it.
     if above.path.file_name() == Some(own.as_ref()) {
         let held = hold(&above.dir, &above).map(|(bytes, gap)| cap(bytes, gap, &above.path));
         return (above, held);
     }
     let path = above.path.join(&own);
-    match open(&above, &own).and_then(|dir| Ok((hold(&dir, &above)?, dir))) {
+    match open(&above, &own, uid).and_then(|dir| Ok((hold(&dir, &above)?, dir))) {
         Ok(((bytes, gap), dir)) => {
             let held = cap(bytes, gap, &path);
             let (version, serves) = (above.version, above.serves);
@@ -57,12 +62,13 @@ pub(super) fn enter(above: Arc<CgroupParent>) -> (Arc<CgroupParent>, Result<Memo
 
 /// What [`enter`] would find or make. Changes nothing.
 pub(super) fn look(above: &OwnedFd, path: &Path, version: CgroupVersion) -> Result<MemoryCap, String> {
-    let own = directory();
+    let uid = user();
+    let own = directory(uid);
     let place = if path.file_name() == Some(own.as_ref()) { path.to_owned() } else { path.join(&own) };
     let total = Machine::now().total;
     let there = || match files::open_dir(rustix::fs::CWD, &place) {
         Ok(dir) => {
-            ours(&dir)?;
+            ours(&dir, uid)?;
             limit(&dir, version).map_err(|error| format!("its limit cannot be read: {error}"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => beside_runs(path).map(|()| u64::MAX),
@@ -91,7 +97,7 @@ fn beside_runs(above: &Path) -> Result<(), String> {
     }
 }
 
-fn open(above: &CgroupParent, own: &str) -> Result<OwnedFd, String> {
+fn open(above: &CgroupParent, own: &str, uid: u32) -> Result<OwnedFd, String> {
     let open = || files::open_dir(&above.dir, own);
     let dir = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -104,15 +110,14 @@ fn open(above: &CgroupParent, own: &str) -> Result<OwnedFd, String> {
         dir => dir,
     };
     let dir = dir.map_err(|error| format!("cannot be opened: {error}"))?;
-    ours(&dir).map(|()| dir)
+    ours(&dir, uid).map(|()| dir)
 }
 
-/// Nobody else may put anything into it, or take its limit away.
-fn ours(dir: &OwnedFd) -> Result<(), String> {
+/// No other user may put anything into it, or take its limit away.
+fn ours(dir: &OwnedFd, uid: u32) -> Result<(), String> {
     let stat = rustix::fs::fstat(dir).map_err(|error| format!("cannot be looked at: {error}"))?;
-    let me = rustix::process::geteuid().as_raw();
-    if stat.st_uid != me {
-        return Err(format!("belongs to uid {}, not to {me}", stat.st_uid));
+    if stat.st_uid != uid {
+        return Err(format!("belongs to uid {}, not to {uid}", stat.st_uid));
     }
     if stat.st_mode & 0o022 != 0 {
         return Err("can be written by others than its owner".to_owned());
@@ -223,8 +228,8 @@ mod tests {
 
     #[test]
     fn the_name_is_no_runs() {
-        assert!(directory().starts_with("cofferdam-user-"));
-        assert_eq!(name::parse(&directory()), None);
+        assert_eq!(directory(1000), "cofferdam-user-1000");
+        assert_eq!(name::parse(&directory(1000)), None);
     }
 
     #[test]
