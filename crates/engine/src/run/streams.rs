@@ -2,9 +2,10 @@
 //!
 //! After the cap a stream is still read, and what comes is dropped: the program neither blocks nor fills our memory.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -127,10 +128,16 @@ pub(crate) fn buffer() -> Vec<u8> {
 }
 
 /// Standard input under way.
+///
+/// What the program has not read when it ends stays with the caller, as if the program had been given the caller's input itself:
+/// in a loop such as `while read -r line; do cofferdam run …; done <list`, the next turn finds it. A file is moved back by so
+/// much. Of a pipe, the first bytes are copied (tee(2)) and only taken once the program has read them; what follows is not
+/// known to be unread.
 pub(crate) struct InputSource {
     /// Our end of the program's standard input; `None` once it is closed.
     pub to: Option<OwnedFd>,
-    from: From,
+    from: Option<OwnedFd>,
+    kind: SourceKind,
     pending: Vec<u8>,
     sent: usize,
     terminal: bool,
@@ -142,41 +149,74 @@ pub(crate) struct InputSource {
 const INTERRUPTS: (u32, Duration) = (5, Duration::from_secs(2));
 /// Ctrl-C.
 const INTERRUPT: u8 = 3;
+/// One buffer of a pipe: it is full with the first bytes, and can be written again once they are read.
+const ONE_BUFFER: usize = 4096;
 
-enum From {
-    Nothing,
-    Fd(OwnedFd),
+/// What the caller's input is, as far as it can be given back.
+#[derive(Debug)]
+enum SourceKind {
+    /// It cannot.
+    Stream,
+    /// A pipe of which nothing was read yet.
+    NewPipe,
+    /// A pipe with so many bytes that were copied to the program, which may have read some of them. The program's own is of one
+    /// buffer meanwhile, and of so many bytes otherwise.
+    Copied { bytes: usize, capacity: usize },
+    /// A file; at its end, the program's end of the pipe, so that what is in it can still be counted.
+    File { end: Option<OwnedFd> },
+}
+
+impl SourceKind {
+    fn of(fd: &OwnedFd, terminal: bool) -> SourceKind {
+        use rustix::fs::{FileType, fstat};
+        let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match kind {
+            _ if terminal => SourceKind::Stream,
+            Ok(FileType::Fifo) => SourceKind::NewPipe,
+            Ok(FileType::RegularFile) => SourceKind::File { end: None },
+            _ => SourceKind::Stream,
+        }
+    }
 }
 
 impl InputSource {
     /// What goes into our end of the pipe (or pty).
     pub(crate) fn new(to: OwnedFd, input: Input, terminal: bool) -> InputSource {
         let (from, pending) = match input {
-            Input::Closed => (From::Nothing, Vec::new()),
-            Input::Bytes(b) => (From::Nothing, b),
-            Input::Fd(fd) => (From::Fd(fd), Vec::new()),
+            Input::Closed => (None, Vec::new()),
+            Input::Bytes(b) => (None, b),
+            Input::Fd(fd) => (Some(fd), Vec::new()),
         };
-        let mut s = InputSource { to: Some(to), from, pending, sent: 0, terminal, interrupts: (0, Instant::now()) };
+        let kind = from.as_ref().map_or(SourceKind::Stream, |fd| SourceKind::of(fd, terminal));
+        let interrupts = (0, Instant::now());
+        let mut s = InputSource { to: Some(to), from, kind, pending, sent: 0, terminal, interrupts };
         s.close_when_done();
         s
     }
 
-    /// To poll for reading: only while nothing waits to be written.
+    /// To poll for reading: only while nothing waits to be written, or to be read by the program.
     pub(crate) fn poll_from(&self) -> Option<BorrowedFd<'_>> {
-        match (&self.from, self.sent == self.pending.len(), &self.to) {
-            (From::Fd(fd), true, Some(_)) => Some(fd.as_fd()),
+        match (&self.from, self.waits(), &self.to) {
+            (Some(fd), false, Some(_)) => Some(fd.as_fd()),
             _ => None,
         }
     }
 
-    /// To poll for writing: only while something waits to be written.
+    /// To poll for writing: only while something waits to be written, or to be read by the program.
     pub(crate) fn poll_to(&self) -> Option<BorrowedFd<'_>> {
-        if self.sent < self.pending.len() { self.to.as_ref().map(AsFd::as_fd) } else { None }
+        if self.waits() { self.to.as_ref().map(AsFd::as_fd) } else { None }
+    }
+
+    fn waits(&self) -> bool {
+        self.sent < self.pending.len() || matches!(self.kind, SourceKind::Copied { .. })
     }
 
     /// Reads from the caller.
     pub(crate) fn read(&mut self, buf: &mut [u8]) {
-        let From::Fd(fd) = &self.from else { return };
+        if matches!(self.kind, SourceKind::NewPipe) && self.copy_first() {
+            return;
+        }
+        let Some(fd) = &self.from else { return };
         match rustix::io::read(fd, &mut buf[..4096]) {
             Ok(n) if n > 0 => {
                 self.count_interrupts(&buf[..n]);
@@ -185,9 +225,75 @@ impl InputSource {
                 self.write();
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            _ => self.from = From::Nothing,
+            _ => self.end(),
         }
         self.close_when_done();
+    }
+
+    /// Copies the first bytes of the caller's pipe to the program's, and leaves them in the caller's. False where that cannot be
+    /// done: then they are read.
+    fn copy_first(&mut self) -> bool {
+        use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, tee};
+        self.kind = SourceKind::Stream;
+        let (Some(from), Some(to)) = (&self.from, &self.to) else { return false };
+        let Ok(capacity) = fcntl_getpipe_size(to) else { return false };
+        if fcntl_setpipe_size(to, ONE_BUFFER).ok() != Some(ONE_BUFFER) {
+            return false;
+        }
+        match tee(from, to, ONE_BUFFER, SpliceFlags::NONBLOCK) {
+            Ok(bytes) if bytes > 0 => {
+                self.kind = SourceKind::Copied { bytes, capacity };
+                true
+            }
+            // At the end, or where the bytes are gone again, an ordinary read says so.
+            _ => {
+                grow(to, capacity);
+                false
+            }
+        }
+    }
+
+    /// Takes what the program has read of the copied bytes from the caller's pipe, and of a file puts back what it has not read.
+    fn settle(&mut self) {
+        use rustix::pipe::{SpliceFlags, splice};
+        let in_pipe = |fd: Option<&OwnedFd>| fd.and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
+        match std::mem::replace(&mut self.kind, SourceKind::Stream) {
+            SourceKind::Copied { bytes, .. } => {
+                let unread = in_pipe(self.to.as_ref()).and_then(|unread| usize::try_from(unread).ok());
+                let mut taken = bytes.saturating_sub(unread.unwrap_or_default());
+                let nowhere = OFlags::WRONLY | OFlags::CLOEXEC;
+                let Ok(nowhere) = rustix::fs::open("/dev/null", nowhere, Mode::empty()) else { return };
+                let Some(from) = &self.from else { return };
+                while taken > 0 {
+                    // Another reader of the caller's pipe may have been faster.
+                    match splice(from, None, &nowhere, None, taken, SpliceFlags::NONBLOCK) {
+                        Ok(n) if n > 0 => taken -= n.min(taken),
+                        Err(Errno::INTR) => {}
+                        _ => return,
+                    }
+                }
+            }
+            SourceKind::File { end } => {
+                let unread = in_pipe(end.as_ref().or(self.to.as_ref())).unwrap_or_default();
+                let back = unread.saturating_add((self.pending.len() - self.sent) as u64);
+                if let (Some(from), Ok(back @ 1..)) = (&self.from, i64::try_from(back)) {
+                    // Where it cannot be moved, its offset is the caller's loss, as it is for a pipe.
+                    rustix::fs::seek(from, rustix::fs::SeekFrom::Current(-back)).ok();
+                }
+            }
+            SourceKind::Stream | SourceKind::NewPipe => {}
+        }
+    }
+
+    /// Nothing more comes from the caller.
+    fn end(&mut self) {
+        match &mut self.kind {
+            SourceKind::File { end } => *end = self.to.as_ref().and_then(reader),
+            _ => self.from = None,
+        }
+        if self.sent == self.pending.len() && !self.terminal {
+            self.to = None;
+        }
     }
 
     fn count_interrupts(&mut self, bytes: &[u8]) {
@@ -211,8 +317,17 @@ impl InputSource {
         self.interrupts.0 >= INTERRUPTS.0
     }
 
-    /// Writes what waits.
+    /// Writes what waits, or finds that the program has read what was copied.
     pub(crate) fn write(&mut self) {
+        if let SourceKind::Copied { capacity, .. } = self.kind {
+            let unread = self.to.as_ref().and_then(|to| rustix::io::ioctl_fionread(to).ok());
+            self.settle();
+            match &self.to {
+                Some(to) if unread == Some(0) => grow(to, capacity),
+                _ => self.to = None, // the program has closed its standard input
+            }
+            return;
+        }
         while self.sent < self.pending.len() {
             let Some(to) = &self.to else { return };
             match rustix::io::write(to, &self.pending[self.sent..]) {
@@ -225,10 +340,28 @@ impl InputSource {
     }
 
     fn close_when_done(&mut self) {
-        if matches!(self.from, From::Nothing) && self.sent == self.pending.len() && !self.terminal {
+        if self.from.is_none() && !self.waits() && !self.terminal {
             self.to = None;
         }
     }
+}
+
+impl Drop for InputSource {
+    /// Every process of the run is dead.
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// Another reading end of the pipe that this one writes.
+fn reader(writing: &OwnedFd) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", writing.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Gives a pipe its room back. Where the user has too many pipes for that, it stays slow.
+fn grow(pipe: &OwnedFd, capacity: usize) {
+    rustix::pipe::fcntl_setpipe_size(pipe, capacity).ok();
 }
 
 /// A pipe: (ours to read, theirs to write), ours non-blocking.
@@ -259,5 +392,123 @@ pub(crate) fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
             rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))
     {
         debug_assert!(e == rustix::io::Errno::PERM, "a pipe of ours cannot be given away: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Seek as _, Write as _};
+
+    use super::*;
+
+    /// The program's end of its standard input, and the source that fills it from `from`.
+    fn program(from: OwnedFd) -> (File, InputSource) {
+        let (theirs, ours) = incoming().unwrap();
+        (File::from(theirs), InputSource::new(ours, Input::Fd(from), false))
+    }
+
+    fn pipe(bytes: &[u8]) -> (File, OwnedFd) {
+        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        File::from(writing).write_all(bytes).unwrap();
+        (File::from(reading.try_clone().unwrap()), reading)
+    }
+
+    /// Moves what can be moved at the moment.
+    fn pump(source: &mut InputSource) {
+        let mut buf = buffer();
+        let ready = |fd: BorrowedFd<'_>, events| {
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, events)];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut fds, Some(&now)).unwrap() > 0
+        };
+        use rustix::event::PollFlags;
+        loop {
+            if source.poll_to().is_some_and(|to| ready(to, PollFlags::OUT)) {
+                source.write();
+            } else if source.poll_from().is_some_and(|from| ready(from, PollFlags::IN)) {
+                source.read(&mut buf);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn rest(mut caller: &File) -> String {
+        let mut text = String::new();
+        caller.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn what_a_program_does_not_read_of_a_pipe_stays_in_it() {
+        for (taken, left) in [(0, "one\ntwo\n"), (1, "ne\ntwo\n"), (8, "")] {
+            let (caller, from) = pipe(b"one\ntwo\n");
+            let (mut theirs, mut source) = program(from);
+            pump(&mut source);
+            theirs.read_exact(&mut vec![0; taken]).unwrap();
+            pump(&mut source);
+            drop(source);
+            assert_eq!(rest(&caller), left, "{taken}");
+        }
+    }
+
+    #[test]
+    fn what_a_program_does_not_read_of_a_file_is_read_again() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[b"one\n", &b"x".repeat(100_000)[..]].concat()).unwrap();
+        for taken in [0, 4, 5_000, 100_004] {
+            file.rewind().unwrap();
+            let (mut theirs, mut source) = program(file.try_clone().unwrap().into());
+            let mut read = 0;
+            while read < taken {
+                pump(&mut source);
+                let some = (taken - read).min(3_000);
+                theirs.read_exact(&mut vec![0; some]).unwrap();
+                read += some;
+            }
+            pump(&mut source);
+            drop((theirs, source));
+            assert_eq!(file.stream_position().unwrap(), taken as u64);
+        }
+    }
+
+    #[test]
+    fn a_program_gets_all_of_a_pipe_and_its_end() {
+        let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let sent = bytes.clone();
+        let writer = std::thread::spawn(move || File::from(writing).write_all(&sent));
+        let (mut theirs, mut source) = program(reading);
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).map(|_| all)
+        });
+        while source.to.is_some() {
+            pump(&mut source);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        writer.join().unwrap().unwrap();
+        assert!(reader.join().unwrap().unwrap() == bytes);
+    }
+
+    #[test]
+    fn a_pipe_that_another_reader_empties_and_one_that_is_closed_do_no_harm() {
+        let (mut caller, from) = pipe(b"one\n");
+        let (mut theirs, mut source) = program(from);
+        pump(&mut source);
+        caller.read_exact(&mut [0; 4]).unwrap();
+        theirs.read_exact(&mut [0; 4]).unwrap();
+        pump(&mut source);
+        assert!(source.to.is_none(), "that was its end");
+        drop(source);
+        let (caller, from) = pipe(b"one\n");
+        let (theirs, mut source) = program(from);
+        pump(&mut source);
+        drop(theirs);
+        pump(&mut source);
+        assert!(source.to.is_none());
+        drop(source);
+        assert_eq!(rest(&caller), "one\n");
     }
 }

@@ -53,7 +53,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         takes: Takes::One("TEXT"),
         help: "Use TEXT as standard input; none closes it",
         more: "Without this option, what a pipe or a file gives on standard input goes to the program, and a terminal only \
-               with -i or -t. A loop that reads the same input needs `--stdin none`, as it would need `</dev/null`.",
+               with -i or -t. A loop around it finds what the program has not read; where the program reads too, it needs `--stdin none`.",
         rare: true,
         leaves: &["command.stdin"],
         apply: |draft, text| {
