@@ -163,6 +163,9 @@ macro_rules! need {
     };
 }
 
+/// What a client's first message begins with.
+pub const VERSIONS: [u8; 2] = [4, 5];
+
 /// Parses a client's first message.
 pub fn greeting(bytes: &[u8]) -> SocksProgress<Greeting> {
     progress(bytes, |reader| {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::connect::relay::reset;
 use crate::decide::rules::EgressTarget;
+use crate::decide::socks;
 use crate::http::{self, Api, BoxedTask};
 use crate::report::event::NetworkVia;
 use crate::serve::client_connection::ClientConnection;
@@ -17,7 +18,7 @@ pub(super) async fn dispatch(client: Arc<ClientConnection>) {
     let service: BoxedTask = match client.via {
         NetworkVia::Connect => return serve_captured(client).await,
         NetworkVia::Dns => Box::pin(resolver::serve_tcp(Arc::clone(&client))),
-        NetworkVia::Socks => Box::pin(socks_proxy::serve(Arc::clone(&client))),
+        NetworkVia::Socks => Box::pin(serve_proxy(Arc::clone(&client))),
         NetworkVia::HttpProxy => Box::pin(http::proxy(client.interface(), client.io(), api(&client))),
         NetworkVia::Api => match api(&client) {
             Some((api, connect)) => Box::pin(http::api(client.interface(), client.io(), api, connect)),
@@ -27,6 +28,19 @@ pub(super) async fn dispatch(client: Arc<ClientConnection>) {
     tokio::select! {
         () = service => {}
         () = client.activity.idle(client.sandbox.settings.idle) => reset(&client.stream),
+    }
+}
+
+/// Serves a connection to the SOCKS proxy. Programs that do not know the scheme `socks5h`, as Chromium, take what `ALL_PROXY` names
+/// for an HTTP proxy: they get that one.
+async fn serve_proxy(client: Arc<ClientConnection>) {
+    let mut first = [0];
+    let peeked = tokio::time::timeout(client.sandbox.settings.greeting, client.stream.peek(&mut first)).await;
+    match (peeked, first) {
+        (Ok(Ok(1)), [byte]) if !socks::VERSIONS.contains(&byte) => {
+            http::proxy(client.interface(), client.io(), api(&client)).await;
+        }
+        _ => socks_proxy::serve(client).await,
     }
 }
 
