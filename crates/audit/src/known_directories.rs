@@ -1,10 +1,10 @@
-//! Remembers the directories of audit trails that runs of this user have opened, and those with states of coding agents where a
-//! variable moved them, so that later runs hide them without having to be given their paths.
+//! Remembers the directories of audit trails that runs of this user have opened, and those with states of coding agents, kept caches,
+//! packages and layers that hide names where a variable moved them, so that later runs hide them without having to be given their paths.
 //!
 //! ```text
 //! STATE/trails/DEVICE-INODE-DIGEST -> PATH     one symbolic link for each trail; DIGEST is of PATH
 //! STATE/agents/DEVICE-INODE-DIGEST -> PATH     the same for each directory with states of agents
-//! STATE/caches/DEVICE-INODE-DIGEST -> PATH     the same for each directory with kept caches
+//! STATE/caches/DEVICE-INODE-DIGEST -> PATH     the same for each directory with kept caches, packages or layers
 //! ```
 //!
 //! Sandboxes cannot access the state directory. A link is created by one system call and never changed, because its
@@ -35,7 +35,7 @@ pub enum Remembered {
     Trails,
     /// Directories with states of coding agents.
     AgentStates,
-    /// Directories with kept caches.
+    /// Directories with kept caches, installed packages, or layers that hide names.
     Caches,
 }
 
@@ -57,7 +57,7 @@ impl Remembered {
         match self {
             Remembered::Trails => "audit trails",
             Remembered::AgentStates => "states of agents",
-            Remembered::Caches => "kept caches",
+            Remembered::Caches => "caches",
         }
     }
 

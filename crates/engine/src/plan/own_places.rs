@@ -81,6 +81,8 @@ fn more(path: PathBuf, hidden: bool) -> std::io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct OwnPlaces {
     pub places: Vec<OwnPlace>,
+    /// Those that the state directory remembers.
+    pub remembered: Vec<PathBuf>,
     /// The mounts that give the other names.
     pub aliases: Aliases,
     /// What was looked up for a policy, which its plan goes on from.
@@ -93,19 +95,20 @@ impl OwnPlaces {
     /// # Errors
     /// It cannot be read which directories the state directory remembers.
     pub(crate) fn now() -> Result<OwnPlaces, Failure> {
-        let mut places = named_places(&mut Lookup::default(), &remembered()?);
+        let remembered = remembered()?;
+        let mut places = named_places(&mut Lookup::default(), &remembered);
         // Where the mounts cannot be read, `acceptable` has refused the run.
         let aliases = Aliases::here();
         also_at(&mut places, &aliases);
-        Ok(OwnPlaces { places, aliases, lookup: RefCell::default() })
+        Ok(OwnPlaces { places, remembered, aliases, lookup: RefCell::default() })
     }
 
     /// The same for a policy.
-    fn for_policy(policy: &Policy, aliases: Aliases, remembered: &[PathBuf]) -> OwnPlaces {
+    fn for_policy(policy: &Policy, aliases: Aliases, remembered: Vec<PathBuf>) -> OwnPlaces {
         let mut lookup = Lookup::expecting(&policy.filesystem.deny);
-        let mut places = named_places(&mut lookup, remembered);
+        let mut places = named_places(&mut lookup, &remembered);
         also_at(&mut places, &aliases);
-        OwnPlaces { places, aliases, lookup: RefCell::new(Some(lookup)) }
+        OwnPlaces { places, remembered, aliases, lookup: RefCell::new(Some(lookup)) }
     }
 }
 
@@ -158,7 +161,7 @@ fn named_places(lookup: &mut Lookup, remembered: &[PathBuf]) -> Vec<OwnPlace> {
     let root = rustix::process::geteuid().is_root();
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let mut all = list(&|name| std::env::var_os(name), &here, root, &opened, lookup);
-    for directory in remembered {
+    for directory in remembered.iter().flat_map(|directory| [directory.clone()].into_iter().chain(beside(directory))) {
         let new = |path: &&str| all.iter().all(|place| place.path != *path);
         let Some(path) = directory.to_str().filter(new) else { continue };
         all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
@@ -173,6 +176,22 @@ fn named_places(lookup: &mut Lookup, remembered: &[PathBuf]) -> Vec<OwnPlace> {
         }
     }
     all
+}
+
+/// What Cofferdam keeps beside a directory that is remembered: a variable that moved one of them moved them all.
+fn beside(remembered: &Path) -> Vec<PathBuf> {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let is_own = |path: &&Path| name(path).as_deref() == Some("cofferdam");
+    // The packages are in it.
+    let directory = remembered.parent().filter(is_own).unwrap_or(remembered);
+    let names = match name(directory).as_deref() {
+        Some("cofferdam" | "cofferdam-caches" | "cofferdam-packages") => {
+            &["cofferdam", "cofferdam-caches", "cofferdam-packages"][..]
+        }
+        Some("cofferdam-agents") => &["cofferdam"],
+        _ => return Vec::new(),
+    };
+    names.iter().map(|name| directory.with_file_name(name)).filter(|path| path != remembered).collect()
 }
 
 /// The same from these variables. A path that is a link is in it under both names.
@@ -289,7 +308,7 @@ pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> Result<OwnPlaces, Failur
         }
     }
     match made {
-        true => Ok(OwnPlaces::for_policy(policy, own.aliases, &remembered()?)),
+        true => Ok(OwnPlaces::for_policy(policy, own.aliases, remembered()?)),
         false => Ok(own),
     }
 }
@@ -316,7 +335,7 @@ pub(crate) fn acceptable(policy: &Policy) -> Result<OwnPlaces, Failure> {
     };
     let mounts = fs::read(MOUNT_TABLE)
         .map_err(|e| unknown(&format!("{MOUNT_TABLE}: {e}")).hint("mount a proc file system at /proc"))?;
-    let own = OwnPlaces::for_policy(policy, Aliases::of_mounts(&mounts), &remembered);
+    let own = OwnPlaces::for_policy(policy, Aliases::of_mounts(&mounts), remembered);
     let OwnPlaces { places, aliases, .. } = &own;
     if places.len() >= MOST {
         return Err(

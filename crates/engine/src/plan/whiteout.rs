@@ -1,22 +1,29 @@
 //! Layers that hide many names of one directory by one mount: a directory of whiteouts, named by its content.
 //!
 //! Making thousands of whiteouts takes long, and they name nothing of the host's but names: so a layer is made once,
-//! complete before it gets its name, and used again by every later run with the same names.
+//! complete before it gets its name, and used again by every later run with the same names. Its name is no proof of what is in it:
+//! each run lists it, and mounts the very directory that it listed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cofferdam_audit::hidden::{Remembered, remember};
+use cofferdam_audit::opened;
 use cofferdam_policy::{Access, Field, Mount, Policy};
-use rustix::fs::{CWD, FileType, Mode, mkdirat, mknodat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, mkdirat, mknodat, openat, openat2, renameat,
+};
+use rustix::io::Errno;
 
 use crate::failure::Failure;
 
 fn fail(what: &str, path: &Path, e: &std::io::Error) -> Failure {
     Failure::new(Field::Deny, format!("{what} {}: {e}", path.display()))
-        .hint("set XDG_CACHE_HOME to a directory that this user can write")
+        .hint("remove it, or set XDG_CACHE_HOME to a directory that this user can write")
 }
 
 /// Where layers lie: in the runtime directory, which no root view shows, else in the cache.
@@ -40,9 +47,12 @@ pub(crate) fn bases() -> Vec<PathBuf> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let runtime = named("XDG_RUNTIME_DIR").filter(|run| own(run).is_ok());
     let cache = named("HOME").map(|home| home.join(".cache"));
-    let last = PathBuf::from(format!("/tmp/cofferdam-{}", me.as_raw()));
-    let all = runtime.into_iter().chain(named("XDG_CACHE_HOME")).chain(cache).chain([last]);
+    let all = runtime.into_iter().chain(named("XDG_CACHE_HOME")).chain(cache).chain([last_resort(me)]);
     all.map(|dir| dir.join("cofferdam/hidden")).collect()
+}
+
+fn last_resort(me: rustix::process::Uid) -> PathBuf {
+    PathBuf::from(format!("/tmp/cofferdam-{}", me.as_raw()))
 }
 
 /// Makes this run's own place for layers where the program could make it, before it is looked at: what is there can be
@@ -64,55 +74,16 @@ pub(crate) fn claim(policy: &Policy) {
     for (i, base) in bases().iter().enumerate() {
         let there = base.ancestors().find_map(|dir| fs::canonicalize(dir).ok());
         let above = base.ancestors().nth(2);
-        if there.is_some_and(|dir| writable.iter().any(|w| dir.starts_with(w)))
-            && let Some(dir) = if i == 0 { Some(base.as_path()) } else { above.filter(|_| !base.starts_with("/tmp")) }
-        {
-            make_way(dir).ok(); // who cannot make it finds its name guarded
+        if there.is_some_and(|dir| writable.iter().any(|w| dir.starts_with(w))) {
+            // Who cannot make it finds its name guarded.
+            match above.filter(|_| i > 0) {
+                None => make_base(base).ok(),
+                Some(above) if !base.starts_with("/tmp") => make_way(above).ok(),
+                Some(_) => None,
+            };
         }
     }
 }
-
-/// Which of these names a directory has as symbolic links; `None` when it cannot be listed in full.
-///
-/// Listing a large directory takes longer than all else, so the answer is kept as long as nothing was made, removed or
-/// renamed in it, which its times tell: those of a directory that changed within the last seconds are not believed, since
-/// a change may share its tick with the one before.
-pub(crate) fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
-    use std::os::unix::fs::MetadataExt;
-    let look = || {
-        let m = fs::symlink_metadata(dir).ok()?;
-        Some((m.dev(), m.ino(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()))
-    };
-    let before = look()?;
-    let stamp = format!("{before:?}");
-    let base = base();
-    let usable = own(&base).is_ok() && is_safe(&base).is_ok();
-    let file = base.join(format!("{}.links", digest(&(dir, names))));
-    if usable
-        && let Ok(text) = fs::read_to_string(&file)
-        && let Some((kept, rest)) = text.split_once('\0')
-        && kept == stamp
-    {
-        return Some(rest.split_terminator('\0').map(str::to_owned).collect());
-    }
-    let there = crate::plan::lookup::among(dir, names)?;
-    let found: Vec<String> =
-        names.iter().zip(there).filter(|(_, t)| *t == Some(true)).map(|(&n, _)| n.to_owned()).collect();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
-    let settled = before.2.max(before.4) + SETTLED < now && look()? == before;
-    if usable && settled {
-        let temp = base.join(format!("{UNFINISHED}{}", cofferdam_audit::random::uuid()));
-        let text: String = [stamp].iter().chain(&found).map(|part| format!("{part}\0")).collect();
-        // Not to keep it only means to list again; the name is an unfinished layer's, which is swept.
-        if fs::write(&temp, text).and_then(|()| fs::rename(&temp, &file)).is_err() {
-            fs::remove_file(&temp).ok(); // it may not be there
-        }
-    }
-    Some(found)
-}
-
-/// Seconds after which a directory's times tell that nothing changed since.
-const SETTLED: i64 = 3;
 
 /// A name for what is kept under a key of its content.
 fn digest(content: &impl Hash) -> String {
@@ -122,28 +93,161 @@ fn digest(content: &impl Hash) -> String {
     format!("{:016x}{:016x}", one.finish(), two.finish())
 }
 
-/// The directory of the layer that hides exactly these names.
+/// A layer as it was looked at.
+#[derive(Debug)]
+pub(crate) struct VerifiedLayer {
+    /// Its path without links.
+    pub path: String,
+    /// Its device and inode.
+    pub identity: (u64, u64),
+}
+
+/// The layer that hides exactly these names, which are sorted and differ. Whatever lies at its place counts only where it is
+/// what this function would have made: code of an earlier run may have written there, or a cleaner of caches. `remembered`
+/// are the directories that runs without this run's variables know of.
 ///
 /// # Errors
-/// The cache cannot be written, or is not this user's alone.
-pub(crate) fn layer(names: &[String]) -> Result<String, Failure> {
+/// The cache cannot be written, is not this user's alone, or something else changes it.
+pub(crate) fn layer(names: &[String], remembered: &[PathBuf]) -> Result<VerifiedLayer, Failure> {
     let base = base();
-    make_way(&base)?;
-    own(&base)?;
-    let dir = base.join(format!("{}-{}", digest(&names), names.len()));
-    if !dir.is_dir() {
-        sweep(&base);
-        make(&base, &dir, names)?;
+    let real = make_base(&base)?;
+    let at = open_base(&real)?;
+    if is_moved(&base) {
+        remember_base(&real, remembered)?;
     }
-    dir.into_os_string().into_string().map_err(|d| {
-        let d = PathBuf::from(d);
-        fail("cannot use", &d, &std::io::Error::other("its path is not UTF-8"))
-    })
+    let name = format!("{}-{}", digest(&names), names.len());
+    let path = real.join(&name);
+    for _ in 0..MOST_TRIES {
+        match look(&at, &name, names).map_err(|e| fail("cannot look at", &path, &e.into()))? {
+            Found::Whole(identity) => {
+                let utf8 = |d| fail("cannot use", Path::new(&d), &std::io::Error::other("its path is not UTF-8"));
+                return Ok(VerifiedLayer { path: path.into_os_string().into_string().map_err(utf8)?, identity });
+            }
+            Found::Unfit => put_aside(&at, &name).map_err(|e| {
+                let e = std::io::Error::from(e);
+                fail("something changed what hides names, and it cannot be renamed,", &path, &e)
+            })?,
+            Found::Missing => {}
+        }
+        sweep(&real);
+        make(&at, &real, &name, names)?;
+    }
+    Err(fail("will not use", &path, &std::io::Error::other("something else changes it again and again")))
+}
+
+/// A layer is made, and then looked at; another run may put it aside that had looked at the one before.
+const MOST_TRIES: usize = 4;
+
+/// Whether a variable names the place: runs without it look elsewhere.
+fn is_moved(base: &Path) -> bool {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let usual = home.as_deref().is_some_and(|usual| base.starts_with(usual));
+    !usual && !base.starts_with("/var/cache") && !base.starts_with(last_resort(rustix::process::geteuid()))
+}
+
+/// Makes the place for layers, at which there is no link, nor on the way below a place that a variable names. Returns it without links.
+fn make_base(base: &Path) -> Result<PathBuf, Failure> {
+    let no_link = |path: &Path| match path.is_symlink() {
+        false => Ok(()),
+        true => {
+            let why = std::io::Error::other("it is a link, which code in a sandbox could have made");
+            Err(fail("will not use", path, &why))
+        }
+    };
+    base.parent().filter(|_| is_moved(base)).map_or(Ok(()), no_link)?;
+    no_link(base)?;
+    let real = make_way(base)?;
+    // Nothing replaced them meanwhile.
+    let own = if is_moved(base) { "cofferdam/hidden" } else { "hidden" };
+    if real.ends_with(own) { Ok(real) } else { no_link(base).and_then(|()| Err(not_alone(base))) }
+}
+
+/// Opens the place for layers. One that others can write would let them decide what is hidden.
+fn open_base(real: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let opened = opened.map_err(|e| fail("cannot open", real, &e.into()))?;
+    match rustix::fs::fstat(&opened) {
+        Ok(about) if is_alone(about.st_uid, about.st_mode) => Ok(opened),
+        Ok(_) => Err(not_alone(real)),
+        Err(e) => Err(fail("cannot look at", real, &e.into())),
+    }
+}
+
+/// Has runs without the variable hide what is in Cofferdam's directory there.
+fn remember_base(real: &Path, remembered: &[PathBuf]) -> Result<(), Failure> {
+    let Some(own) = real.parent().filter(|own| remembered.iter().all(|known| known != own)) else { return Ok(()) };
+    let known = match opened::state_directory() {
+        Ok(state) => remember(Remembered::Caches, &state, own).map_err(|e| fail("cannot remember", own, &e))?,
+        Err(why) => Some(why.to_string()),
+    };
+    if let Some(why) = known {
+        // Every run looks at a layer before it uses it; this is for runs that go on meanwhile.
+        tracing::warn!("runs with other variables do not know that they have to hide {}: {why}", own.display());
+    }
+    Ok(())
+}
+
+/// What lies at a layer's place.
+enum Found {
+    Missing,
+    /// The layer, by device and inode.
+    Whole((u64, u64)),
+    /// Something else.
+    Unfit,
+}
+
+/// Looks whether a layer is a directory of this user's alone that holds these whiteouts, and nothing else.
+fn look(base: &OwnedFd, name: &str, names: &[String]) -> rustix::io::Result<Found> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let at = match openat(base, name, flags, Mode::empty()) {
+        Ok(at) => at,
+        Err(Errno::NOENT) => return Ok(Found::Missing),
+        Err(Errno::LOOP | Errno::NOTDIR | Errno::ACCESS) => return Ok(Found::Unfit),
+        Err(e) => return Err(e),
+    };
+    let about = rustix::fs::fstat(&at)?;
+    if !is_alone(about.st_uid, about.st_mode) {
+        return Ok(Found::Unfit);
+    }
+    let mut left = names.len();
+    let mut buf = Vec::with_capacity(64 * 1024);
+    let mut entries = RawDir::new(&at, buf.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Not every file system says.
+            FileType::Unknown => {
+                let about = rustix::fs::statat(&at, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(about.st_mode)
+            }
+            kind => kind,
+        };
+        // Only root could make a character device that is no whiteout.
+        let wanted = kind == FileType::CharacterDevice && names.binary_search_by(|n| n.as_bytes().cmp(name)).is_ok();
+        if !wanted || left == 0 {
+            return Ok(Found::Unfit);
+        }
+        left -= 1; // a directory has a name once
+    }
+    Ok(if left == 0 { Found::Whole((super::executables::device(about.st_dev), about.st_ino)) } else { Found::Unfit })
+}
+
+/// Takes away what lies at a layer's place. It is renamed and stays: a run may go on from which its whiteouts hide names.
+fn put_aside(base: &OwnedFd, name: &str) -> rustix::io::Result<()> {
+    match renameat(base, name, base, format!(".unfit-{}", cofferdam_audit::random::uuid())) {
+        Err(Errno::NOENT) => Ok(()), // another run was faster
+        other => other,
+    }
 }
 
 /// Makes a directory with those above it, each for this user alone; every one that is there already is looked at before
-/// anything is made below it, since another user may have been first.
-fn make_way(dir: &Path) -> Result<(), Failure> {
+/// anything is made below it, since another user may have been first. Returns it without links.
+fn make_way(dir: &Path) -> Result<PathBuf, Failure> {
     use std::os::unix::fs::DirBuilderExt;
     if fs::symlink_metadata(dir).is_ok() {
         return is_safe(dir);
@@ -158,8 +262,8 @@ fn make_way(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Whether no other user but root can put something else at a path: every directory and link on the way to it is this
-/// user's or root's, and what everybody can write is sticky.
-fn is_safe(path: &Path) -> Result<(), Failure> {
+/// user's or root's, and what everybody can write is sticky. Returns the path without links.
+fn is_safe(path: &Path) -> Result<PathBuf, Failure> {
     use std::os::unix::fs::MetadataExt;
     let me = rustix::process::geteuid().as_raw();
     let real = fs::canonicalize(path).map_err(|e| fail("cannot look at", path, &e))?;
@@ -171,17 +275,22 @@ fn is_safe(path: &Path) -> Result<(), Failure> {
             return Err(fail("will not use", at, &std::io::Error::other(why)));
         }
     }
-    Ok(())
+    Ok(real)
 }
 
-/// A cache that others can write would let them decide what is hidden.
-fn own(base: &Path) -> Result<(), Failure> {
+/// Whether a directory is this user's alone.
+fn own(dir: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
-    let meta = fs::symlink_metadata(base).map_err(|e| fail("cannot look at", base, &e))?;
-    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 || !meta.is_dir() {
-        return Err(fail("will not use", base, &std::io::Error::other("it is not a directory of this user's alone")));
-    }
-    Ok(())
+    let meta = fs::symlink_metadata(dir).map_err(|e| fail("cannot look at", dir, &e))?;
+    if meta.is_dir() && is_alone(meta.uid(), meta.mode()) { Ok(()) } else { Err(not_alone(dir)) }
+}
+
+fn is_alone(owner: u32, mode: u32) -> bool {
+    owner == rustix::process::geteuid().as_raw() && mode & 0o022 == 0
+}
+
+fn not_alone(dir: &Path) -> Failure {
+    fail("will not use", dir, &std::io::Error::other("it is not a directory of this user's alone"))
 }
 
 /// What an unfinished layer's name begins with.
@@ -201,27 +310,35 @@ fn sweep(base: &Path) {
     }
 }
 
-fn make(base: &Path, dir: &Path, names: &[String]) -> Result<(), Failure> {
-    let temp = base.join(format!("{UNFINISHED}{}", cofferdam_audit::random::uuid()));
-    if let Err(failure) = fill(&temp, names) {
-        fs::remove_dir_all(&temp).ok(); // what came first is what the caller can act on
-        return Err(failure);
-    }
-    match fs::rename(&temp, dir) {
-        Ok(()) => Ok(()),
-        // Another run was first; its layer is the same.
-        Err(_) if dir.is_dir() => fs::remove_dir_all(&temp).map_err(|e| fail("cannot remove", &temp, &e)),
-        Err(e) => Err(fail("cannot name", dir, &e)),
+/// Makes a layer, unless another run was faster: who looks at it decides whether it is one.
+fn make(base: &OwnedFd, real: &Path, name: &str, names: &[String]) -> Result<(), Failure> {
+    let temp = format!("{UNFINISHED}{}", cofferdam_audit::random::uuid());
+    let path = real.join(&temp);
+    let made = fill(base, &temp, names).map_err(|e| fail("cannot fill", &path, &e.into())).and_then(|()| {
+        let exists = |e: &Errno| matches!(*e, Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR);
+        match renameat(base, &temp, base, name) {
+            Ok(()) => Ok(true),
+            Err(e) if exists(&e) => Ok(false),
+            Err(e) => Err(fail("cannot name", &real.join(name), &e.into())),
+        }
+    });
+    match made {
+        Ok(true) => Ok(()),
+        Ok(false) => fs::remove_dir_all(&path).map_err(|e| fail("cannot remove", &path, &e)),
+        Err(failure) => {
+            fs::remove_dir_all(&path).ok(); // what came first is what the caller can act on
+            Err(failure)
+        }
     }
 }
 
-fn fill(temp: &Path, names: &[String]) -> Result<(), Failure> {
-    let failed = |e: rustix::io::Errno| fail("cannot fill", temp, &e.into());
-    mkdirat(CWD, temp, Mode::from_raw_mode(0o755)).map_err(failed)?;
-    let at = fs::File::open(temp).map_err(|e| fail("cannot open", temp, &e))?;
+fn fill(base: &OwnedFd, temp: &str, names: &[String]) -> rustix::io::Result<()> {
+    mkdirat(base, temp, Mode::from_raw_mode(0o755))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let at = openat(base, temp, flags, Mode::empty())?;
     for name in names {
         // A character device 0:0 is overlayfs's whiteout; making one needs no privilege (Linux 5.8).
-        mknodat(&at, name.as_str(), FileType::CharacterDevice, Mode::empty(), 0).map_err(failed)?;
+        mknodat(&at, name.as_str(), FileType::CharacterDevice, Mode::empty(), 0)?;
     }
     Ok(())
 }
@@ -298,8 +415,45 @@ mod tests {
     #[test]
     fn a_layer_that_cannot_be_filled_leaves_nothing() {
         let base = tempfile::tempdir().unwrap();
+        let at = open_base(base.path()).unwrap();
         let names = ["fine".to_owned(), "no/such/directory".to_owned()];
-        assert!(make(base.path(), &base.path().join("layer"), &names).is_err());
+        assert!(make(&at, base.path(), "layer", &names).is_err());
         assert_eq!(entries(base.path()), [""; 0]);
+        make(&at, base.path(), "layer", &names[..1]).unwrap();
+        assert_eq!(entries(base.path()), ["layer"], "the control");
+    }
+
+    #[test]
+    fn a_layer_has_the_whiteouts_that_are_wanted_and_nothing_else() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let base = tempfile::tempdir().unwrap();
+        let at = open_base(base.path()).unwrap();
+        let names = ["a".to_owned(), "b".to_owned()];
+        let whole = |names: &[String]| matches!(look(&at, "layer", names).unwrap(), Found::Whole(_));
+        assert!(matches!(look(&at, "layer", &names).unwrap(), Found::Missing));
+        make(&at, base.path(), "layer", &names).unwrap();
+        assert!(whole(&names), "the control");
+        assert!(!whole(&names[..1]) && !whole(&["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+        assert!(!whole(&["a".to_owned(), "c".to_owned()]), "as many, and another one");
+        let layer = base.path().join("layer");
+        let mode = |mode| fs::set_permissions(&layer, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        assert!(!whole(&names), "others may write it");
+        mode(0o755);
+        assert!(whole(&names), "the control");
+        let file = |path: &Path| fs::write(path, "x").unwrap();
+        let directory = |path: &Path| fs::create_dir(path).unwrap();
+        let link = |path: &Path| symlink("a", path).unwrap();
+        for plant in [&file as &dyn Fn(&Path), &directory, &link] {
+            fs::remove_file(layer.join("b")).unwrap();
+            plant(&layer.join("b"));
+            assert!(!whole(&names));
+            put_aside(&at, "layer").unwrap();
+            make(&at, base.path(), "layer", &names).unwrap();
+            assert!(whole(&names), "the control");
+        }
+        fs::rename(&layer, base.path().join("other")).unwrap();
+        symlink("other", &layer).unwrap();
+        assert!(!whole(&names), "a link to a layer is none");
     }
 }

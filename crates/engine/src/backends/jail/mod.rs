@@ -187,9 +187,9 @@ pub(crate) fn complete(
     crate::plan::whiteout::claim(policy);
     let mut plan = plan(policy, me, filters, ids, own)?;
     for (op, names) in &plan.whiteouts {
-        let dir = crate::plan::whiteout::layer(names)?;
+        let found = crate::plan::whiteout::layer(names, &own.remembered)?;
         if let Some(init_plan::MountStep::Whiteout { layer, .. }) = plan.init_plan.mounts.get_mut(*op) {
-            *layer = MountSource::System(dir);
+            *layer = MountSource::Path { path: found.path, identity: Some(found.identity) };
         }
     }
     Ok(plan)

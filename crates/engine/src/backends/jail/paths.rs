@@ -316,9 +316,9 @@ impl Work<'_> {
     /// Denied names of a directory that can only be read: a layer hides them all, those that are not there as well. Only a
     /// symbolic link among them asks for more, since what it leads to is denied too.
     fn hidden(&mut self, dir: &str, names: &[&str], places: &[(String, bool)]) -> bool {
-        let Some(links) = crate::plan::whiteout::links(dir, names) else { return false };
-        for link in links {
-            self.each(&join(dir, &link), true);
+        let Some(there) = crate::plan::lookup::among(dir, names) else { return false };
+        for (link, _) in names.iter().zip(there).filter(|(_, there)| *there == Some(true)) {
+            self.each(&join(dir, link), true);
         }
         for (inside, _) in places {
             if self.evidence {
