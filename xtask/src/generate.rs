@@ -258,8 +258,10 @@ They are directories of yours, below `~/.cache/cofferdam-caches` (or `XDG_CACHE_
 which can be removed at any time. What a run puts there, later runs in the same directory obey, as they obey the project's own
 files, and so does another project that is put at the same path; remove the cache of one whose code you no longer trust. No other
 run sees it: every run hides the place, also where a variable moved it, and a volume that would show those of other projects is
-refused. Nothing else of the home is kept: no
-settings, no programs that were installed there, no credentials.
+refused. Nothing else of the home is kept: no settings, no programs that were installed there, no credentials.
+
+The working directory is the one that Cofferdam is started in, and all volumes that a run shows share its cache. So a service that
+works on many projects changes to each of them: `--cache` is refused where `-w` leads out of the working directory.
 
 | preset | for | options | kept with `--cache`, below `/tmp/home` |
 |---|---|---|---|

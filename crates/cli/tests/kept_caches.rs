@@ -134,6 +134,32 @@ fn caches_that_a_variable_or_a_link_moved_are_hidden_as_well() {
 }
 
 #[test]
+fn the_cache_of_one_directory_is_not_given_to_a_program_in_another() {
+    let Some(world) = World::new("kept-caches-6") else { return };
+    fs::create_dir(world.at("home/one/sub")).unwrap();
+    std::os::unix::fs::symlink(world.at("home/two"), world.at("home/one/link")).unwrap();
+    let started = |directory: &str| [&PIP[..], &["-w", directory]].concat().iter().map(|s| (*s).to_owned()).collect();
+    let two = world.at("home/two");
+    for directory in [two.to_str().unwrap(), "../two", "..", "/", "link"] {
+        let options: Vec<String> = started(directory);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let said = world.refused("home/one", &options);
+        assert!(
+            said.contains("--cache keeps caches for the working directory") && said.contains("hint: cd "),
+            "{said}"
+        );
+        let without: Vec<&str> = options.iter().copied().filter(|option| *option != "--cache").collect();
+        world.prints("home/one", &without, "true");
+    }
+    for directory in ["sub", ".", world.at("home/one").to_str().unwrap()] {
+        let options: Vec<String> = started(directory);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        world.prints("home/one", &options, ADD);
+    }
+    assert_eq!(world.prints("home/one", &PIP, ADD), "x\n".repeat(4));
+}
+
+#[test]
 fn a_cache_needs_a_tool_and_a_project() {
     let Some(world) = World::new("kept-caches-3") else { return };
     let said = world.refused("home/one", &["--cache"]);

@@ -17,6 +17,7 @@ use super::applied_options::{apply_agent, apply_options, apply_presets, keep_cac
 use super::defaults::{fail_without_network, read_own_crates, require_open_files, run_defaults, without_rehash};
 use super::environment::ResolvedEnvironment;
 use super::kept_cache::KeptCaches;
+use super::kept_cache::require_caches_of_here;
 use super::policy_file::{self, BasePolicy, refused};
 use super::preset::CodeSource;
 use super::streams::{self, StreamOptions};
@@ -162,7 +163,10 @@ impl CallArguments<'_> {
         };
         let kept_caches = match self.eval || self.agent.is_some() || !matches.get_flag("cache") {
             true => None,
-            false => Some(keep_caches(&mut draft, &mut presets, matches.get_flag("dry-run"))?),
+            false => {
+                require_caches_of_here(text(matches, "workdir"), self.caller)?;
+                Some(keep_caches(&mut draft, &mut presets, matches.get_flag("dry-run"))?)
+            }
         };
         let given = apply_options(&mut draft, matches)?;
         let settings = self.settings();

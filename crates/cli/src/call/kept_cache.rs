@@ -139,6 +139,28 @@ impl KeptCaches {
     }
 }
 
+/// Refuses to keep caches where the program starts outside of the working directory: they are those of the project in this one, and
+/// another project's code would obey what it finds in them.
+///
+/// # Errors
+/// The directory is, or leads, outside.
+pub(crate) fn require_caches_of_here(workdir: Option<&str>, caller: &Caller) -> Result<(), CliRefusal> {
+    let Some(workdir) = workdir else { return Ok(()) };
+    let starts = caller.absolute_inside(workdir);
+    let is_outside = |path: &Path| !path.starts_with(&caller.cwd);
+    // The sandbox may have another directory there than the host.
+    let leads_outside = std::fs::canonicalize(&starts).is_ok_and(|real| is_outside(&real));
+    if !is_outside(Path::new(&starts)) && !leads_outside {
+        return Ok(());
+    }
+    let message = format!(
+        "--cache keeps caches for the working directory, which is {}, and the program would start in {}",
+        one_line(&caller.cwd),
+        one_line(&starts)
+    );
+    Err(CliRefusal::new("arguments", message).hint(format!("cd {} first, without -w", quoted(&starts))))
+}
+
 fn failed(path: &Path, why: &str) -> CliRefusal {
     CliRefusal::new("arguments", format!("cannot keep a cache in {}: {why}", path.display()))
         .hint("leave --cache out, or name another place with XDG_CACHE_HOME")
