@@ -263,6 +263,11 @@ refused. Nothing else of the home is kept: no settings, no programs that were in
 The working directory is the one that Cofferdam is started in, and all volumes that a run shows share its cache. So a service that
 works on many projects changes to each of them: `--cache` is refused where `-w` leads out of the working directory.
 
+Where `XDG_CACHE_HOME` moved them, the directory must be one that Cofferdam made and remembers, in its state directory
+(`~/.local/state/cofferdam/caches`): one that something else made there before its first use, or after it was removed, is refused, and
+so is a link in its place. Runs with another `HOME` or `XDG_STATE_HOME` do not know the place, and one that began before its first use
+can reach it. Where the home is made anew for each job, as in CI, keep the state directory together with the caches.
+
 | preset | for | options | kept with `--cache`, below `/tmp/home` |
 |---|---|---|---|
 ";

@@ -2,23 +2,25 @@
 //! packages and layers that hide names where a variable moved them, so that later runs hide them without having to be given their paths.
 //!
 //! ```text
-//! STATE/trails/DEVICE-INODE-DIGEST -> PATH     one symbolic link for each trail; DIGEST is of PATH
-//! STATE/agents/DEVICE-INODE-DIGEST -> PATH     the same for each directory with states of agents
-//! STATE/caches/DEVICE-INODE-DIGEST -> PATH     the same for each directory with kept caches, packages or layers
+//! STATE/trails/DEVICE-INODE-DIGEST-BORN -> PATH     one symbolic link for each trail; DIGEST is of PATH
+//! STATE/agents/DEVICE-INODE-DIGEST-BORN -> PATH     the same for each directory with states of agents
+//! STATE/caches/DEVICE-INODE-DIGEST-BORN -> PATH     the same for each directory with kept caches, packages or layers
 //! ```
 //!
 //! Sandboxes cannot access the state directory. A link is created by one system call and never changed, because its
 //! name is derived from its target: writers need no lock. An entry is valid while the directory at its path is the same
-//! one. One of a trail must also contain only files of a trail, so a trail in a directory with other files does not hide those
+//! one: BORN is when it was made, where the file system knows that, since another directory may get its inode when it is gone. (Older
+//! entries lack it.) One of a trail must also contain only files of a trail, so a trail in a directory with other files does not hide those
 //! from later runs.
 
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, readlinkat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, readlinkat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 use super::end_slots;
@@ -93,13 +95,15 @@ pub fn remember(what: Remembered, state: &Path, directory: &Path) -> io::Result<
     let Some(entries) = open(&at)? else {
         return Ok(Some(format!("{} is not this user's, or cannot be opened", at.display())));
     };
-    let name = entry(&fs::metadata(directory)?, directory);
+    let about = fs::metadata(directory)?;
+    let name = entry(&about, directory);
     if readlinkat(&entries, &name, Vec::new()).is_ok() {
         return Ok(None);
     }
+    let older = older_entry(&about, directory);
     let mut count = 0;
     for (name, path) in list(&at, &entries)? {
-        if is_same(&name, &path) {
+        if is_same(&name, &path) && name != older {
             count += 1;
         } else if let Err(why) = unlinkat(&entries, &name, AtFlags::empty())
             && why != Errno::NOENT
@@ -128,6 +132,77 @@ pub fn known(what: Remembered, state: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(entries) = open(&at)? else { return Ok(Vec::new()) };
     let all = list(&at, &entries)?.into_iter().take(2 * MOST);
     Ok(all.filter(|(name, path)| is_same(name, path) && what.is_one(path)).map(|(_, path)| path).collect())
+}
+
+/// Opens a directory of Cofferdam's own, `name` below `base`, where a variable moved `base`; makes both where they are not there. It
+/// is one that this call has made, or one that was remembered when it was made: what else is there at its place, or leads from it, is
+/// somebody's who may have put anything into it. Returns its path without links.
+///
+/// # Errors
+/// It is not such a one, or cannot be made or remembered.
+pub fn take(what: Remembered, state: &Path, base: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    let base = fs::canonicalize(base)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat2(CWD, &base, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let path = base.join(name);
+    let mut made = false;
+    for part in name.split('/') {
+        (at, made) = open_or_make(&at, part)?;
+    }
+    if !made {
+        if !is_known(what, state, &at, &path)? {
+            return Err(io::Error::other("it was not made by Cofferdam, or its record is gone"));
+        }
+        // An older entry becomes one that says when the directory was made.
+        remember(what, state, &path)?;
+        return Ok((at, path));
+    }
+    match remember(what, state, &path)? {
+        None if is_known(what, state, &at, &path)? => Ok((at, path)),
+        None => Err(io::Error::other("something replaced it meanwhile")),
+        Some(why) => {
+            // Who comes next would find what nobody remembers.
+            fs::remove_dir(&path).unwrap_or_default();
+            Err(io::Error::other(format!(
+                "it could not be remembered, and so not be hidden from runs without the variable: {why}"
+            )))
+        }
+    }
+}
+
+/// Opens a directory in another, through no link, and makes it if it is not there. Says whether it did.
+///
+/// # Errors
+/// It is none, or cannot be made or opened.
+pub fn open_or_make(at: impl AsFd, name: &str) -> io::Result<(OwnedFd, bool)> {
+    let made = match mkdirat(&at, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(why) => return Err(why.into()),
+    };
+    match openat(&at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(opened) => Ok((opened, made)),
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            Err(io::Error::other(format!("a link leads elsewhere from it, or {name} is no directory")))
+        }
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Whether an open directory is the one that this state directory remembers at this path, which has no links.
+///
+/// # Errors
+/// The directory of entries is this user's, and cannot be read or can be written by other users.
+pub fn is_known(what: Remembered, state: &Path, opened: impl AsFd, path: &Path) -> io::Result<bool> {
+    if fs::canonicalize(state).is_ok_and(|state| path.starts_with(state)) {
+        return Ok(true); // hidden with the state directory, which no sandbox writes
+    }
+    let Some(entries) = open(&state.join(what.name()))? else { return Ok(false) };
+    let about = File::from(opened.as_fd().try_clone_to_owned()?).metadata()?;
+    let own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
+    let names = [entry(&about, path), older_entry(&about, path)];
+    Ok(own && names.iter().any(|name| readlinkat(&entries, name, Vec::new()).is_ok()))
 }
 
 /// The directory of entries, if there is one of this user.
@@ -168,13 +243,20 @@ fn list(at: &Path, entries: &File) -> io::Result<Vec<(String, PathBuf)>> {
 
 /// The name of the entry of a directory at this path.
 fn entry(about: &Metadata, path: &Path) -> String {
+    let born = about.created().ok().and_then(|born| born.duration_since(std::time::UNIX_EPOCH).ok());
+    format!("{}-{:x}", older_entry(about, path), born.map_or(0, |born| born.as_nanos()))
+}
+
+/// The same as earlier versions named it.
+fn older_entry(about: &Metadata, path: &Path) -> String {
     let digest = &sha256(path.as_os_str().as_bytes())[..8];
     format!("{:x}-{:x}-{}", about.dev(), about.ino(), hex(digest))
 }
 
 /// Whether the directory that was remembered is still the one at this path.
 fn is_same(name: &str, path: &Path) -> bool {
-    path.is_absolute() && fs::symlink_metadata(path).is_ok_and(|about| about.is_dir() && entry(&about, path) == name)
+    let is_named = |about: &Metadata| name == entry(about, path) || name == older_entry(about, path);
+    path.is_absolute() && fs::symlink_metadata(path).is_ok_and(|about| about.is_dir() && is_named(&about))
 }
 
 /// Whether a directory holds the files of a trail and nothing else.
@@ -247,6 +329,48 @@ mod tests {
         assert_eq!(known(Trails, &state).unwrap(), [] as [PathBuf; 0]);
         fs::remove_dir_all(&states).unwrap();
         assert_eq!(known(AgentStates, &state).unwrap(), [] as [PathBuf; 0], "removed");
+    }
+
+    #[test]
+    fn a_directory_of_cofferdams_own_is_taken_if_it_was_made_and_remembered() {
+        use Remembered::Caches;
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        fs::create_dir(root.join("home")).unwrap();
+        let state = root.join("home/.local/state/cofferdam");
+        let take = |name: &str| take(Caches, &state, &root.join("disk"), name).map(|(_, path)| path);
+        let why = |name: &str| take(name).unwrap_err().to_string();
+        for name in ["caches", "cofferdam/packages"] {
+            assert_eq!(take(name).unwrap(), root.join("disk").join(name), "made");
+            assert_eq!(take(name).unwrap(), root.join("disk").join(name), "known");
+        }
+        // Made by something else; or in the place of one that was removed, with the same inode for all that is known.
+        fs::create_dir(root.join("disk/planted")).unwrap();
+        assert!(why("planted").contains("was not made by Cofferdam"));
+        fs::remove_dir(root.join("disk/caches")).unwrap();
+        fs::create_dir(root.join("disk/caches")).unwrap();
+        assert!(why("caches").contains("was not made by Cofferdam"));
+        // Links, in its place and on the way below the base; nothing is made behind them.
+        std::os::unix::fs::symlink("planted", root.join("disk/link")).unwrap();
+        for name in ["link", "link/packages"] {
+            assert!(why(name).contains("a link leads elsewhere"), "{name}");
+        }
+        assert_eq!(fs::read_dir(root.join("disk/planted")).unwrap().count(), 0);
+        // The base itself is the caller's, and a link like any other.
+        std::os::unix::fs::symlink("disk", root.join("named")).unwrap();
+        let named = super::take(Caches, &state, &root.join("named"), "cofferdam/packages").unwrap().1;
+        assert_eq!(named, root.join("disk/cofferdam/packages"));
+        // An entry of an earlier version.
+        let (about, path) = (fs::metadata(root.join("disk/planted")).unwrap(), root.join("disk/planted"));
+        std::os::unix::fs::symlink(&path, state.join("caches").join(older_entry(&about, &path))).unwrap();
+        assert_eq!(take("planted").unwrap(), path);
+        fs::remove_dir(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(why("planted").contains("was not made by Cofferdam"), "the entry was replaced");
+        // Where nothing is remembered, nothing is left.
+        let nowhere = super::take(Caches, &root.join("gone/.local/state/cofferdam"), &root.join("disk"), "new");
+        assert!(nowhere.unwrap_err().to_string().contains("could not be remembered"));
+        assert!(!root.join("disk/new").exists());
     }
 
     #[test]

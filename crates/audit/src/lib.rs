@@ -59,7 +59,7 @@ pub use verify::{TrailFault, VerificationFailure, Verified, Wrong, is_trail, ope
 
 /// Directories that earlier runs of this user have used, and that later ones hide.
 pub mod hidden {
-    pub use super::known_directories::{Remembered, Unremembered, known, remember};
+    pub use super::known_directories::{Remembered, Unremembered, is_known, known, open_or_make, remember, take};
 }
 
 /// The trails that this process has opened.

@@ -355,6 +355,42 @@ fn states_that_a_variable_moved_are_hidden_from_runs_without_it() {
 }
 
 #[test]
+fn a_moved_state_that_something_else_made_is_not_used() {
+    let Some(world) = World::new("agents-planted", "cat \"$CLAUDE_CONFIG_DIR/planted\" 2>/dev/null || echo own") else {
+        return;
+    };
+    let moved = |place: &str| {
+        let mut command = cofferdam();
+        command.env("HOME", world.at("home")).env("PATH", format!("{}:/usr/bin:/bin", world.at("bin").display()));
+        command.env("ANTHROPIC_API_KEY", KEY).env_remove("XDG_STATE_HOME").env("XDG_DATA_HOME", world.at(place));
+        command.current_dir(world.at("home/project")).args(["agent", "claude"]).output().unwrap()
+    };
+    for _ in 0..2 {
+        assert_eq!(printed(&moved("own")), "own\n", "made, and then known");
+    }
+    fs::create_dir_all(world.at("planted/cofferdam-agents/claude")).unwrap();
+    fs::create_dir_all(world.at("linked")).unwrap();
+    fs::create_dir_all(world.at("target")).unwrap();
+    std::os::unix::fs::symlink(world.at("target"), world.at("linked/cofferdam-agents")).unwrap();
+    fs::create_dir_all(world.at("away")).unwrap();
+    fs::rename(world.at("own/cofferdam-agents/claude"), world.at("away/claude")).unwrap();
+    std::os::unix::fs::symlink(world.at("target"), world.at("own/cofferdam-agents/claude")).unwrap();
+    for (place, why) in [
+        ("planted", "was not made by Cofferdam"),
+        ("linked", "a link leads elsewhere"),
+        ("own", "a link leads elsewhere"),
+    ] {
+        let refused = moved(place);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(125) && said.contains(why) && said.contains("hint: remove"),
+            "{place}: {said}"
+        );
+    }
+    assert_eq!(fs::read_dir(world.at("target")).unwrap().count(), 0, "nothing is made behind a link");
+}
+
+#[test]
 fn a_project_with_a_long_path_has_a_state_of_its_own() {
     let script = "ls -A \"$CLAUDE_CONFIG_DIR\" | grep -c seen; : >\"$CLAUDE_CONFIG_DIR/seen\"";
     let Some(world) = World::new("agents-long", script) else { return };

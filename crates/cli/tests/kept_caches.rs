@@ -160,6 +160,56 @@ fn the_cache_of_one_directory_is_not_given_to_a_program_in_another() {
 }
 
 #[test]
+fn a_moved_place_that_something_else_made_is_not_used() {
+    let Some(world) = World::new("kept-caches-7") else { return };
+    let disk = world.at("disk");
+    fs::create_dir_all(&disk).unwrap();
+    let moved = |project: &str, place: &str, script: &str| {
+        let mut command = cofferdam();
+        command.env("HOME", world.at("home")).env("XDG_CACHE_HOME", disk.join(place)).env_remove("XDG_STATE_HOME");
+        command.current_dir(world.at(project)).arg("run").args(PIP).args(["--", "sh", "-c", script]);
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    assert_eq!(moved("home/one", "own", ADD), (Some(0), "x\n".into()));
+    assert_eq!(moved("home/one", "own", ADD), (Some(0), "x\nx\n".into()), "known");
+    let name = fs::read_dir(disk.join("own/cofferdam-caches")).unwrap().flatten().next().unwrap().file_name();
+    // Code that knows the place before it is used: with a cache, a link to one, a link in the place of all, one in a project's.
+    fs::create_dir_all(disk.join("planted/cofferdam-caches").join(&name).join(".cache-pip")).unwrap();
+    fs::create_dir_all(disk.join("linked")).unwrap();
+    fs::create_dir_all(disk.join("target")).unwrap();
+    std::os::unix::fs::symlink(disk.join("target"), disk.join("linked/cofferdam-caches")).unwrap();
+    for (place, why) in [("planted", "was not made by Cofferdam"), ("linked", "a link leads elsewhere")] {
+        let (code, said) = moved("home/one", place, "true");
+        assert!(code == Some(125) && said.contains(why) && said.contains("hint: remove it"), "{place}: {said}");
+    }
+    let all = disk.join("own/cofferdam-caches");
+    fs::rename(all.join(&name), disk.join("away")).unwrap();
+    std::os::unix::fs::symlink(disk.join("target"), all.join(&name)).unwrap();
+    let (code, said) = moved("home/one", "own", "true");
+    assert!(code == Some(125) && said.contains("a link leads elsewhere"), "{said}");
+    assert_eq!(fs::read_dir(disk.join("target")).unwrap().count(), 0, "nothing is made behind a link");
+    fs::remove_file(all.join(&name)).unwrap();
+    assert_eq!(moved("home/one", "own", ADD), (Some(0), "x\n".into()), "afresh");
+    // Removed, and made anew by another.
+    fs::remove_dir_all(&all).unwrap();
+    fs::create_dir_all(all.join(&name).join(".cache-pip")).unwrap();
+    let (code, said) = moved("home/one", "own", ADD);
+    assert!(code == Some(125) && said.contains("was not made by Cofferdam, or its record is gone"), "{said}");
+    fs::remove_dir_all(&all).unwrap();
+    assert_eq!(moved("home/one", "own", ADD), (Some(0), "x\n".into()), "removed, as the hint has it");
+    // What a run with a volume over the place makes there before its program could, is Cofferdam's.
+    let volume = format!("{0}:{0}:rw", disk.display());
+    let mut claims = cofferdam();
+    claims.env("HOME", world.at("home")).env("XDG_CACHE_HOME", disk.join("claimed")).env_remove("XDG_STATE_HOME");
+    fs::create_dir(disk.join("claimed")).unwrap();
+    let claims = claims.current_dir(world.at("home/two")).args(["run", "-v", &volume, "--", "true"]).output().unwrap();
+    assert!(claims.status.success() && disk.join("claimed/cofferdam-caches").is_dir(), "{claims:?}");
+    assert_eq!(moved("home/one", "claimed", ADD), (Some(0), "x\n".into()));
+}
+
+#[test]
 fn a_cache_needs_a_tool_and_a_project() {
     let Some(world) = World::new("kept-caches-3") else { return };
     let said = world.refused("home/one", &["--cache"]);

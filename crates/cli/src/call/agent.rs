@@ -16,7 +16,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_config::environments::led_by_a_home;
-use cofferdam_engine::audit::hidden::{Remembered, Unremembered, remember};
+use cofferdam_engine::audit::hidden::{Remembered, open_or_make, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::text::one_line;
 use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
@@ -30,6 +30,9 @@ use crate::refusal::CliRefusal;
 
 /// The home inside.
 const HOME: &str = "/tmp/home";
+
+/// The directory with the states of all agents.
+const STATES: &str = "cofferdam-agents";
 
 /// The largest file that logs in, bytes.
 const MOST_LOGIN: u64 = 1 << 20;
@@ -165,14 +168,6 @@ impl AgentCall {
         Ok(())
     }
 
-    /// The note where later runs do not know that they have to hide the states.
-    pub(crate) fn shown_later(&self, why: &str) -> String {
-        format!(
-            "runs without this XDG_DATA_HOME that show {} can read what agents keep there: {why}",
-            self.states.display()
-        )
-    }
-
     /// What the agent may do, in one line.
     pub(crate) fn summary(&self, policy: &Policy, caller: &Caller) -> String {
         let here = policy.filesystem.mounts.iter().rev().find_map(|mount| match mount {
@@ -228,26 +223,28 @@ impl AgentCall {
 }
 
 /// Makes the directories of an agent's state in the working directory, with what it begins with, and the caller's login where no
-/// key is given. Later runs hide them, also where a variable moved them; else says why.
+/// key is given. Where a variable moved them, later runs hide the place, and one that something else made is not used.
 ///
 /// # Errors
 /// One cannot be made, or is not the caller's to use.
-pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<Option<Unremembered>, CliRefusal> {
+pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<(), CliRefusal> {
     let (state, states) = (state_directory(agent, caller)?, states_directory(caller)?);
     // Before anything is written there.
     if states.starts_with(&caller.cwd) || Path::new(&caller.cwd).starts_with(&states) {
         return Err(shows_states(Path::new(&caller.cwd), &states));
     }
-    let make = |path: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    make(&states).map_err(|error| failed(&states, &error.to_string()))?;
-    let unremembered = hide_later(caller, &states).map_err(|error| failed(&states, &error.to_string()))?;
+    let because = |path: &Path| {
+        let path = path.to_owned();
+        move |error: std::io::Error| failed(&path, &error.to_string())
+    };
+    let all = open_states(caller, &states).map_err(because(&states))?;
+    let (of_agent, _) = open_or_make(&all, agent.name).map_err(because(&state))?;
+    let (own, _) = open_or_make(&of_agent, &project_name(&caller.cwd)).map_err(because(&state))?;
     for directory in agent.state {
-        let path = state.join(directory.replace('/', "-"));
+        let name = directory.replace('/', "-");
+        let path = state.join(&name);
         let at = |name: &str| path.join(name);
-        let new = path.symlink_metadata().is_err();
-        make(&path).map_err(|error| failed(&path, &error.to_string()))?;
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| failed(&path, &e.to_string()))?;
+        let (opened, new) = open_or_make(&own, &name).map_err(because(&path))?;
         if let Some((_, file, content)) = agent.first.filter(|(of, _, _)| new && of == directory) {
             put(&opened, file, begin(agent, content, caller).as_bytes())
                 .map_err(|e| failed(&at(file), &e.to_string()))?;
@@ -268,18 +265,20 @@ pub(crate) fn make_state(agent: &CodingAgent, caller: &Caller) -> Result<Option<
             }
         }
     }
-    Ok(unremembered)
+    Ok(())
 }
 
-/// Has later runs hide the states of agents where a variable moved them. Without it, the list of credentials has them.
-fn hide_later(caller: &Caller, states: &Path) -> std::io::Result<Option<Unremembered>> {
+/// Opens the directory with the states of all agents. Every run hides it in the home; elsewhere it has to be a known one.
+fn open_states(caller: &Caller, states: &Path) -> std::io::Result<OwnedFd> {
     let usual = caller.homes.first().and_then(|home| std::fs::canonicalize(home).ok());
-    if usual.is_some_and(|home| home.join(".local/share/cofferdam-agents") == states) {
-        return Ok(None);
-    }
-    match opened::state_directory() {
-        Ok(state) => remember(Remembered::AgentStates, &state, states),
-        Err(why) => Ok(Some(why.to_string())),
+    let base =
+        states.parent().filter(|_| usual.is_none_or(|home| home.join(".local/share/cofferdam-agents") != states));
+    match base {
+        Some(base) => Ok(take(Remembered::AgentStates, &opened::state_directory()?, base, STATES)?.0),
+        None => {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(states)?;
+            Ok(File::open(states)?.into())
+        }
     }
 }
 
@@ -361,7 +360,7 @@ fn states_directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
         Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
         _ => real,
     });
-    Ok(real.unwrap_or(data).join("cofferdam-agents"))
+    Ok(real.unwrap_or(data).join(STATES))
 }
 
 /// The directory with an agent's state in the working directory.

@@ -4,10 +4,11 @@
 //! of the same project obeys, as it obeys the project's own files; no run elsewhere does.
 
 use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::audit::hidden::{Remembered, remember};
+use cofferdam_engine::audit::hidden::{Remembered, open_or_make, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
@@ -18,6 +19,9 @@ use crate::args::presets::{HOME_DIRECTORY, ToolPreset};
 use crate::caller::Caller;
 use crate::output::text::quoted;
 use crate::refusal::CliRefusal;
+
+/// The directory of those of all projects.
+const ALL: &str = "cofferdam-caches";
 
 /// Most letters of the project's own name in that of its directory.
 const LONGEST_NAME: usize = 40;
@@ -33,8 +37,8 @@ pub(crate) struct KeptCaches {
     names: Vec<&'static str>,
     /// Whether nothing runs, so that nothing is made.
     dry_run: bool,
-    /// Whether they are where every run looks for them.
-    is_usual: bool,
+    /// The directory that `all` is in, where a variable moved it away from where every run looks.
+    moved: Option<PathBuf>,
 }
 
 impl KeptCaches {
@@ -61,11 +65,13 @@ impl KeptCaches {
         let base = base.ok_or_else(|| {
             refused("there is no home directory to keep caches in".into()).hint("set HOME, or XDG_CACHE_HOME")
         })?;
-        let all = real(&base.join("cofferdam-caches"));
+        let base = real(&base);
+        let usual = caller.homes.first().map(|home| real(&Path::new(home).join(".cache")));
+        let moved = (usual.as_ref() != Some(&base)).then(|| base.clone());
+        // Where a variable led, no link of a sandbox's leads on.
+        let all = if moved.is_some() { base.join(ALL) } else { real(&base.join(ALL)) };
         let own = all.join(name_of(&caller.cwd));
-        let usual = caller.homes.first().map(|home| real(&Path::new(home).join(".cache/cofferdam-caches")));
-        let is_usual = usual.as_ref() == Some(&all);
-        Ok(KeptCaches { all, own, names, dry_run, is_usual })
+        Ok(KeptCaches { all, own, names, dry_run, moved })
     }
 
     fn source(&self, name: &str) -> PathBuf {
@@ -112,30 +118,39 @@ impl KeptCaches {
         })
     }
 
-    /// Makes the directories that are not there, remembers where they are, and lets this run mount them. The note is for where later
-    /// runs cannot know that they have to hide them.
+    /// Makes the directories that are not there, and lets this run mount them. Where a variable moved them, later runs hide the place,
+    /// and one that something else made is not used.
     ///
     /// # Errors
-    /// One cannot be made, or is a link.
-    pub(crate) fn make(&self) -> Result<Option<String>, CliRefusal> {
-        for name in &self.names {
-            let path = self.source(name);
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-            made.map_err(|error| failed(&path, &error.to_string()))?;
+    /// One cannot be made, is a link, or not known to be Cofferdam's own.
+    pub(crate) fn make(&self) -> Result<(), CliRefusal> {
+        let because = |path: &Path| {
+            let path = path.to_owned();
+            move |error: std::io::Error| failed(&path, &error.to_string())
+        };
+        let all = match &self.moved {
+            None => {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.all);
+                made.and_then(|()| std::fs::File::open(&self.all)).map(OwnedFd::from).map_err(because(&self.all))?
+            }
+            Some(base) => {
+                let state = opened::state_directory().map_err(because(&self.all))?;
+                take(Remembered::Caches, &state, base, ALL).map_err(because(&self.all))?.0
+            }
+        };
+        let step = |at: &OwnedFd, path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            open_or_make(at, name).map_err(because(path))
+        };
+        let (own, _) = step(&all, &self.own)?;
+        for path in self.names.iter().map(|name| self.source(name)) {
+            step(&own, &path)?;
             if std::fs::canonicalize(&path).ok().as_ref() != Some(&path) {
                 return Err(failed(&path, "a link leads elsewhere from it"));
             }
             cofferdam_engine::show_own(&path);
         }
-        if self.is_usual {
-            return Ok(None);
-        }
-        let remembered = opened::state_directory()
-            .map_or_else(|why| Ok(Some(why.to_string())), |state| remember(Remembered::Caches, &state, &self.all));
-        let remembered = remembered.map_err(|why| failed(&self.all, &why.to_string()))?;
-        Ok(remembered.map(|why| {
-            format!("runs without this XDG_CACHE_HOME that show {} can write it: {why}", self.all.display())
-        }))
+        Ok(())
     }
 }
 
@@ -163,7 +178,7 @@ pub(crate) fn require_caches_of_here(workdir: Option<&str>, caller: &Caller) -> 
 
 fn failed(path: &Path, why: &str) -> CliRefusal {
     CliRefusal::new("arguments", format!("cannot keep a cache in {}: {why}", path.display()))
-        .hint("leave --cache out, or name another place with XDG_CACHE_HOME")
+        .hint("remove it to start afresh, leave --cache out, or name another place with XDG_CACHE_HOME")
 }
 
 /// A path without links, as far as it is there.

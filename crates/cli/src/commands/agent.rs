@@ -86,7 +86,9 @@ fn inside(
         fits.map_err(|message| CliRefusal::new("arguments", message).split_hint())?;
     }
     let exists = |path: &str| std::fs::symlink_metadata(path).is_ok();
-    let unremembered = if presentation.dry_run { None } else { make_state(agent, caller)? };
+    if !presentation.dry_run {
+        make_state(agent, caller)?;
+    }
     let called = AgentCall::new(agent, caller, here, &exists)?;
     called.keep_places(caller)?;
     let call = call::of_agent(matches, caller, &HostTree, &called, arguments)?;
@@ -101,9 +103,6 @@ fn inside(
     }
     if !presentation.dry_run && !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);
-        if let Some(why) = unremembered {
-            print_note(&called.shown_later(&why), Some("leave XDG_DATA_HOME unset, or set it for those as well"));
-        }
         called.left_out.iter().for_each(|left_out| print_note(left_out, None));
         if let Some((lacks, hint)) = called.lacks_login(caller) {
             print_note(&lacks, Some(&hint));

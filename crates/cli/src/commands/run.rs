@@ -9,14 +9,12 @@ use cofferdam_engine::{Engine, ExpectedUse, python_name};
 use crate::args::help::{EXAMPLES, defaults};
 use crate::args::option::Heading;
 use crate::args::sandbox;
-use crate::call::kept_cache::KeptCaches;
 use crate::call::{self, profile};
 use crate::caller::Caller;
 use crate::execute::execute;
 use crate::outcome::presentation::Presentation;
 use crate::outcome::refusal_report;
 use crate::output::progress;
-use crate::output::stderr::print_note;
 use crate::refusal::CliRefusal;
 
 /// The arguments of `run`.
@@ -74,10 +72,8 @@ pub(super) fn run(matches: &ArgMatches, engine: Option<Engine>) -> Result<i32, C
         if has_profile {
             python_name::python3(&mut call.policy);
         }
-        let caches = call.kept_caches.as_ref().filter(|_| !presentation.dry_run);
-        let note = caches.map_or(Ok(None), KeptCaches::make)?;
-        if let Some(note) = note.filter(|_| !presentation.quiet) {
-            print_note(&note, Some("unset XDG_CACHE_HOME"));
+        if let Some(caches) = call.kept_caches.as_ref().filter(|_| !presentation.dry_run) {
+            caches.make()?;
         }
         execute(&engine, call, &caller, presentation)
     });

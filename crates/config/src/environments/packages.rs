@@ -15,12 +15,14 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::audit::hidden::{Remembered, remember};
+use cofferdam_engine::audit::hidden::{Remembered, is_known, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_engine::network_event::NetworkKind;
 use cofferdam_engine::{Engine, Io, Outcome};
 use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::{Access, Field, Mount, Network, NetworkMode, text};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 use super::discover::HostTree;
 use super::preset::{CodeSource, found_python, preset};
@@ -52,7 +54,7 @@ pub enum PackagesError {
     #[error(transparent)]
     Preset(#[from] super::PresetError),
     /// The cache cannot be written.
-    #[error("cannot keep packages in {}: {source}", path.display())]
+    #[error("cannot keep packages in {}: {source}\nhint: remove it to install them anew, or name another place with XDG_CACHE_HOME", path.display())]
     Cache {
         /// The directory.
         path: PathBuf,
@@ -84,18 +86,54 @@ pub enum PackagesError {
 /// Where installed packages are kept.
 #[derive(Debug, Clone)]
 pub struct PackageCache {
+    /// The directory that both are in.
+    base: PathBuf,
+    /// Whether a variable moved it away from where every run looks.
+    moved: bool,
     /// What is installed; Cofferdam's own, which no sandbox writes.
     installed: PathBuf,
     /// What is being installed.
     unfinished: PathBuf,
 }
 
+/// Below the base: what is installed.
+const INSTALLED: &str = "cofferdam/packages";
+/// Below the base: what is being installed.
+const UNFINISHED: &str = "cofferdam-packages";
+
 impl PackageCache {
     /// The cache below that of the variable, or below the home; `None` without either.
     pub fn new(cache_home: Option<&str>, home: Option<&str>) -> Option<PackageCache> {
         let named = cache_home.filter(|path| path.starts_with('/')).map(PathBuf::from);
-        let base = named.or_else(|| Some(Path::new(home?).join(".cache")))?;
-        Some(PackageCache { installed: base.join("cofferdam/packages"), unfinished: base.join("cofferdam-packages") })
+        let usual = home.map(|home| Path::new(home).join(".cache"));
+        let base = named.or_else(|| usual.clone())?;
+        let is_same = |usual: &PathBuf| *usual == base || same_directory(usual, &base);
+        let moved = !usual.is_some_and(|usual| is_same(&usual));
+        Some(PackageCache { moved, installed: base.join(INSTALLED), unfinished: base.join(UNFINISHED), base })
+    }
+
+    /// Makes a directory below the base that is not there. Where a variable moved it, later runs hide it, and one that something else
+    /// made is not used.
+    fn take(&self, name: &str) -> Result<(), PackagesError> {
+        let path = self.base.join(name);
+        let made = match self.moved {
+            false => DirBuilder::new().recursive(true).mode(0o700).create(&path),
+            true => opened::state_directory()
+                .and_then(|state| take(Remembered::Caches, &state, &self.base, name))
+                .map(|_| ()),
+        };
+        made.map_err(|source| PackagesError::Cache { path, source })
+    }
+
+    /// Whether what is installed was installed by Cofferdam, for all that is known.
+    fn is_own(&self) -> bool {
+        let known = || {
+            let installed = std::fs::canonicalize(&self.base)?.join(INSTALLED);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = openat2(CWD, &installed, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+            is_known(Remembered::Caches, &opened::state_directory()?, &opened, &installed)
+        };
+        !self.moved || known().unwrap_or(false)
     }
 
     fn entry(&self, packages: &[String], around: &Surroundings) -> Result<PathBuf, PackagesError> {
@@ -110,7 +148,7 @@ impl PackageCache {
 
     /// The virtual environment with these packages, if it was made for the interpreter that is found now.
     pub fn installed(&self, packages: &[String], around: &Surroundings) -> Option<PathBuf> {
-        let entry = self.entry(packages, around).ok()?;
+        let entry = self.entry(packages, around).ok().filter(|_| self.is_own())?;
         let about = entry.symlink_metadata().ok()?;
         let own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
         let venv = entry.join("tree/venv");
@@ -119,18 +157,6 @@ impl PackageCache {
         }
         show(&venv);
         Some(venv)
-    }
-
-    /// Has later runs hide what is installed where a variable moved it. Without the variable, they could not know of it.
-    fn hide_later(&self, around: &Surroundings) -> std::io::Result<()> {
-        let usual = around.home().map(|home| Path::new(home).join(".cache/cofferdam/packages"));
-        if usual.is_some_and(|usual| std::fs::canonicalize(usual).ok() == std::fs::canonicalize(&self.installed).ok()) {
-            return Ok(());
-        }
-        let installed = std::fs::canonicalize(&self.installed)?;
-        let unremembered = remember(Remembered::Caches, &opened::state_directory()?, &installed)?;
-        // Nothing would keep them from being written.
-        unremembered.map_or(Ok(()), |why| Err(std::io::Error::other(why)))
     }
 
     /// Installs the packages, also where they were installed before, and returns the virtual environment.
@@ -144,6 +170,8 @@ impl PackageCache {
         around: &Surroundings,
     ) -> Result<PathBuf, PackagesError> {
         let entry = self.entry(packages, around)?;
+        self.take(INSTALLED)?;
+        self.take(UNFINISHED)?;
         let fresh = Unfinished::new(&self.unfinished)?;
         // Every other sandbox has the directory hidden, also by other names.
         cofferdam_engine::show_own(&fresh.0.join("tree"));
@@ -166,7 +194,6 @@ impl PackageCache {
         if let Some(lock) = lock(&fresh.0.join("tree/report.json")) {
             std::fs::write(fresh.0.join("lock"), lock).map_err(cache(&fresh.0))?;
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.installed).map_err(cache(&self.installed))?;
         // Sandboxes that run with the former one keep it: it goes when the next one is replaced.
         let former = entry.with_extension("former");
         if entry.symlink_metadata().is_ok() {
@@ -176,11 +203,15 @@ impl PackageCache {
             }
         }
         std::fs::rename(&fresh.0, &entry).map_err(cache(&entry))?;
-        self.hide_later(around).map_err(cache(&self.installed))?;
         let venv = entry.join("tree/venv");
         show(&venv);
         Ok(venv)
     }
+}
+
+fn same_directory(one: &Path, other: &Path) -> bool {
+    let about = |path: &Path| std::fs::metadata(path).map(|about| (about.dev(), about.ino()));
+    matches!((about(one), about(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Lets sandboxes of this process mount a virtual environment.
@@ -197,7 +228,6 @@ impl Unfinished {
     /// A new directory of the caller's own, with an empty `tree`.
     fn new(base: &Path) -> Result<Unfinished, PackagesError> {
         let failed = |source| PackagesError::Cache { path: base.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(failed)?;
         let mut random = [0u8; 16];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| failed(error.into()))?;
@@ -342,6 +372,26 @@ mod tests {
             "file:x",
         ] {
             assert!(!is_package(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn packages_where_a_variable_led_are_used_if_cofferdam_made_their_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let (home, disk) = (directory.path().join("home"), directory.path().join("disk"));
+        for base in [&home.join(".cache"), &disk] {
+            std::fs::create_dir_all(base.join(INSTALLED)).unwrap();
+        }
+        let cache = |base: Option<&Path>| PackageCache::new(base.and_then(Path::to_str), home.to_str()).unwrap();
+        let planted = cache(Some(&disk));
+        assert!(!planted.is_own());
+        let why = planted.take(INSTALLED).unwrap_err().to_string();
+        assert!(why.contains("was not made by Cofferdam") && why.contains("hint: remove it"), "{why}");
+        // In the usual place, also where the variable names it.
+        std::os::unix::fs::symlink(home.join(".cache"), directory.path().join("named")).unwrap();
+        for base in [None, Some(home.join(".cache")), Some(directory.path().join("named"))] {
+            let usual = cache(base.as_deref());
+            assert!(usual.is_own() && usual.take(INSTALLED).is_ok(), "{base:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_audit::hidden::{Remembered, known};
+use cofferdam_audit::hidden::{Remembered, known, take};
 use cofferdam_audit::opened;
 use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root};
@@ -161,7 +161,15 @@ fn named_places(lookup: &mut Lookup, remembered: &[PathBuf]) -> Vec<OwnPlace> {
     let root = rustix::process::geteuid().is_root();
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let mut all = list(&|name| std::env::var_os(name), &here, root, &opened, lookup);
-    for directory in remembered.iter().flat_map(|directory| [directory.clone()].into_iter().chain(beside(directory))) {
+    // With the variable that moved them, packages are shown read-only, as they are where they usually lie.
+    let is_shown = |directory: &Path| {
+        let own = directory.parent().filter(|own| directory.ends_with("cofferdam/packages") && own.is_absolute());
+        own.is_some_and(|own| all.iter().any(|place| Path::new(&place.path) == own && !place.hidden))
+    };
+    let of_others: Vec<&PathBuf> = remembered.iter().filter(|directory| !is_shown(directory)).collect();
+    for directory in
+        of_others.into_iter().flat_map(|directory| [directory.clone()].into_iter().chain(beside(directory)))
+    {
         let new = |path: &&str| all.iter().all(|place| place.path != *path);
         let Some(path) = directory.to_str().filter(new) else { continue };
         all.push(OwnPlace { path: path.to_owned(), hidden: true, trail: false });
@@ -291,7 +299,6 @@ fn links_below(dir: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// As [`OwnPlaces::now`].
 pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> Result<OwnPlaces, Failure> {
-    use std::os::unix::fs::DirBuilderExt as _;
     let writable = writable(policy);
     if writable.is_empty() {
         return Ok(own);
@@ -304,12 +311,30 @@ pub(crate) fn claim(policy: &Policy, own: OwnPlaces) -> Result<OwnPlaces, Failur
             above.as_deref().and_then(Path::to_str).is_some_and(|dir| writable.iter().any(|w| is_within(dir, w)));
         if inside && fs::symlink_metadata(path).is_err() {
             // Who cannot make it finds its name guarded.
-            made |= fs::DirBuilder::new().recursive(true).mode(0o700).create(path).is_ok();
+            made |= make(path).is_ok();
         }
     }
     match made {
         true => Ok(OwnPlaces::for_policy(policy, own.aliases, remembered()?)),
         false => Ok(own),
+    }
+}
+
+/// Makes a place of Cofferdam's own. Where a variable may have moved it, it is used later because it is remembered.
+fn make(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let what = match path.file_name().and_then(|name| name.to_str()) {
+        Some("cofferdam-caches" | "cofferdam-packages") => Some(Remembered::Caches),
+        Some("cofferdam-agents") => Some(Remembered::AgentStates),
+        _ => None,
+    };
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let usual = |below: &str| home.as_ref().is_some_and(|home| path.parent() == Some(&home.join(below)));
+    match (what, path.parent(), path.file_name().and_then(|name| name.to_str())) {
+        (Some(what), Some(base), Some(name)) if !usual(".cache") && !usual(".local/share") => {
+            take(what, &opened::state_directory()?, base, name).map(|_| ())
+        }
+        _ => fs::DirBuilder::new().recursive(true).mode(0o700).create(path),
     }
 }
 
