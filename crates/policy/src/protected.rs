@@ -827,6 +827,9 @@ mod tests {
             "HF_HOME" => Some("~u/models"),
             "AZURE_CONFIG_DIR" => Some("~other/azure"),
             "PGPASSFILE" => Some("~"),
+            "KRB5CCNAME" => Some("FILE:/tickets/cache"),
+            "KRB5_CLIENT_KTNAME" => Some("/tickets/keytab"),
+            "RESTIC_PASSWORD_FILE" => Some("/keys/restic"),
             _ => None,
         };
         let list =
@@ -846,6 +849,9 @@ mod tests {
             "/home/u/models/token",
             "/cwd/~other/azure",
             "/home/u",
+            "/tickets/cache",
+            "/tickets/keytab",
+            "/keys/restic",
         ] {
             assert!(moved.iter().any(|moved| moved == path), "{path}: {moved:?}");
         }
