@@ -14,7 +14,9 @@ use cofferdam_policy::{Access, BackendName, Mount, Network, NetworkLimits, Netwo
 
 use super::agent::AgentCall;
 use super::applied_options::{apply_agent, apply_options, apply_presets, keep_caches};
-use super::defaults::{fail_without_network, read_own_crates, require_open_files, run_defaults, without_rehash};
+use super::defaults::{
+    copy_own_artifacts, fail_without_network, read_own_crates, require_open_files, run_defaults, without_rehash,
+};
 use super::environment::ResolvedEnvironment;
 use super::kept_cache::KeptCaches;
 use super::kept_cache::require_caches_of_here;
@@ -234,9 +236,11 @@ impl CallArguments<'_> {
 
     /// What a call has that no policy file describes.
     fn set_defaults(&self, policy: &mut Policy, presets: &BTreeMap<&'static str, Vec<String>>, volumes: &[String]) {
+        let mut shown = volumes.to_vec();
         if !self.eval {
             fail_without_network(policy);
             read_own_crates(policy, self.caller);
+            shown.extend(copy_own_artifacts(policy, self.caller));
             if presets.contains_key("pip") || preset_of(&policy.command.argv) == Some("pip") {
                 without_rehash(policy);
             }
@@ -245,7 +249,7 @@ impl CallArguments<'_> {
             deny_moved(policy, &self.listings, |name| self.caller.variable(name));
         }
         if policy.filesystem.root == Root::Host {
-            deny_dot_names(policy, self.caller.around(), &self.listings, volumes, self.settings());
+            deny_dot_names(policy, self.caller.around(), &self.listings, &shown, self.settings());
         }
     }
 

@@ -75,6 +75,26 @@ pub(crate) fn read_own_crates(policy: &mut Policy, caller: &Caller) {
     }
 }
 
+/// Has Maven find the artifacts that the caller has already, where it is asked to use no network: a copy of its local repository in
+/// the home that the preset gives it. The settings beside it, which have passwords, stay hidden. Returns what is shown.
+pub(crate) fn copy_own_artifacts(policy: &mut Policy, caller: &Caller) -> Option<String> {
+    const HOME: &str = "/tmp/home";
+    let argv = &policy.command.argv;
+    let is_maven = argv.first().is_some_and(|program| matches!(program.rsplit('/').next(), Some("mvn" | "mvnw")));
+    let is_offline = argv.iter().any(|word| matches!(word.as_str(), "-o" | "--offline"));
+    let target = format!("{HOME}/.m2/repository");
+    let mounts = &policy.filesystem.mounts;
+    let has_home = mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == HOME));
+    let is_taken = mounts.iter().any(|mount| is_within(&target, mount.target()) && mount.target() != HOME);
+    let home = caller.homes.first().filter(|_| is_maven && is_offline && has_home && !is_taken)?;
+    let source = format!("{home}/.m2/repository");
+    std::path::Path::new(&source).is_dir().then(|| {
+        let (access, exec, optional) = (Access::CopyOnWrite, false, false);
+        policy.filesystem.mounts.push(Mount::Bind { source: source.clone(), target, access, exec, optional });
+        source
+    })
+}
+
 /// The default policy of `run`: the host's tree without credentials, and the working directory. With `elsewhere`, the program
 /// starts in another directory, so a denied working directory is left out.
 pub(crate) fn run_defaults(caller: &Caller, listings: &HomeListings<'_>, elsewhere: bool) -> Policy {
@@ -188,6 +208,34 @@ pub(crate) fn require_open_files(policy: &Policy) -> Result<(), PolicyErrors> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn maven_without_a_network_gets_a_copy_of_its_own_repository() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join(".m2/repository")).unwrap();
+        let home = home.path().to_str().unwrap();
+        let caller = Caller { homes: vec![home.to_owned()], ..Caller::default() };
+        let with = |argv: &[&str], mounts: &[Mount]| {
+            let mut policy = Policy::base();
+            policy.command.argv = argv.iter().map(|word| (*word).to_owned()).collect();
+            policy.filesystem.mounts = mounts.to_vec();
+            let shown = copy_own_artifacts(&mut policy, &caller);
+            assert_eq!(shown.is_some(), policy.filesystem.mounts.len() > mounts.len());
+            shown
+        };
+        let of_preset = [Mount::Tmpfs { target: "/tmp/home".into(), size_mb: 1, exec: true }];
+        let shown = format!("{home}/.m2/repository");
+        assert_eq!(with(&["/usr/bin/mvn", "-o", "package"], &of_preset).as_ref(), Some(&shown));
+        assert_eq!(with(&["mvn", "package"], &of_preset), None);
+        assert_eq!(with(&["other", "-o"], &of_preset), None);
+        assert_eq!(with(&["mvn", "-o"], &[]), None, "it has no home of the preset's");
+        let own = Mount::Tmpfs { target: "/tmp/home/.m2/repository".into(), size_mb: 1, exec: true };
+        assert_eq!(
+            with(&["mvn", "-o"], &[&of_preset[..], &[own]].concat()),
+            None,
+            "the caller has put something there"
+        );
+    }
 
     #[test]
     fn programs_are_looked_for_where_the_caller_looks() {
