@@ -55,6 +55,8 @@ const WORDS: &[(&str, ComplaintKind)] = &[
     ("Read-only file system", ComplaintKind::ReadOnly),
     ("read-only file system", ComplaintKind::ReadOnly),
     ("E212: Can't open file for writing", ComplaintKind::ReadOnly),
+    // ImageMagick does not say why.
+    ("WriteBlob Failed", ComplaintKind::ReadOnly),
     ("EROFS", ComplaintKind::ReadOnly),
     ("LocalRepositoryNotAccessible", ComplaintKind::ReadOnly),
     ("listen EACCES", ComplaintKind::NoListening),
@@ -159,6 +161,11 @@ mod tests {
         for (line, kind, object) in [
             ("touch: cannot touch '../a b': Read-only file system", ReadOnly, Some("../a b")),
             ("touch: cannot touch ‘a’: Read-only file system", ReadOnly, Some("a")),
+            (
+                "convert: WriteBlob Failed `out.png' @ error/png.c/MagickPNGErrorHandler/1645.",
+                ReadOnly,
+                Some("out.png"),
+            ),
             (
                 "sh: 1: cannot create .git/hooks/pre-commit: Read-only file system",
                 ReadOnly,
