@@ -1,4 +1,4 @@
-//! Any bytes as the TLS greeting of a connection out of a sandbox.
+//! Any bytes as the TLS greeting of a connection out of a sandbox, and as what follows it.
 #![no_main]
 
 #[path = "../../crates/egress/tests/common/untrusted.rs"]
@@ -7,4 +7,7 @@ mod untrusted;
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| untrusted::hello(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    untrusted::hello(bytes);
+    untrusted::second_hello(bytes);
+});

@@ -58,7 +58,7 @@ mod traffic;
 #[cfg(feature = "gateway")]
 pub use connect::host_resolver;
 pub use decide::{
-    address, client_hello, dns, first_bytes, host_name, refusal, rules, socket_layout as layout, socks,
+    address, client_hello, dns, first_bytes, greeting_watch, host_name, refusal, rules, socket_layout as layout, socks,
     synthetic_addresses as names,
 };
 pub use report::{event, ledger};

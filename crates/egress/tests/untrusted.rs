@@ -239,12 +239,35 @@ proptest! {
     #[test]
     fn client_hellos_of_real_clients_mutated(bytes in mutated("hello")) {
         untrusted::hello(&bytes);
+        untrusted::second_hello(&bytes);
         untrusted::first(&bytes);
     }
 
     #[test]
     fn any_bytes_as_client_hello(bytes in any_behind(vec![b"", b"\x16\x03\x01", b"\x16\x03\x01\0\x40\x01\0\0\x3c\x03\x03"])) {
         untrusted::hello(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_after_a_client_hello(
+        kinds in prop::collection::vec((prop::sample::select(vec![20u8, 21, 22, 23, 24, 25]), prop::collection::vec(0u8..0xff, 0..9)), 0..4),
+        answers in prop::collection::vec(any::<Option<bool>>(), 0..3),
+        (hello, _) in greetings(),
+        changes in prop::collection::vec(change(), 0..3),
+    ) {
+        let record = |kind: u8, content: &[u8]| [&[kind, 3, 3, 0, content.len() as u8][..], content].concat();
+        let server = answers.iter().flat_map(|answer| match answer {
+            // The byte 0xff would end the server's part.
+            Some(retry) => {
+                let random = if *retry { cofferdam_egress::greeting_watch::RETRY_RANDOM } else { [7; 32] };
+                record(22, &[&[2, 0, 0, 34, 3, 3][..], &random].concat())
+            }
+            None => record(20, &[1]),
+        });
+        let client = kinds.iter().flat_map(|(kind, content)| record(*kind, content)).chain(hello);
+        let bytes: Vec<u8> = server.chain([0xff]).chain(client).collect();
+        untrusted::second_hello(&bytes);
+        untrusted::second_hello(&changed(bytes, &changes));
     }
 
     #[test]

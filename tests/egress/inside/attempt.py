@@ -122,6 +122,25 @@ def tls(to, port="443", sni=None, host=None, path="/", alpn=None):
         out(read_all(secure))
 
 
+def greet_again(to, name, other, records="16384", before="", port="443"):
+    """A TLS greeting after which the server asks for another one (HelloRetryRequest), which names another host; says
+    `server hello` when that was taken."""
+    first, second = ([tls_hello.server_name(one.encode())] if one else [] for one in (name, other))
+    with connect(to, port) as connection:
+        connection.sendall(tls_hello.records(tls_hello.versioned(first)))
+        got = connection.recv(65536)
+        if got[:1] != b"\x16" or got[11:15] != b"\xcf\x21\xad\x74":
+            sys.stderr.write(f"no request for another greeting: {got[:64]!r}\n")
+            return
+        again = tls_hello.records(tls_hello.versioned(second, os.urandom(32)), int(records))
+        connection.sendall(unescape(before) + again)
+        got = read_all(connection)
+    if b"\x16\3\3" in got and got[got.index(b"\x16\3\3") + 5] == 2:
+        print("server hello")
+    else:
+        sys.stderr.write(f"answered by {got[:64]!r}\n")
+
+
 def greet(to, shape, name="", other="", port="443"):
     """A TLS greeting of an unusual shape; says `server hello` when one came back."""
     first, second = name.encode(), other.encode()

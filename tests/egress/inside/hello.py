@@ -16,12 +16,28 @@ def server_name(*names, kind=0):
     return extension(0, struct.pack(">H", len(entries)) + entries)
 
 
+def versioned(extensions, share=b""):
+    """A greeting of TLS 1.3 alone, with one group, X25519, and this share of it: without one the server asks again."""
+    shares = struct.pack(">HH", 29, len(share)) + share if share else b""
+    more = [
+        extension(43, b"\2\3\4"),
+        extension(10, b"\0\2\0\x1d"),
+        extension(13, b"\0\4\4\3\x08\4"),
+        extension(51, struct.pack(">H", len(shares)) + shares),
+    ]
+    return _message(extensions + more, [0x1301, 0x1302])
+
+
 def hello(extensions, ciphers=CIPHERS, padding=0):
     """The handshake message, without records around it."""
     common = extension(10, b"\0\2\0\x17") + extension(13, b"\0\4\4\3\5\3") + extension(11, b"\1\0")
     if padding:
         common += extension(21, bytes(padding))
-    everything = b"".join(extensions) + common
+    return _message([*extensions, common], ciphers)
+
+
+def _message(extensions, ciphers):
+    everything = b"".join(extensions)
     suites = b"".join(struct.pack(">H", one) for one in ciphers)
     body = b"\3\3" + os.urandom(32) + b"\0" + struct.pack(">H", len(suites)) + suites + b"\1\0"
     body += struct.pack(">H", len(everything)) + everything

@@ -161,7 +161,8 @@ fn sink_gone(direction: Direction) -> RelayEnd {
     }
 }
 
-/// Copies bytes in one direction until `from` ends, and then shuts down the sending side of `to`.
+/// Copies bytes in one direction until `from` ends, and then shuts down the sending side of `to`. `look` is called on
+/// bytes before they are written.
 ///
 /// # Errors
 /// How the connection ended instead.
@@ -172,6 +173,7 @@ pub(crate) async fn one_way(
     account: &Account,
     activity: &Activity,
     buffers: &BufferPool,
+    look: impl Fn(&[u8]),
 ) -> Result<(), RelayEnd> {
     loop {
         // Two peers that are always ready would keep the thread: `readable` and `try_read` take nothing of the budget.
@@ -193,13 +195,22 @@ pub(crate) async fn one_way(
             },
         };
         // A buffer is borrowed only while there are bytes in it: a connection that waits has none.
-        let moved = match buffers.borrow() {
-            Some(mut large) => move_once(from, to, direction, &mut large.bytes, account, reserved, activity).await,
-            None => move_once(from, to, direction, &mut vec![0; SMALL_BYTES], account, reserved, activity).await,
+        let (mut large, mut small) = (buffers.borrow(), Vec::new());
+        let buffer = match &mut large {
+            Some(large) => &mut large.bytes[..],
+            None => {
+                small.resize(SMALL_BYTES, 0);
+                &mut small[..]
+            }
         };
-        match moved {
+        match take_once(from, direction, buffer, account, reserved) {
             Ok(0) => break,
-            Ok(_) | Err(MoveStop::Again) => {}
+            Ok(taken) => {
+                activity.touch();
+                look(&buffer[..taken]);
+                write_all(to, &buffer[..taken], activity).await.map_err(|_| sink_gone(direction))?;
+            }
+            Err(MoveStop::Again) => {}
             Err(MoveStop::End(end)) => return Err(end),
         }
     }
@@ -228,22 +239,18 @@ fn ended(stream: &TcpStream) -> io::Result<bool> {
     })
 }
 
-async fn move_once(
+/// Reads once, and counts what it has read.
+fn take_once(
     from: &TcpStream,
-    to: &TcpStream,
     direction: Direction,
     buffer: &mut [u8],
     account: &Account,
     reserved: usize,
-    activity: &Activity,
 ) -> Result<usize, MoveStop> {
     let most = buffer.len().min(reserved);
     let taken = from.try_read(&mut buffer[..most]);
     account.settle(direction, reserved, *taken.as_ref().unwrap_or(&0));
-    let taken = taken.map_err(|error| stopped(&error, direction))?;
-    activity.touch();
-    write_all(to, &buffer[..taken], activity).await.map_err(|_| MoveStop::End(sink_gone(direction)))?;
-    Ok(taken)
+    taken.map_err(|error| stopped(&error, direction))
 }
 
 fn stopped(error: &io::Error, direction: Direction) -> MoveStop {

@@ -11,9 +11,8 @@
 //! what some servers tolerate (an empty record, an unknown version, a repeated extension, trailing bytes, two names) is
 //! refused instead of being interpreted.
 //!
-//! Never decides whether a name is allowed, and parses only the first ClientHello. A server that answers with
-//! HelloRetryRequest may take another name from the second one; that reaches no other address, and a request inside the
-//! encryption can do the same.
+//! Never decides whether a name is allowed, and parses one ClientHello. A server that answers with HelloRetryRequest takes
+//! the name from the next one: `greeting_watch` finds it, and it is parsed and judged like the first.
 
 /// Most bytes of a ClientHello, record headers included. Servers have similar limits.
 pub const MOST: usize = 64 * 1024;
@@ -49,15 +48,25 @@ type HelloResult<T> = Result<T, &'static str>;
 
 /// Parses the ClientHello at the start of `bytes`, the first bytes of a connection.
 pub fn read(bytes: &[u8]) -> HelloParse {
-    match message(bytes).and_then(|whole| whole.map(|message| hello(&message)).transpose()) {
-        Ok(Some(hello)) => HelloParse::Hello(hello),
+    match measured(bytes) {
+        Ok(Some((hello, _))) => HelloParse::Hello(hello),
         Ok(None) => HelloParse::More,
         Err(why) => HelloParse::Bad(why),
     }
 }
 
-/// Reassembles the handshake message from its records, without its header; none while bytes are missing.
-fn message(bytes: &[u8]) -> HelloResult<Option<Vec<u8>>> {
+/// The ClientHello at the start of `bytes`, and how many of them it takes up; none while bytes are missing.
+///
+/// # Errors
+/// It is none, or an ambiguous one, and why.
+pub fn measured(bytes: &[u8]) -> Result<Option<(ClientHello, usize)>, &'static str> {
+    let Some((message, length)) = message(bytes)? else { return Ok(None) };
+    Ok(Some((hello(&message)?, length)))
+}
+
+/// Reassembles the handshake message from its records, without its header, and counts the bytes of those; none while
+/// bytes are missing.
+fn message(bytes: &[u8]) -> HelloResult<Option<(Vec<u8>, usize)>> {
     // The fragments are located first, and copied only when all of them are there.
     let mut pieces: Vec<&[u8]> = Vec::new();
     let mut have = 0;
@@ -78,7 +87,7 @@ fn message(bytes: &[u8]) -> HelloResult<Option<Vec<u8>>> {
                 let mut message = Vec::with_capacity(have);
                 pieces.iter().for_each(|piece| message.extend_from_slice(piece));
                 message.drain(..4);
-                return Ok(Some(message));
+                return Ok(Some((message, bytes.len() - after.len())));
             }
             if bytes.len() - after.len() + (want - have) > MOST {
                 return Err("it is too long");

@@ -7,7 +7,7 @@
 //!              └─ neither ──▶ passes, unless every rule that matched inspects requests
 //! ```
 
-use crate::decide::client_hello::{self, ClientHello, HelloParse};
+use crate::decide::client_hello::{self, ClientHello};
 use crate::decide::first_bytes::{self, FirstBytes};
 use crate::decide::host_name::Name;
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
@@ -17,10 +17,13 @@ use crate::decide::rules::{EgressRules, EgressTarget, Grant};
 const INSPECTED: &str = "the rule looks into requests, and this is none in the clear";
 
 /// How a connection goes on after its first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// The first bytes and all that follow are passed on unread.
     Opaque,
+    /// TLS. The ClientHello, of so many bytes, passes; what follows is watched for another one
+    /// (`greeting_watch`).
+    Tls(ClientHello, usize),
     /// HTTP/1 requests, each of which is inspected.
     Http,
 }
@@ -47,18 +50,38 @@ pub(crate) fn check(
         FirstBytes::Http => Ok(Some(Protocol::Http)),
         FirstBytes::Http2 => refuse(NetworkReason::Http2NotInspected, "HTTP/2 without TLS"),
         FirstBytes::Tls if grant.plain_only => refuse(NetworkReason::BadRequest, INSPECTED),
-        FirstBytes::Tls => match client_hello::read(bytes) {
-            HelloParse::More if ended => refuse(NetworkReason::BadHello, "it ends before it is whole"),
-            HelloParse::More if bytes.len() >= client_hello::MOST => {
-                refuse(NetworkReason::BadHello, "longer than 64 KiB")
-            }
-            HelloParse::More => Ok(None),
-            HelloParse::Bad(why) => refuse(NetworkReason::BadHello, why),
-            HelloParse::Hello(hello) => {
-                check_server_name(&hello, rules, target, port, grant).map(|()| Some(Protocol::Opaque))
+        FirstBytes::Tls => match client_hello::measured(bytes) {
+            Ok(None) if ended => refuse(NetworkReason::BadHello, "it ends before it is whole"),
+            Ok(None) if bytes.len() >= client_hello::MOST => refuse(NetworkReason::BadHello, "longer than 64 KiB"),
+            Ok(None) => Ok(None),
+            Err(why) => refuse(NetworkReason::BadHello, why),
+            Ok(Some((hello, length))) => {
+                check_server_name(&hello, rules, target, port, grant)?;
+                Ok(Some(Protocol::Tls(hello, length)))
             }
         },
     }
+}
+
+/// Checks a ClientHello that follows the first one, which the server asked for: by the same rules, and it has the name of
+/// the first, also where both are allowed.
+///
+/// # Errors
+/// It is refused.
+pub(crate) fn check_another_hello(
+    first: &ClientHello,
+    another: &ClientHello,
+    rules: &EgressRules,
+    target: &EgressTarget,
+    port: u16,
+    grant: &Grant,
+) -> Result<(), EgressRefusal> {
+    check_server_name(another, rules, target, port, grant)?;
+    if another.server_name == first.server_name {
+        return Ok(());
+    }
+    let name = another.server_name.as_deref().unwrap_or("none");
+    Err(EgressRefusal::because(NetworkReason::ServerNameMismatch, format!("{name}, in a second greeting")))
 }
 
 /// Whether a ClientHello is for the host that the connection is for.

@@ -6,16 +6,19 @@
 //!           └─ the program's first bytes ────┴─▶ TLS: its name │ HTTP: every request │ neither ─▶ upstream
 //! ```
 //!
-//! No byte of the program's is passed on before its protocol is known and admitted (`decide::protocol_check`).
+//! No byte of the program's is passed on before its protocol is known and admitted (`decide::protocol_check`), and of TLS
+//! none after the greeting before it is known whether another greeting follows in the clear (`decide::greeting_watch`).
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::SetOnce;
+use tokio::sync::{Notify, SetOnce};
 
 use crate::connect::relay::{RelayEnd, one_way, reset, write_all};
+use crate::decide::client_hello::ClientHello;
+use crate::decide::greeting_watch::{ClientFlight, ServerFlight, WatchStep};
 use crate::decide::protocol_check::{self, Protocol};
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::rules::{EgressTarget, Grant};
@@ -145,35 +148,113 @@ async fn relay(
         }
         Ok(())
     };
+    let answers = Answers::default();
     let down = async {
         let upstream = connected.wait().await;
         upstream.stream.readable().await.map_err(|_| Stop::End(RelayEnd::UpstreamReset))?;
         upstream.report_allowed();
         let (account, activity) = (&upstream.account, &client.activity);
-        let moving = one_way(&upstream.stream, &client.stream, Direction::Down, account, activity, buffers);
-        moving.await.map_err(Stop::End)
+        let look = |bytes: &[u8]| answers.note(|flight| flight.read(bytes));
+        let moving = one_way(&upstream.stream, &client.stream, Direction::Down, account, activity, buffers, look);
+        moving.await.map_err(Stop::End)?;
+        answers.note(ServerFlight::end);
+        Ok(())
     };
     let up = async {
-        match read_protocol(client, target, port, grant, buffer).await? {
-            Protocol::Http => return Err(Stop::Http),
-            Protocol::Opaque => {}
+        let protocol = read_protocol(client, target, port, grant, buffer).await?;
+        if protocol == Protocol::Http {
+            return Err(Stop::Http);
         }
         let upstream = connected.wait().await;
         upstream.report_allowed();
-        send_first_bytes(upstream, client, &std::mem::take(buffer)).await?;
+        if let Protocol::Tls(hello, length) = protocol {
+            send(upstream, client, &buffer.split_to(length)).await?;
+            let check = |another: &ClientHello| {
+                let rules = &client.sandbox.rules;
+                protocol_check::check_another_hello(&hello, another, rules, target, port, grant).map_err(Stop::Refused)
+            };
+            send_watched(upstream, client, buffer, &answers, check).await?;
+        }
+        send(upstream, client, &std::mem::take(buffer)).await?;
         let (account, activity) = (&upstream.account, &client.activity);
-        let moving = one_way(&client.stream, &upstream.stream, Direction::Up, account, activity, buffers);
+        let moving = one_way(&client.stream, &upstream.stream, Direction::Up, account, activity, buffers, |_| {});
         moving.await.map_err(Stop::End)
     };
     tokio::try_join!(dial, down, up).map(drop)
 }
 
-/// Sends what has been read already, as its limits allow.
-async fn send_first_bytes(
+/// What upstream has answered to TLS greetings.
+#[derive(Default)]
+struct Answers {
+    flight: Mutex<ServerFlight>,
+    changed: Notify,
+}
+
+impl Answers {
+    fn note(&self, note: impl FnOnce(&mut ServerFlight)) {
+        note(&mut self.flight.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+    }
+}
+
+/// Sends what follows a TLS greeting, until no other one can follow in the clear; `check` judges those that do. Returns at
+/// the end of the program's stream, or when all that is left in `buffer` and that follows may pass.
+async fn send_watched(
     upstream: &UpstreamConnection,
     client: &ClientConnection,
-    mut bytes: &[u8],
+    buffer: &mut BytesMut,
+    answers: &Answers,
+    check: impl Fn(&ClientHello) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
+    let mut watch = ClientFlight::default();
+    loop {
+        let step = watch.step(buffer, &answers.flight.lock().unwrap_or_else(PoisonError::into_inner));
+        let step = step.map_err(|why| Stop::Refused(EgressRefusal::because(NetworkReason::BadHello, why)))?;
+        match step {
+            WatchStep::Pass(count) => send(upstream, client, &buffer.split_to(count)).await?,
+            WatchStep::Hello(another, length) => {
+                check(&another)?;
+                send(upstream, client, &buffer.split_to(length)).await?;
+            }
+            WatchStep::Done => return Ok(()),
+            // The idle time bounds it.
+            WatchStep::Wait => answers.changed.notified().await,
+            WatchStep::More if buffer.is_empty() => {
+                if !read_more(client, buffer).await? {
+                    return Ok(());
+                }
+            }
+            WatchStep::More => {
+                let more = async {
+                    let _permit = client.sandbox.greetings.acquire().await;
+                    loop {
+                        if buffer.len() > RECHECK_LENGTH {
+                            tokio::time::sleep(RECHECK_INTERVAL).await;
+                        }
+                        if !read_more(client, buffer).await? {
+                            // What is left of a record is passed on to no server.
+                            return Err(Stop::End(RelayEnd::ClientReset));
+                        }
+                        let flight = answers.flight.lock().unwrap_or_else(PoisonError::into_inner);
+                        if !matches!(watch.clone().step(buffer, &flight), Ok(WatchStep::More)) {
+                            return Ok(());
+                        }
+                    }
+                };
+                match tokio::time::timeout(client.sandbox.settings.greeting, more).await {
+                    Ok(more) => more?,
+                    Err(_) => {
+                        let why = EgressRefusal::because(NetworkReason::TimedOut, "a second greeting is not whole");
+                        return Err(Stop::Refused(why));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sends what has been read already, as its limits allow.
+async fn send(upstream: &UpstreamConnection, client: &ClientConnection, mut bytes: &[u8]) -> Result<(), Stop> {
     while !bytes.is_empty() {
         let part = match upstream.account.reserve(Direction::Up, bytes.len()) {
             Allowance::Bytes(part) => part,

@@ -7,6 +7,7 @@ use cofferdam_egress::client_hello::{self, ClientHello, HelloParse};
 use cofferdam_egress::dns::{self, Transport, Zone};
 use cofferdam_egress::event::NetworkReason;
 use cofferdam_egress::first_bytes::{self, FirstBytes};
+use cofferdam_egress::greeting_watch::{ClientFlight, HelloAnswer, ServerFlight, WatchStep};
 use cofferdam_egress::host_name::Name;
 use cofferdam_egress::names::{self, Family, SyntheticAddresses};
 use cofferdam_egress::refusal::EgressRefusal;
@@ -57,6 +58,67 @@ fn assert_hello(bytes: &[u8], hello: &ClientHello) {
     for pieces in [vec![&message[..]], vec![halves.0, halves.1]] {
         if pieces.iter().all(|piece| piece.len() <= 1 << 14) {
             assert_eq!(client_hello::read(&records(&pieces)), HelloParse::Hello(hello.clone()));
+        }
+    }
+}
+
+/// What a server and a client send after a ClientHello: the byte 0xff ends the server's part, if there is one. The result
+/// does not depend on how either arrives, and nothing passes that is neither judged nor of another kind.
+pub(crate) fn second_hello(bytes: &[u8]) {
+    let (sent, client) = match bytes.iter().position(|byte| *byte == 0xff) {
+        Some(at) => (&bytes[..at], &bytes[at + 1..]),
+        None => (&bytes[..0], bytes),
+    };
+    let mut server = ServerFlight::default();
+    server.read(sent);
+    let mut slowly = ServerFlight::default();
+    sent.iter().for_each(|byte| slowly.read(&[*byte]));
+    for hellos in 1..4 {
+        assert_eq!(server.answer(hellos), slowly.answer(hellos));
+    }
+    let (passed, hellos, end) = watched(&mut ClientFlight::default(), client, &server);
+    let mut watch = ClientFlight::default();
+    let (mut at, mut found, mut last) = (0, 0, Ok(WatchStep::More));
+    for so_far in 0..=client.len() {
+        let (more, names, step) = watched(&mut watch, &client[at..so_far], &server);
+        (at, found, last) = (at + more, found + names, step);
+        if last != Ok(WatchStep::More) {
+            break;
+        }
+    }
+    assert_eq!((at, found, &last), (passed, hellos, &end));
+    if end == Ok(WatchStep::Done) {
+        assert_eq!(server.answer(hellos as u32 + 1), HelloAnswer::Hello);
+    }
+    let mut rest = &client[..passed];
+    let mut judged = 0;
+    while let [kind, 3, _, high, low, ..] = rest {
+        let length = match client_hello::measured(rest) {
+            Ok(Some((_, length))) if *kind == 22 => {
+                judged += 1;
+                length
+            }
+            _ => {
+                assert!(matches!(kind, 20 | 21 | 23 | 24), "{kind}");
+                5 + usize::from(u16::from_be_bytes([*high, *low]))
+            }
+        };
+        rest = &rest[length.min(rest.len())..];
+    }
+    assert!(rest.is_empty() && judged == hellos);
+}
+
+fn watched(
+    watch: &mut ClientFlight,
+    bytes: &[u8],
+    server: &ServerFlight,
+) -> (usize, usize, Result<WatchStep, &'static str>) {
+    let (mut at, mut hellos) = (0, 0);
+    loop {
+        match watch.step(&bytes[at..], server) {
+            Ok(WatchStep::Pass(count)) => at += count,
+            Ok(WatchStep::Hello(_, length)) => (at, hellos) = (at + length, hellos + 1),
+            end => return (at, hellos, end),
         }
     }
 }

@@ -243,3 +243,157 @@ fn faults_of_upstream_are_failures_and_not_refusals() {
     let event = inside.event_of(|event| event.host.as_deref() == Some("gone.example"));
     assert_eq!((event.kind, event.reason), (NetworkKind::Failed, Some(NetworkReason::NotResolved)));
 }
+
+/// A ClientHello with this name, or none, in one record.
+fn greeting(name: Option<&str>) -> Vec<u8> {
+    let sized = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+    let list = name.map(|name| sized(&[&[0][..], &sized(name.as_bytes())].concat()));
+    let extensions = list.map_or_else(Vec::new, |list| [&[0, 0][..], &sized(&list)].concat());
+    let body = [&[3, 3][..], &[5; 32], &[0, 0, 2, 0x13, 1, 1, 0], &sized(&extensions)].concat();
+    let message = [&[1, 0][..], &sized(&body)].concat();
+    [&[22, 3, 1][..], &sized(&message)].concat()
+}
+
+/// A ServerHello with this random, in one record.
+fn server_hello(random: [u8; 32]) -> Vec<u8> {
+    let body = [&[3, 3][..], &random, &[0, 0x13, 1, 0, 0, 0]].concat();
+    [&[22, 3, 3, 0, 44, 2, 0, 0, 40][..], &body].concat()
+}
+
+/// A server that answers with each of these in turn whenever bytes arrive, and then with what it got in all.
+fn answers(answers: Vec<Vec<u8>>) -> u16 {
+    serve(move |mut stream| {
+        let (mut got, mut buffer) = (Vec::new(), [0u8; 65536]);
+        for answer in &answers {
+            let Ok(count @ 1..) = stream.read(&mut buffer) else { return };
+            got.extend_from_slice(&buffer[..count]);
+            stream.write_all(answer).unwrap();
+        }
+        // Where the gateway refuses, it resets the connection.
+        drop(stream.read_to_end(&mut got).and_then(|_| stream.write_all(&got)));
+    })
+}
+
+/// What a server got from a client that sends each of these when the last answer has come; none if it was cut off.
+fn conversation(inside: &Inside, stream: &TcpStream, parts: &[&[u8]], answer: usize) -> Option<Vec<u8>> {
+    let mut stream = stream;
+    for (at, part) in parts.iter().enumerate() {
+        stream.write_all(part).ok()?;
+        if at + 1 < parts.len() {
+            stream.read_exact(&mut vec![0u8; answer]).ok()?;
+        }
+    }
+    stream.shutdown(Shutdown::Write).ok()?;
+    let mut all = Vec::new();
+    let got = stream.read_to_end(&mut all).ok().map(|_| all);
+    assert!(got.is_some() || inside.events().iter().any(|event| event.kind == NetworkKind::Refused));
+    got
+}
+
+#[test]
+fn a_second_greeting_in_the_clear_is_judged_like_the_first() {
+    use cofferdam_egress::greeting_watch::RETRY_RANDOM;
+    let retry = server_hello(RETRY_RANDOM);
+    let (world, port) = (world(), answers(vec![retry.clone()]));
+    world.name("good.example", &["127.0.0.1"]);
+    world.name("other.example", &["127.0.0.1"]);
+    let rules = network(&["good.example:*", "other.example:*", "127.0.0.1:*"], &["denied.example"]);
+    let good = greeting(Some("good.example"));
+    let changed = b"\x14\x03\x03\0\x01\x01";
+    // The same name again, as it is, behind a change_cipher_spec, and in records of three bytes.
+    let split: Vec<u8> =
+        good[5..].chunks(3).flat_map(|part| [&[22, 3, 3, 0, part.len() as u8][..], part].concat()).collect();
+    for second in [good.clone(), [changed, &good[..]].concat(), [changed, &split[..]].concat()] {
+        let inside = world.inside(&rules);
+        let stream = inside.connect_name("good.example", port);
+        let got = conversation(&inside, &stream, &[&good, &second], retry.len()).expect("it is allowed");
+        assert_eq!(got, [&good[..], &second].concat()[..got.len()]);
+        assert!(got.len() > good.len());
+        assert!(!inside.events().iter().any(|event| event.kind == NetworkKind::Refused));
+    }
+    for (second, why) in [
+        (greeting(Some("evil.example")), NetworkReason::ServerNameMismatch),
+        // Allowed as well, and not the one of the first greeting.
+        (greeting(Some("other.example")), NetworkReason::ServerNameMismatch),
+        (greeting(None), NetworkReason::ServerNameMissing),
+        (b"\x16\x03\x03\0\x05\x10\0\0\x01\x09".to_vec(), NetworkReason::BadHello),
+    ] {
+        for before in [&b""[..], changed, b"\x17\x03\x03\0\x02\x01\x02"] {
+            let inside = world.inside(&rules);
+            let stream = inside.connect_name("good.example", port);
+            let second = [before, &second[..]].concat();
+            assert_eq!(conversation(&inside, &stream, &[&good, &second], retry.len()), None);
+            assert_eq!(inside.refusal().0, why);
+        }
+    }
+}
+
+#[test]
+fn a_second_greeting_that_comes_before_the_answer_waits_for_it() {
+    use cofferdam_egress::greeting_watch::RETRY_RANDOM;
+    let (told, got) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let world = world();
+    let port = serve(move |mut stream| {
+        let (mut all, mut buffer) = (Vec::new(), [0u8; 65536]);
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            all.extend_from_slice(&buffer[..count]);
+        }
+        told.lock().unwrap().send(all).unwrap();
+        stream.write_all(&server_hello(RETRY_RANDOM)).unwrap();
+        let count = stream.read(&mut buffer).unwrap_or(0);
+        told.lock().unwrap().send(buffer[..count].to_vec()).unwrap();
+    });
+    world.name("good.example", &["127.0.0.1"]);
+    let good = greeting(Some("good.example"));
+    for (name, allowed) in [("good.example", true), ("evil.example", false)] {
+        let inside = world.inside(&network(&["good.example:*", "127.0.0.1:*"], &[]));
+        let mut stream = inside.connect_name("good.example", port);
+        stream.write_all(&[&good[..], &greeting(Some(name))].concat()).unwrap();
+        assert_eq!(got.recv_timeout(SOON).unwrap(), good, "the second one is held back");
+        let second = got.recv_timeout(SOON).unwrap();
+        assert_eq!(second, if allowed { good.clone() } else { Vec::new() });
+        if !allowed {
+            assert_eq!(inside.refusal().0, NetworkReason::ServerNameMismatch);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_denied_does_not_pass_in_a_second_greeting_at_an_address() {
+    use cofferdam_egress::greeting_watch::RETRY_RANDOM;
+    let retry = server_hello(RETRY_RANDOM);
+    let (world, port) = (world(), answers(vec![retry.clone()]));
+    world.name("good.example", &["127.0.0.1"]);
+    let rules = network(&["good.example:*", "127.0.0.1:*"], &["denied.example"]);
+    let first = greeting(Some("good.example"));
+    for (second, allowed) in [("good.example", true), ("denied.example", false), ("some.example", false)] {
+        let inside = world.inside(&rules);
+        let stream = inside.connect_name("good.example", port);
+        let got = conversation(&inside, &stream, &[&first, &greeting(Some(second))], retry.len());
+        assert_eq!(got.is_some(), allowed, "{second}");
+    }
+}
+
+#[test]
+fn handshakes_without_a_second_greeting_pass() {
+    let on = server_hello([7; 32]);
+    let (world, port) = (world(), answers(vec![on.clone()]));
+    world.name("good.example", &["127.0.0.1"]);
+    let good = greeting(Some("good.example"));
+    let rules = network(&["good.example:*", "127.0.0.1:*"], &[]);
+    // TLS 1.2: a key exchange, and an encrypted handshake that begins like a greeting. TLS 1.3: encrypted records.
+    let key = b"\x16\x03\x03\0\x05\x10\0\0\x01\x09\x14\x03\x03\0\x01\x01\x16\x03\x03\0\x28\x01\0\0\x24";
+    let encrypted = b"\x14\x03\x03\0\x01\x01\x17\x03\x03\0\x02\x16\x01\x16\x03\x03\0\x02\x01\0";
+    for second in [&key[..], &encrypted[..]] {
+        let inside = world.inside(&rules);
+        let stream = inside.connect_name("good.example", port);
+        let got = conversation(&inside, &stream, &[&good, second], on.len());
+        assert_eq!(got, Some([&good[..], second].concat()));
+    }
+    let inside = world.inside(&rules);
+    let stream = inside.connect_name("good.example", port);
+    assert_eq!(conversation(&inside, &stream, &[&good, &good], on.len()), None, "which no server asks for");
+    assert_eq!(inside.refusal().0, NetworkReason::BadHello);
+}

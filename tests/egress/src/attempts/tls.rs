@@ -91,6 +91,67 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         ..BASE
     },
     Attempt {
+        name: "another-name-again",
+        class: CLASS,
+        what: "Another name in a second greeting, which the server asked for",
+        call: &["{attempt}", "greet_again", "to=allowed.test", "name=allowed.test", "other=other.test"],
+        wants: "server hello",
+        evidence: Evidence::Event(&["server_name_mismatch"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "greet_again",
+            "to=allowed.test",
+            "name=allowed.test",
+            "other=allowed.test",
+        ]),
+        ..BASE
+    },
+    Attempt {
+        name: "another-name-again-records",
+        class: CLASS,
+        what: "The same behind a change_cipher_spec, in records of 3 bytes",
+        call: &[
+            "{attempt}",
+            "greet_again",
+            "to=allowed.test",
+            "name=allowed.test",
+            "other=other.test",
+            "records=3",
+            "before=\\x14\\x03\\x03\\0\\x01\\x01",
+        ],
+        wants: "server hello",
+        evidence: Evidence::Event(&["server_name_mismatch"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "greet_again",
+            "to=allowed.test",
+            "name=allowed.test",
+            "other=allowed.test",
+            "records=3",
+            "before=\\x14\\x03\\x03\\0\\x01\\x01",
+        ]),
+        ..BASE
+    },
+    Attempt {
+        name: "no-name-again",
+        class: CLASS,
+        what: "No name in a second greeting",
+        call: &["{attempt}", "greet_again", "to=allowed.test", "name=allowed.test", "other="],
+        wants: "server hello",
+        evidence: Evidence::Event(&["server_name_missing"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "greet_again",
+            "to=allowed.test",
+            "name=allowed.test",
+            "other=allowed.test",
+        ]),
+        ..BASE
+    },
+    Attempt {
         name: "encrypted-hello",
         class: CLASS,
         what: "An encrypted greeting (or GREASE, which looks the same)",
@@ -266,6 +327,24 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
             "port=443",
             "sni=allowed.test",
             "path=/{canary}",
+        ]),
+        ..BASE
+    },
+    Attempt {
+        name: "name-at-an-address-again",
+        class: CLASS,
+        what: "A denied name at an allowed address, in a second greeting",
+        options: &["--allow", "93.184.216.34", "--deny-host", "other.test"],
+        call: &["{attempt}", "greet_again", "to=93.184.216.34", "name=allowed.test", "other=other.test"],
+        wants: "server hello",
+        evidence: Evidence::Event(&["denied"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "greet_again",
+            "to=93.184.216.34",
+            "name=allowed.test",
+            "other=allowed.test",
         ]),
         ..BASE
     },
