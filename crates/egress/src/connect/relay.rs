@@ -32,7 +32,7 @@ const SMALL_BYTES: usize = 16 * 1024;
 /// How a relayed connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RelayEnd {
-    /// The program reset the connection, or does not accept bytes any more.
+    /// The program reset the connection, ended it in the middle of a greeting, or does not accept bytes any more.
     ClientReset,
     /// The same of upstream.
     UpstreamReset,

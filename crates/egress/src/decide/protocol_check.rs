@@ -26,6 +26,8 @@ pub(crate) enum Protocol {
     Tls(ClientHello, usize),
     /// HTTP/1 requests, each of which is inspected.
     Http,
+    /// None: the program ended its stream before that was known. Nothing passes, and nothing is refused.
+    CutOff,
 }
 
 /// Checks `bytes`, all that have come so far, of a connection to `target`. Returns none if more are needed; `ended`: no
@@ -44,14 +46,15 @@ pub(crate) fn check(
     let refuse = |reason, why: &str| Err(EgressRefusal::because(reason, why));
     match first_bytes::classify(bytes) {
         FirstBytes::More if !ended => Ok(None),
+        FirstBytes::More if grant.inspected => Ok(Some(Protocol::CutOff)),
+        FirstBytes::Opaque if grant.inspected => refuse(NetworkReason::BadRequest, INSPECTED),
         // Shorter than any request or ClientHello: of no protocol that is inspected.
-        FirstBytes::More | FirstBytes::Opaque if grant.inspected => refuse(NetworkReason::BadRequest, INSPECTED),
         FirstBytes::More | FirstBytes::Opaque => Ok(Some(Protocol::Opaque)),
         FirstBytes::Http => Ok(Some(Protocol::Http)),
         FirstBytes::Http2 => refuse(NetworkReason::Http2NotInspected, "HTTP/2 without TLS"),
         FirstBytes::Tls if grant.plain_only => refuse(NetworkReason::BadRequest, INSPECTED),
         FirstBytes::Tls => match client_hello::measured(bytes) {
-            Ok(None) if ended => refuse(NetworkReason::BadHello, "it ends before it is whole"),
+            Ok(None) if ended => Ok(Some(Protocol::CutOff)),
             Ok(None) if bytes.len() >= client_hello::MOST => refuse(NetworkReason::BadHello, "longer than 64 KiB"),
             Ok(None) => Ok(None),
             Err(why) => refuse(NetworkReason::BadHello, why),

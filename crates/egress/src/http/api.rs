@@ -189,7 +189,7 @@ impl RequestService for ApiService {
         let response = match connection.pass(request, uri, self.api.authority.clone(), &self.upstream).await {
             Ok(response) => response,
             Err(refused) => {
-                event.already_reported = true;
+                event.already_reported = !refused.cut_off;
                 return Err(refused);
             }
         };

@@ -148,11 +148,11 @@ pub(crate) async fn serve<S: RequestService>(
         .await;
     let unread = RequestInfo { to: owned_service.to(), ..RequestInfo::nothing(via) };
     if let Some(fault) = connection.watch.broken() {
-        report(&*connection.gateway, &unread, &RefusedRequest::from(fault).refusal);
+        report(&*connection.gateway, &unread, &RefusedRequest::from(fault));
     } else if let Err(error) = &served
         && error.is_parse()
     {
-        report(&*connection.gateway, &unread, &RefusedRequest::unread(error).refusal);
+        report(&*connection.gateway, &unread, &RefusedRequest::unread(error));
     }
     let upgrade = connection.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (Ok(()), Some((client, upgrade))) = (served, upgrade) {
@@ -180,7 +180,7 @@ async fn one<S: RequestService>(
     }
     let response = answered.unwrap_or_else(|refused| {
         connection.watch.linger();
-        report(&*connection.gateway, &info, &refused.refusal);
+        report(&*connection.gateway, &info, &refused);
         answer(&info, &refused)
     });
     response.map(|body| WatchedBody { body, watch: connection.watch.clone() }.boxed_unsync())

@@ -293,7 +293,7 @@ impl AsyncRead for InspectedStream {
                         this.ended = Some(Box::pin(sleep_until(Instant::now() + GONE)));
                         continue;
                     }
-                    lock(&this.shared).framing.fault(HeadFault::Incomplete);
+                    lock(&this.shared).framing.fault(HeadFault::CutOff);
                     this.refuse();
                 }
                 Poll::Ready(Ok(())) => {
@@ -304,7 +304,13 @@ impl AsyncRead for InspectedStream {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => {
+                    let mut shared = lock(&this.shared);
+                    if shared.framing.is_incomplete() {
+                        shared.framing.fault(HeadFault::CutOff);
+                    }
+                    return Poll::Ready(Err(error));
+                }
                 Poll::Pending => match ready!(this.poll_time(context)) {
                     Wait::Idle => return Poll::Ready(Ok(())),
                     Wait::Head | Wait::Body => {

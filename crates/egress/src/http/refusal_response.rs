@@ -19,6 +19,8 @@ use crate::report::event::{NetworkEvent, NetworkKind, NetworkVia};
 pub(crate) struct RefusedRequest {
     pub(crate) status: StatusCode,
     pub(crate) refusal: EgressRefusal,
+    /// The client ended it: it is answered, in case the client still reads, and is no refusal to report.
+    pub(crate) cut_off: bool,
 }
 
 impl From<EgressRefusal> for RefusedRequest {
@@ -35,7 +37,7 @@ impl From<EgressRefusal> for RefusedRequest {
             }
             _ => StatusCode::FORBIDDEN,
         };
-        RefusedRequest { status, refusal }
+        RefusedRequest { status, refusal, cut_off: false }
     }
 }
 
@@ -43,6 +45,7 @@ impl From<HeadFault> for RefusedRequest {
     fn from(fault: HeadFault) -> RefusedRequest {
         let reason = if fault == HeadFault::TimedOut { NetworkReason::TimedOut } else { NetworkReason::BadRequest };
         let mut refused = RefusedRequest::from(EgressRefusal::because(reason, fault.to_string()));
+        refused.cut_off = fault == HeadFault::CutOff;
         if matches!(fault, HeadFault::TooLong | HeadFault::TooManyHeaders) {
             refused.status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         }
@@ -105,8 +108,12 @@ impl RequestInfo {
     }
 }
 
-/// Reports a refusal.
-pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refusal: &EgressRefusal) {
+/// Reports a refusal, unless the client ended the request itself.
+pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refused: &RefusedRequest) {
+    if refused.cut_off {
+        return;
+    }
+    let refusal = &refused.refusal;
     let mut event = info.event(if refusal.reason.is_failure() { NetworkKind::Failed } else { NetworkKind::Refused });
     event.reason = Some(refusal.reason);
     event.rule = refusal.rule.clone();

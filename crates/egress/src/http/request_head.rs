@@ -22,9 +22,12 @@ pub enum HeadFault {
     /// More than `MOST_HEADERS`.
     #[error("the head has more than 100 lines")]
     TooManyHeaders,
-    /// The stream ends in the middle of the request.
-    #[error("the request ends in the middle")]
+    /// A line of the head has no end.
+    #[error("a line of the head does not end")]
     Incomplete,
+    /// The client ended the stream in the middle of the request: nothing is refused, and nothing more passes.
+    #[error("the request ends in the middle")]
+    CutOff,
     /// The rest of the request does not come in time.
     #[error("the request did not go on in time")]
     TimedOut,

@@ -22,7 +22,7 @@ use crate::decide::greeting_watch::{ClientFlight, ServerFlight, WatchStep};
 use crate::decide::protocol_check::{self, Protocol};
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::rules::{EgressTarget, Grant};
-use crate::http::{self, CapturedHttp, Replay};
+use crate::http::{self, CapturedHttp, Dialed, Replay};
 use crate::limits::{Allowance, Direction};
 use crate::report::event::NetworkEvent;
 use crate::serve::client_connection::ClientConnection;
@@ -81,7 +81,10 @@ pub(super) async fn serve(
                 return client.refuse(Some(&target), port, why);
             }
             let upstream: http::Dial = match (upstream, dialing) {
-                (Some(upstream), _) => Box::pin(async move { Ok(upstream.dialed()) }),
+                (Some(upstream), _) => {
+                    let unused = UnusedUpstream(Some(upstream));
+                    Box::pin(async move { unused.dialed() })
+                }
                 (None, Some(dial)) => {
                     Box::pin(
                         async move { dial.await.map(|upstream| upstream.dialed()).map_err(|(refusal, _)| refusal) },
@@ -90,10 +93,13 @@ pub(super) async fn serve(
                 (None, None) => return reset(&client.stream),
             };
             let io = Box::new(Replay::new(buffer.freeze(), client.io()));
-            let captured = CapturedHttp { target, port, grant, via: client.via, upstream };
+            let captured = CapturedHttp { target: target.clone(), port, grant, via: client.via, upstream };
             tokio::select! {
                 () = http::captured(client.interface(), io, captured) => {}
                 () = client.activity.idle(client.sandbox.settings.idle) => reset(&client.stream),
+            }
+            if client.is_undecided() {
+                report_gone(&client, &target, port);
             }
         }
         Some(Stop::Refused(refusal)) => {
@@ -117,10 +123,31 @@ pub(super) async fn serve(
                     RelayEnd::ClientReset => {}
                 }
             } else {
-                let why = EgressRefusal::because(NetworkReason::Unreachable, "the program did not wait for it");
-                client.report(NetworkEvent::refused(client.via, Some(&target), port, why, None));
+                report_gone(&client, &target, port);
             }
         }
+    }
+}
+
+/// Reports that the program ended its connection before there was one to upstream.
+fn report_gone(client: &ClientConnection, target: &EgressTarget, port: u16) {
+    let why = EgressRefusal::because(NetworkReason::Unreachable, "the program did not wait for it");
+    client.report(NetworkEvent::refused(client.via, Some(target), port, why, None));
+}
+
+/// A connection to upstream that may not be used; then its end is reported.
+struct UnusedUpstream(Option<UpstreamConnection>);
+
+impl UnusedUpstream {
+    fn dialed(mut self) -> Result<Dialed, EgressRefusal> {
+        let none = || EgressRefusal::because(NetworkReason::Gateway, "there is no connection to upstream");
+        self.0.take().map(UpstreamConnection::dialed).ok_or_else(none)
+    }
+}
+
+impl Drop for UnusedUpstream {
+    fn drop(&mut self) {
+        self.0.iter().for_each(UpstreamConnection::report_unused);
     }
 }
 
@@ -162,8 +189,10 @@ async fn relay(
     };
     let up = async {
         let protocol = read_protocol(client, target, port, grant, buffer).await?;
-        if protocol == Protocol::Http {
-            return Err(Stop::Http);
+        match protocol {
+            Protocol::Http => return Err(Stop::Http),
+            Protocol::CutOff => return Err(Stop::End(RelayEnd::ClientReset)),
+            Protocol::Opaque | Protocol::Tls(..) => {}
         }
         let upstream = connected.wait().await;
         upstream.report_allowed();

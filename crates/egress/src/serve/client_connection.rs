@@ -105,6 +105,11 @@ impl ClientConnection {
         reset(&self.stream);
     }
 
+    /// Whether no event of it was reported.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.undecided.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Reports an event of this connection.
     pub(super) fn report(&self, mut event: NetworkEvent) {
         event.connection = self.number;

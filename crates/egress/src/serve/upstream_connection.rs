@@ -166,6 +166,14 @@ impl UpstreamConnection {
         }
     }
 
+    /// Reports it if nothing else has been: the program ended its connection before it had sent anything that may pass, and
+    /// upstream has seen that one.
+    pub(super) fn report_unused(&self) {
+        if self.client.is_undecided() {
+            self.report_allowed();
+        }
+    }
+
     /// Marks its end as not orderly: its last event has this reason.
     pub(super) fn cut(&self, reason: NetworkReason) {
         self.cut.get_or_init(|| reason);

@@ -244,6 +244,46 @@ fn faults_of_upstream_are_failures_and_not_refusals() {
     assert_eq!((event.kind, event.reason), (NetworkKind::Failed, Some(NetworkReason::NotResolved)));
 }
 
+#[test]
+fn a_program_that_ends_its_own_connection_early_is_not_refused() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let hello = greeting(Some("good.example"));
+    let head = b"GET / HTTP/1.1\r\nHost: good.example\r\n";
+    let upload = b"POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: 9000\r\n\r\nhello";
+    for (sent, passed) in [(&hello[..30], false), (&hello[..3], false), (head, false), (upload, true)] {
+        for reset in [false, true] {
+            let inside = world.inside(&network(&["good.example:*", "127.0.0.1:*"], &[]));
+            let mut stream = inside.connect_name("good.example", port);
+            stream.write_all(sent).unwrap();
+            if passed {
+                inside.event(NetworkKind::Allowed);
+            }
+            if reset {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+            }
+            drop(stream);
+            let closed = inside.event_of(|event| matches!(event.kind, NetworkKind::Closed | NetworkKind::Failed));
+            if passed {
+                assert_eq!(closed.kind, NetworkKind::Closed);
+            } else {
+                assert!(closed.bytes_up.unwrap_or(0) == 0, "{closed:?}");
+            }
+            let refused = |event: &cofferdam_egress::event::NetworkEvent| event.kind == NetworkKind::Refused;
+            assert!(!inside.events().iter().any(refused), "{:?}", inside.events());
+        }
+    }
+    // What is refused before the end stays refused.
+    for sent in [&b"\x16\x03\x01\0\x05\x02\0\0\x01\0"[..], b"GET / HTTP/1.1\nHost: good.example\r\n"] {
+        let inside = world.inside(&network(&["good.example:*", "127.0.0.1:*"], &[]));
+        let mut stream = inside.connect_name("good.example", port);
+        stream.write_all(sent).unwrap();
+        drop(stream);
+        assert_eq!(inside.event_of(|event| event.kind == NetworkKind::Refused).port, Some(port));
+    }
+}
+
 /// A ClientHello with this name, or none, in one record.
 fn greeting(name: Option<&str>) -> Vec<u8> {
     let sized = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
