@@ -58,8 +58,8 @@ mod traffic;
 #[cfg(feature = "gateway")]
 pub use connect::host_resolver;
 pub use decide::{
-    address, client_hello, dns, first_bytes, greeting_watch, host_name, refusal, rules, socket_layout as layout, socks,
-    synthetic_addresses as names,
+    address, client_hello, dns, first_bytes, first_line, greeting_watch, host_name, refusal, rules,
+    socket_layout as layout, socks, synthetic_addresses as names,
 };
 pub use report::{event, ledger};
 pub use sockets::socket_owner;

@@ -17,9 +17,9 @@
 //!
 //! Never reads more than `MOST` bytes: what is undecided then is `Http`, whose parser refuses it.
 //!
-//! Not covered: a server that accepts a method with characters that none has (RFC 9110, 5.6.2), or an unknown method
-//! with control characters in its target. Python's does both; its usual handlers answer such a method with an error. So
-//! where a rule has methods or paths, `Opaque` must not satisfy it.
+//! A server may accept a method with characters that none has (RFC 9110, 5.6.2), or an unknown method with control
+//! characters in its target; Python's does both. Such a line is `Opaque` here as soon as it cannot be HTTP, and `first_line`
+//! finds it while it passes. So where a rule has methods or paths, `Opaque` must not satisfy it.
 
 /// Most bytes that are read before the decision.
 pub const MOST: usize = 16 * 1024;
@@ -138,7 +138,7 @@ fn decide(bytes: &[u8]) -> FirstBytes {
 }
 
 /// What a server might skip before a request and between its words: the blanks of HTTP, and those of Python's `split`.
-fn blank(byte: u8) -> bool {
+pub(crate) fn blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r' | 0x1c..=0x1f | 0x85 | 0xa0)
 }
 

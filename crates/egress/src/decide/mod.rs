@@ -5,6 +5,7 @@ pub mod address;
 pub mod client_hello;
 pub mod dns;
 pub mod first_bytes;
+pub mod first_line;
 pub mod greeting_watch;
 pub mod host_name;
 #[cfg(feature = "gateway")]

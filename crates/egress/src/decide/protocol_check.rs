@@ -4,7 +4,7 @@
 //! first bytes ─┬─ TLS ──────▶ its server name must be the target's, and visible
 //!              ├─ HTTP/1 ───▶ request by request (crate::http)
 //!              ├─ HTTP/2 ───▶ refused: its requests are not inspected
-//!              └─ neither ──▶ passes, unless every rule that matched inspects requests
+//!              └─ neither ──▶ passes, unless every rule that matched inspects requests, or its first line is a request's
 //! ```
 
 use crate::decide::client_hello::{self, ClientHello};
@@ -19,7 +19,7 @@ const INSPECTED: &str = "the rule looks into requests, and this is none in the c
 /// How a connection goes on after its first bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// The first bytes and all that follow are passed on unread.
+    /// The first bytes and all that follow are passed on, and looked at for a request line alone (`first_line`).
     Opaque,
     /// TLS. The ClientHello, of so many bytes, passes; what follows is watched for another one
     /// (`greeting_watch`).

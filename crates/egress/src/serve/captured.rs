@@ -18,6 +18,7 @@ use tokio::sync::{Notify, SetOnce};
 
 use crate::connect::relay::{RelayEnd, one_way, reset, write_all};
 use crate::decide::client_hello::ClientHello;
+use crate::decide::first_line::FirstLine;
 use crate::decide::greeting_watch::{ClientFlight, ServerFlight, WatchStep};
 use crate::decide::protocol_check::{self, Protocol};
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
@@ -194,15 +195,23 @@ async fn relay(
             Protocol::CutOff => return Err(Stop::End(RelayEnd::ClientReset)),
             Protocol::Opaque | Protocol::Tls(..) => {}
         }
+        let mut line = FirstLine::default();
+        if protocol == Protocol::Opaque {
+            look_at(&mut line, buffer)?;
+        }
         let upstream = connected.wait().await;
         upstream.report_allowed();
-        if let Protocol::Tls(hello, length) = protocol {
-            send(upstream, client, &buffer.split_to(length)).await?;
-            let check = |another: &ClientHello| {
-                let rules = &client.sandbox.rules;
-                protocol_check::check_another_hello(&hello, another, rules, target, port, grant).map_err(Stop::Refused)
-            };
-            send_watched(upstream, client, buffer, &answers, check).await?;
+        match protocol {
+            Protocol::Tls(hello, length) => {
+                send(upstream, client, &buffer.split_to(length)).await?;
+                let check = |another: &ClientHello| {
+                    let rules = &client.sandbox.rules;
+                    let checked = protocol_check::check_another_hello(&hello, another, rules, target, port, grant);
+                    checked.map_err(Stop::Refused)
+                };
+                send_watched(upstream, client, buffer, &answers, check).await?;
+            }
+            _ => send_first_line(upstream, client, buffer, line).await?,
         }
         send(upstream, client, &std::mem::take(buffer)).await?;
         let (account, activity) = (&upstream.account, &client.activity);
@@ -210,6 +219,28 @@ async fn relay(
         moving.await.map_err(Stop::End)
     };
     tokio::try_join!(dial, down, up).map(drop)
+}
+
+/// Sends the first line of a protocol that is not known, and returns when nothing of it is left to be looked at.
+async fn send_first_line(
+    upstream: &UpstreamConnection,
+    client: &ClientConnection,
+    buffer: &mut BytesMut,
+    mut line: FirstLine,
+) -> Result<(), Stop> {
+    loop {
+        send(upstream, client, &std::mem::take(buffer)).await?;
+        // A server that has spoken awaits no request line.
+        let spoke = || upstream.account.moved(Direction::Down) > 0;
+        if line.is_done() || spoke() || !read_more(client, buffer).await? || spoke() {
+            return Ok(());
+        }
+        look_at(&mut line, buffer)?;
+    }
+}
+
+fn look_at(line: &mut FirstLine, bytes: &[u8]) -> Result<(), Stop> {
+    line.read(bytes).map_err(|why| Stop::Refused(EgressRefusal::because(NetworkReason::BadRequest, why)))
 }
 
 /// What upstream has answered to TLS greetings.

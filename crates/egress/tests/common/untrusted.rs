@@ -7,6 +7,7 @@ use cofferdam_egress::client_hello::{self, ClientHello, HelloParse};
 use cofferdam_egress::dns::{self, Transport, Zone};
 use cofferdam_egress::event::NetworkReason;
 use cofferdam_egress::first_bytes::{self, FirstBytes};
+use cofferdam_egress::first_line::FirstLine;
 use cofferdam_egress::greeting_watch::{ClientFlight, HelloAnswer, ServerFlight, WatchStep};
 use cofferdam_egress::host_name::Name;
 use cofferdam_egress::names::{self, Family, SyntheticAddresses};
@@ -163,6 +164,23 @@ pub(crate) fn first(bytes: &[u8]) {
             let token = method.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte));
             assert!(!(plain && token && version.starts_with(b"HTTP/")), "{:?}", String::from_utf8_lossy(line));
             assert_ne!(method, b"GET");
+        }
+    }
+    let mut watched = FirstLine::default();
+    let found = watched.read(bytes).is_err();
+    let mut slowly = FirstLine::default();
+    assert_eq!(bytes.iter().any(|byte| slowly.read(&[*byte]).is_err()), found);
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let ended = lines.find(|line| !line.trim_ascii().is_empty()).is_some_and(|line| line.ends_with(b"\n"));
+    if whole == FirstBytes::Opaque && ended {
+        let words: Vec<&[u8]> = line
+            .split(|byte| matches!(byte, 9 | 11..=13 | 28..=32 | 0x85 | 0xa0))
+            .filter(|word| !word.is_empty())
+            .collect();
+        if let [_, .., version] = words[..]
+            && version.to_ascii_uppercase().starts_with(b"HTTP/")
+        {
+            assert!(found, "{:?}", String::from_utf8_lossy(line));
         }
     }
 }

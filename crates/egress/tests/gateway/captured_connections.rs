@@ -245,6 +245,73 @@ fn faults_of_upstream_are_failures_and_not_refusals() {
 }
 
 #[test]
+fn a_request_line_without_a_method_does_not_pass_unread() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let rules = network(&["good.example:*", "127.0.0.1:*"], &[]);
+    for line in ["GE\"T / HTTP/1.1\r\n", "\u{feff}GET / HTTP/1.1\r\n", "GET: / http/1.0\n", "\u{1}GET\t/\tHTTP/1.1\r\n"]
+    {
+        let host = "Host: evil.example\r\n\r\n";
+        for cut in [0, line.len() - 3] {
+            let inside = world.inside(&rules);
+            let mut stream = inside.connect_name("good.example", port);
+            let rest = [&line.as_bytes()[cut..], host.as_bytes()].concat();
+            if cut > 0 {
+                stream.write_all(&line.as_bytes()[..cut]).unwrap();
+                // The echo has spoken: it is no server that awaits a request line.
+                let mut back = vec![0u8; cut];
+                stream.read_exact(&mut back).unwrap();
+                assert_eq!(talk(&stream, &String::from_utf8_lossy(&rest)).len(), rest.len());
+                continue;
+            }
+            stream.write_all(&rest).unwrap();
+            assert!(is_reset(stream), "{line:?}");
+            assert_eq!(inside.refusal().0, NetworkReason::BadRequest, "{line:?}");
+        }
+    }
+    for line in ["GE\"T / SIP/2.0\r\n\r\n", "{\"version\": \"HTTP/1.1\"}\n", "\u{1}\u{0}HTTP/1.1\n"] {
+        let inside = world.inside(&rules);
+        assert_eq!(talk(&inside.connect_name("good.example", port), line), line);
+    }
+}
+
+#[test]
+fn a_request_line_without_a_method_that_comes_in_parts_is_cut_off() {
+    let world = world();
+    // As a server of HTTP does, it says nothing before a line has come.
+    let port = serve(|mut stream| {
+        let (mut got, mut byte) = (Vec::new(), [0u8; 1]);
+        while !got.ends_with(b"\n") && stream.read_exact(&mut byte).is_ok() {
+            got.push(byte[0]);
+        }
+        drop(stream.write_all(&got).and_then(|()| std::io::copy(&mut stream.try_clone()?, &mut stream)));
+    });
+    world.name("good.example", &["127.0.0.1"]);
+    for (parts, passes) in [
+        (&["G\"T", " /", " HTTP/1.1\r", "\nHost: evil.example\r\n\r\n"][..], false),
+        (&["\u{1}", "GET / HTT", "P/1.1\r\nHost: evil.example\r\n\r\n"], false),
+        (&["G\"T", " /", " SIP/2.0\r", "\nHost: evil.example\r\n\r\n"], true),
+    ] {
+        let inside = world.inside(&network(&["good.example:*", "127.0.0.1:*"], &[]));
+        let mut stream = inside.connect_name("good.example", port);
+        for part in parts {
+            // After the refusal it is reset.
+            if stream.write_all(part.as_bytes()).is_err() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        if passes {
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(rest(&stream), parts.concat().as_bytes());
+        } else {
+            assert_eq!(inside.refusal().0, NetworkReason::BadRequest);
+            assert!(!matches!(stream.read(&mut [0u8; 64]), Ok(1..)), "it was answered");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_ends_its_own_connection_early_is_not_refused() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);

@@ -162,6 +162,98 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         ..BASE
     },
     Attempt {
+        name: "method-no-token",
+        class: CLASS,
+        what: "A method with a quote in it, and another Host",
+        call: &[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=GE(T /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
+        ],
+        wants: "{canary}",
+        evidence: Evidence::Event(&["bad_request"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n",
+        ]),
+        ..BASE
+    },
+    Attempt {
+        name: "method-mark",
+        class: CLASS,
+        what: "A byte order mark before the method, and another Host",
+        call: &[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=\\xef\\xbb\\xbfGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
+        ],
+        wants: "{canary}",
+        evidence: Evidence::Event(&["bad_request"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n",
+        ]),
+        ..BASE
+    },
+    Attempt {
+        name: "method-control",
+        class: CLASS,
+        what: "A control character before the method, and another Host",
+        call: &[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=\\x01GET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
+        ],
+        wants: "{canary}",
+        evidence: Evidence::Event(&["bad_request"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n",
+        ]),
+        ..BASE
+    },
+    Attempt {
+        name: "method-colon",
+        class: CLASS,
+        what: "A colon behind the method, and another Host",
+        call: &[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=GET: /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
+        ],
+        wants: "{canary}",
+        evidence: Evidence::Event(&["bad_request"]),
+        may: ALLOWED,
+        control: Control::Call(&[
+            "{attempt}",
+            "raw",
+            "to=allowed.test",
+            "port=80",
+            "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n",
+        ]),
+        ..BASE
+    },
+    Attempt {
         name: "host-list",
         class: CLASS,
         what: "Two names in one Host",
