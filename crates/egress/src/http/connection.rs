@@ -22,7 +22,7 @@ use crate::http::inspect::{InspectedStream, InspectionHandle};
 use crate::http::interface::{BoxedStream, GatewayInterface, Replay};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo, answer, report};
 use crate::http::request_head;
-use crate::http::request_target::{clean_request, clean_response};
+use crate::http::request_target::{clean_request, clean_response, frame_response};
 use crate::http::upstream_client::{BodyError, BoxedBody, TimedBody, UpstreamClient};
 use crate::http::websocket;
 use crate::report::event::NetworkVia;
@@ -110,6 +110,9 @@ impl HttpConnection {
         if switched {
             let upstream = hyper::upgrade::on(&mut response);
             self.upgrade(client, Upgrade::Socket { upstream });
+        }
+        if !switched {
+            frame_response(response.headers_mut()).map_err(|what| RefusedRequest::odd_answer(&what))?;
         }
         *response.version_mut() = http::Version::HTTP_11;
         clean_response(response.headers_mut(), switched);

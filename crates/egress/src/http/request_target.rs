@@ -1,6 +1,8 @@
 //! The target of a request, from its parsed head, and the headers as they are forwarded. Pure.
 
-use http::header::{CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Uri};
 
@@ -157,6 +159,31 @@ pub(crate) fn clean_response(headers: &mut HeaderMap, websocket: bool) {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     }
+}
+
+/// Makes an answer's length unambiguous: beside Transfer-Encoding, Content-Length does not count (RFC 9112, 6.3).
+///
+/// # Errors
+/// A coding other than `chunked` is applied, which is removed nowhere here: the body would arrive as another one.
+pub(crate) fn frame_response(headers: &mut HeaderMap) -> Result<(), String> {
+    let values = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings: Vec<&[u8]> = values
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+        .collect();
+    match codings[..] {
+        [] => {}
+        [coding] if coding.eq_ignore_ascii_case(b"chunked") => {}
+        _ => {
+            let all = codings.join(&b", "[..]);
+            return Err(format!("in Transfer-Encoding `{}`, which cannot be passed on", shown(&all)));
+        }
+    }
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
+    Ok(())
 }
 
 /// Text from a client, for display: truncated and escaped.

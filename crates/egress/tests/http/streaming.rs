@@ -332,6 +332,42 @@ async fn a_closed_upstream_connection_is_replaced() {
 }
 
 #[tokio::test]
+async fn an_answer_with_two_lengths_is_framed_by_its_chunks() {
+    let chunks = "a\r\n0123456789\r\n0\r\n\r\n";
+    for (headers, body) in [
+        ("Transfer-Encoding: chunked\r\n", chunks),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", chunks),
+        ("Content-Length: 2\r\nTransfer-Encoding: Chunked\r\n", chunks),
+        ("Transfer-Encoding: identity, chunked\r\nContent-Length: 2\r\n", chunks),
+        ("Transfer-Encoding: identity\r\nContent-Length: 2\r\nConnection: close\r\n", "0123456789"),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{headers}\r\n{body}");
+        let gateway = Arc::new(Fake::new(move |mut stream: DuplexStream, _: Noted| {
+            let answer = answer.clone();
+            async move {
+                head(&mut stream).await;
+                stream.write_all(answer.as_bytes()).await.expect("answer");
+            }
+        }));
+        let got = talk(connect(&gateway), GET.as_bytes()).await;
+        assert!(got.starts_with("HTTP/1.1 200 ") && got.contains("\r\n0123456789\r\n0\r\n"), "{headers:?}: {got}");
+        assert!(!got.to_lowercase().contains("content-length"), "{headers:?}: {got}");
+        assert_eq!(gateway.reasons(), []);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_another_transfer_coding_is_refused() {
+    for coding in ["gzip, chunked", "gzip", "chunked, gzip", "chunked, chunked", "x"] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n");
+        let gateway = Arc::new(says(answer.leak()));
+        let got = talk(connect(&gateway), GET.as_bytes()).await;
+        assert!(got.starts_with("HTTP/1.1 502 ") && got.contains(coding), "{got}");
+        assert_eq!(gateway.reasons(), [NetworkReason::Gateway]);
+    }
+}
+
+#[tokio::test]
 async fn an_invalid_response_is_a_failure() {
     for answer in
         ["garbage\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", "", "SSH-2.0-x\r\n"]
