@@ -139,6 +139,23 @@ fn oversized_request_is_refused_before_it_is_read() {
     assert_eq!(served.ask("tools/list", None, json!({})).0, 200);
 }
 
+/// Before any of it has come.
+#[test]
+fn a_length_that_is_too_large_is_refused_at_once() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let mut stream = TcpStream::connect(("127.0.0.1", served.port)).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: 99999999999\r\n\r\n{{"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    drop(stream.read_to_string(&mut answer));
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("hint: code may have 16 MiB"), "{answer}");
+    assert_eq!(served.ask("tools/list", None, json!({})).0, 200);
+}
+
 #[test]
 fn a_stream_that_is_closed_ends_its_run() {
     let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));

@@ -1,7 +1,7 @@
 //! The streamable HTTP transport: any number of clients, each with the bearer token.
 //!
 //! ```text
-//! connection ─ limit ─ token (401) ─ body (413) ─ Host, Origin (403) ─▶ service ─▶ JSON document or event stream
+//! connection ─ limit ─ token (401) ─ Host (400) ─ body (408, 413, 503) ─ Host, Origin (403) ─▶ service ─▶ JSON document or event stream
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +22,7 @@ use super::error::TransportError;
 use super::event_log::RETRY;
 use super::http_sessions::HttpSessions;
 use super::json_response::{self, LARGEST_REQUEST};
+use super::request_body::BodyReader;
 use super::token::{self, Token};
 use crate::connection::ServerState;
 use crate::service::ConnectionService;
@@ -110,8 +111,10 @@ pub(crate) async fn serve(
     tokio::spawn(follow_definitions(Arc::clone(&state), Arc::downgrade(&sessions)));
     let config = config.with_cancellation_token(shutdown.child_token());
     let protocol = StreamableHttpService::new(move || Ok(ConnectionService::new(&state, true)), sessions, config);
-    let mut router =
-        axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(json_response::prefer_document));
+    let reader = BodyReader::new();
+    let mut router = axum::Router::new()
+        .nest_service(PATH, protocol)
+        .layer(middleware::from_fn(move |request, next| json_response::prefer_document(reader.clone(), request, next)));
     router = router
         .layer(middleware::from_fn(one_host))
         .layer(middleware::from_fn(delete_status))

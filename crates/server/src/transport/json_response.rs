@@ -25,6 +25,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::framing::{duplicate_key, fault};
+use super::request_body::BodyReader;
 use crate::connection::DOCUMENT_TIMEOUT;
 use crate::execution::call::LONGEST_CODE;
 
@@ -70,35 +71,35 @@ fn allows_document(request: &[u8]) -> bool {
 }
 
 /// Serves one request, and makes its answer a document where possible.
-pub(super) async fn prefer_document(request: Request, next: Next) -> Response {
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    let too_long =
-        length.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > LARGEST_REQUEST);
-    if request.method() != Method::POST || too_long {
+pub(super) async fn prefer_document(reader: BodyReader, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
     let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/json"));
-    let Ok(body) = axum::body::to_bytes(body, LARGEST_REQUEST).await else {
-        return (StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than a request may be").into_response();
+    let held = match reader.read(&parts.headers, body).await {
+        Ok(held) => held,
+        Err(ended) => return ended,
     };
+    let body = &held.bytes;
     let invalid = |error: Value| {
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response()
     };
-    if let Some(error) = duplicate_key(&body) {
+    if let Some(error) = duplicate_key(body) {
         return invalid(error);
     }
-    let allowed = allows_document(&body);
+    let allowed = allows_document(body);
     let response = next.run(Request::from_parts(parts, Body::from(body.clone()))).await;
     // The library's answer to a message that it cannot parse, whatever its type.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
         && is_json
-        && let Some(error) = fault(&body)
+        && let Some(error) = fault(body)
     {
         return invalid(error);
     }
+    drop(held);
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if !allowed || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
         return response;

@@ -10,5 +10,6 @@ mod event_log;
 mod framing;
 mod http_sessions;
 mod json_response;
+mod request_body;
 mod request_ids;
 mod token;
