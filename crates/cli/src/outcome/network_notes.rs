@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use cofferdam_engine::network_address::{Special, is_of_private_network, not_offered, special};
+use cofferdam_engine::network_address::{Special, is_of_private_network, not_offered, not_offered_name, special};
 use cofferdam_engine::network_event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_engine::{Evidence, Outcome, Violation};
 
-use crate::args::values::HOST_NAMES;
+use crate::args::values::{HOST_NAMES, allow_rules};
 
 /// Most reasons, and most options in a hint, for one refusal.
 const MOST_REASONS: usize = 5;
@@ -45,24 +45,32 @@ impl UnlistedHost {
             let known = special(address).filter(|special| !PLACEHOLDERS.contains(special))?;
             Some(format!("{address} is {known}"))
         });
+        let kind = kind.or_else(|| not_offered_name(&self.host));
         let kind = kind.map_or(String::new(), |kind| format!(": {kind}"));
         format!("refused: {}{}{times}{kind}", self.host, ports(&self.ports))
     }
 
-    /// The option that allows it. None for the address of a cloud's metadata service, which gives out credentials.
+    /// The option that allows it. None for a cloud's metadata service, which gives out credentials, and for what the option
+    /// does not take: a name that is none, or the port 0.
     pub(super) fn hint(&self) -> Option<String> {
         if HOST_NAMES.contains(&self.host.as_str()) {
             return Some(hint_for_host_loopback(self.ports.first().copied()));
         }
-        let is_offered = self.address.and_then(not_offered).is_none();
-        is_offered.then(|| format!("--allow {}", self.entry()))
+        let is_offered = self.address.and_then(not_offered).or_else(|| not_offered_name(&self.host)).is_none();
+        let entry = self.entry();
+        (is_offered && allow_rules(&entry, str::to_owned).is_ok()).then(|| format!("--allow {entry}"))
     }
 
     /// The entry that allows it, with no more ports than the program tried.
     fn entry(&self) -> String {
         let is_web = self.ports.iter().all(|port| [80, 443].contains(port));
         // An IPv6 address is in brackets only before a port.
-        let host = if is_web { self.host.trim_matches(['[', ']']) } else { &self.host };
+        let host = match self.address {
+            // Also where the program wrote it as IPv6.
+            Some(IpAddr::V4(address)) => address.to_string(),
+            _ if is_web => self.host.trim_matches(['[', ']']).to_owned(),
+            _ => self.host.clone(),
+        };
         format!("{host}{}", if is_web { String::new() } else { ports(&self.ports) })
     }
 }
@@ -180,4 +188,36 @@ pub(super) fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
         entry.times += event.count;
     }
     hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_what_the_option_takes() {
+        let of = |host: &str, address: Option<&str>, ports: &[u16]| {
+            let address = address.map(|address| address.parse::<IpAddr>().unwrap().to_canonical());
+            let (host, ports) = (host.to_owned(), ports.iter().copied().collect());
+            UnlistedHost { host, address, ports, objects: BTreeSet::new(), times: 1 }
+        };
+        for (host, address, ports, expected) in [
+            ("a.test", None, &[][..], Some("--allow a.test")),
+            ("a.test", None, &[443, 8443], Some("--allow a.test:443,8443")),
+            ("1.2.3.4", Some("1.2.3.4"), &[80], Some("--allow 1.2.3.4")),
+            ("[::ffff:1.2.3.4]", Some("::ffff:1.2.3.4"), &[80], Some("--allow 1.2.3.4")),
+            ("[::ffff:1.2.3.4]", Some("::ffff:1.2.3.4"), &[22], Some("--allow 1.2.3.4:22")),
+            ("[2606:2800::1]", Some("2606:2800::1"), &[22], Some("--allow [2606:2800::1]:22")),
+            ("[::ffff:169.254.169.254]", Some("::ffff:169.254.169.254"), &[80], None),
+            ("a.test", None, &[0], None),
+            ("b\\195\\188cher.test", None, &[], None),
+            ("xn--bcher-kva.test", None, &[], Some("--allow xn--bcher-kva.test")),
+            ("metadata.google.internal", None, &[80], None),
+        ] {
+            let host = of(host, address, ports);
+            assert_eq!(host.hint().as_deref(), expected, "{host:?}");
+        }
+        let metadata = of("metadata.google.internal", None, &[80]);
+        assert!(metadata.text().contains("gives this machine's credentials to any client"), "{}", metadata.text());
+    }
 }

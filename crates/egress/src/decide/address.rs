@@ -215,6 +215,22 @@ pub fn not_offered(address: IpAddr) -> Option<String> {
     }
 }
 
+/// Names by which clouds' machines reach their metadata service.
+const METADATA_NAMES: [&str; 5] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata.platformequinix.com",
+];
+
+/// The same for a name, in lower case: why a message must not suggest to allow it.
+pub fn not_offered_name(name: &str) -> Option<String> {
+    METADATA_NAMES.contains(&name).then(|| {
+        format!("{name} is the name of {}, which gives this machine's credentials to any client", Special::Metadata)
+    })
+}
+
 /// Whether the interface identifier is that of RFC 5214: an IPv4 address after `0000:5efe` or `0200:5efe`.
 fn is_isatap(v6: Ipv6Addr) -> bool {
     let s = v6.segments();

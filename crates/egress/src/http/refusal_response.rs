@@ -1,10 +1,12 @@
 //! The response to a refused request, and its event, in the same words. Decides nothing.
 
+use std::net::SocketAddr;
+
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 
-use crate::decide::address::not_offered;
+use crate::decide::address::{not_offered, not_offered_name};
 use crate::decide::refusal::{EgressRefusal, NetworkReason};
 use crate::decide::rules::EgressTarget;
 use crate::http::authority::Authority;
@@ -149,18 +151,22 @@ fn line(info: &RequestInfo, refusal: &EgressRefusal) -> String {
     {
         let unoffered = match target {
             EgressTarget::Address(address) => not_offered(*address),
-            EgressTarget::Name(_) => None,
+            EgressTarget::Name(name) => not_offered_name(name.as_str()),
         };
         // As in the summary that the command prints after a run: an entry without ports is for these two.
         let entry = match (target, port) {
             (EgressTarget::Name(name), 80 | 443) => name.as_str().to_owned(),
-            (EgressTarget::Address(address), 80 | 443) => address.to_string(),
+            (EgressTarget::Address(address), 80 | 443) => address.to_canonical().to_string(),
+            (EgressTarget::Address(address), port) => SocketAddr::new(address.to_canonical(), *port).to_string(),
             _ => to.to_owned(),
         };
         // The reader may use a policy or a profile instead of options.
         let hint =
             || format!("; hint: --allow {entry}, `network.allow` of the policy, or `allowed_domains` of the profile");
-        line.push_str(&unoffered.map_or_else(hint, |why| format!("; {why}")));
+        // No entry has the port 0.
+        if *port != 0 {
+            line.push_str(&unoffered.map_or_else(hint, |why| format!("; {why}")));
+        }
     }
     line.push('\n');
     line
