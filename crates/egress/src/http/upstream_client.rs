@@ -260,9 +260,12 @@ impl UpstreamClient {
             });
             let sent = timeout(ANSWER, connection_slot.sender.try_send_request(request)).await;
             let is_exceeded = connection_slot.limit.is_exceeded();
+            // hyper reads all that came at once before the limit is looked at.
+            let too_many = connection_slot.limit.interim.load(Ordering::Relaxed) > MOST_INTERIM;
             connection_slot.limit.end();
             let used = std::mem::replace(&mut connection_slot.used, true);
             match sent {
+                Ok(Ok(_)) if too_many => return Err(AnswerLimit::refusal()),
                 Ok(Ok(response)) => {
                     let limit = Arc::clone(&connection_slot.limit);
                     if response.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -586,6 +586,18 @@ async fn interim_responses_are_bounded() {
     }
 }
 
+/// However they arrive: hyper reads all that came at once before it returns.
+#[tokio::test]
+async fn interim_responses_that_come_at_once_are_bounded_as_well() {
+    for (times, is_served) in [(32, true), (33, false), (200, false)] {
+        let hints = "HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n".repeat(times);
+        let gateway = Arc::new(says(format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")));
+        let answer = talk(connect(&gateway), GET.as_bytes()).await;
+        assert_eq!(answer.starts_with("HTTP/1.1 200 OK"), is_served, "{times}: {answer}");
+        assert_eq!(answer.contains("HTTP/1.1 502 "), !is_served, "{times}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_may_have_more_header_lines_than_a_request() {
     for (lines, is_served) in [(99, true), (120, true), (900, true), (1100, false)] {
