@@ -164,7 +164,13 @@ fn read(line: &[u8]) -> std::result::Result<RxJsonRpcMessage<RoleServer>, Option
         // If the rest can be parsed, the mistake is in a text.
         let hint =
             "\nhint: half of a surrogate pair, or a byte that is no UTF-8, stands for no character; send neither";
-        let hint = if id.is_some() { hint } else { "" };
+        let hint = match reason(&error) {
+            why if why.starts_with("recursion limit") => {
+                "\nhint: nest arrays and objects less deeply; 127 levels are read"
+            }
+            _ if id.is_some() => hint,
+            _ => "",
+        };
         let message = format!("this is no JSON, at byte {place}: {}{hint}", reason(&error));
         ErrorData::new(ErrorCode::PARSE_ERROR, message, None)
     };
@@ -300,6 +306,23 @@ mod tests {
             assert_eq!((&answers[0]["error"]["code"], &answers[0]["id"]), (&json!(code), &id), "{shown}: {answers:?}");
             assert!(answers[0].get("id").is_some(), "an unknown id is null, and present: {answers:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_nested_too_deeply_says_so() {
+        let nested = |levels: usize| {
+            let value = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"run","arguments":{value}}}}}"#)
+        };
+        let fault = fault(nested(200).as_bytes()).unwrap();
+        let message = fault["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("recursion limit") && message.ends_with("less deeply; 127 levels are read"),
+            "{message}"
+        );
+        let (received, answers) = fed(format!("{}\n{PING}\n", nested(200)).as_bytes(), 4096).await;
+        assert_eq!((received.len(), answers.len()), (1, 1));
+        assert!(answers[0]["error"]["message"].as_str().unwrap().contains("127 levels"), "{answers:?}");
     }
 
     #[tokio::test]
