@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
@@ -23,6 +24,9 @@ Policy = Union[Mapping[str, Any], str, bytes, "os.PathLike[str]"]
 
 _LONGEST = 10**12
 """The longest timeout that is accepted, seconds."""
+
+_LONGEST_POLICY = 16 << 20
+"""The longest policy file that is read, bytes."""
 
 TrailPath = Union[str, "os.PathLike[str]"]
 """The directory of an audit trail."""
@@ -39,7 +43,19 @@ def policy_bytes(policy: Policy) -> bytes:
         return policy
     if isinstance(policy, str) and policy.lstrip().startswith("{"):
         return policy.encode()
-    return path_of("policy", policy).read_bytes()
+    return _read_policy(path_of("policy", policy))
+
+
+def _read_policy(path: Path) -> bytes:
+    """The bytes of a policy file, within the limit of the command."""
+    with open(path, "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            raise ValueError(f"policy: {path} is neither a file nor a pipe")
+        text = file.read(_LONGEST_POLICY + 1)
+    if len(text) > _LONGEST_POLICY:
+        raise ValueError(f"policy: {path} is longer than 16 MiB")
+    return text
 
 
 def as_json(name: str, value: Mapping[str, Any], other: Optional[Callable[[Any], Any]] = None) -> str:

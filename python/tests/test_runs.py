@@ -39,6 +39,24 @@ def test_a_policy_is_a_mapping_a_text_or_a_file(tmp_path: Path) -> None:
         assert cofferdam.run(form).stdout == "x\n"
 
 
+def test_a_policy_file_is_read_within_a_bound(tmp_path: Path) -> None:
+    for device in ("/dev/zero", "/dev/full"):
+        with pytest.raises(ValueError, match="neither a file nor a pipe"):
+            cofferdam.prepare(device, ["true"])
+    large = tmp_path / "large.json"
+    with open(large, "wb") as file:
+        file.truncate((16 << 20) + 1)
+    with pytest.raises(ValueError, match="longer than 16 MiB"):
+        cofferdam.prepare(large, ["true"])
+    read, write = os.pipe()
+    os.write(write, json.dumps(policy(command={"argv": ["echo", "x"]})).encode())
+    os.close(write)
+    try:
+        assert cofferdam.run(f"/dev/fd/{read}").stdout == "x\n"
+    finally:
+        os.close(read)
+
+
 def test_invalid_policy_is_an_error_with_its_path() -> None:
     with pytest.raises(cofferdam.PolicyError, match=r"limits\.memory_mb"):
         cofferdam.prepare(policy(limits={"memory_mb": 0}), ["true"])
