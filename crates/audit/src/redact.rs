@@ -39,6 +39,8 @@ struct Secret {
 enum EncodedForm {
     /// [`cofferdam_policy::text::one_line`]: `\n`, `\u{1b}`.
     Words,
+    /// The same where each backslash of the text's own is doubled, as in the object of a violation.
+    Doubled,
     /// The resolver's names: `\032`.
     Numbers,
     /// Paths and queries of requests: `%20`.
@@ -94,8 +96,10 @@ impl Secret {
         };
         // A form may have escapes in it that are the secret's own, escaped again or not.
         let both = |form| [decoded(None), decoded(Some(form))].map(|bytes| (form, bytes));
-        let mut forms: Vec<_> =
-            [EncodedForm::Words, EncodedForm::Numbers, EncodedForm::Percent].into_iter().flat_map(both).collect();
+        let mut forms: Vec<_> = [EncodedForm::Words, EncodedForm::Doubled, EncodedForm::Numbers, EncodedForm::Percent]
+            .into_iter()
+            .flat_map(both)
+            .collect();
         forms.retain(|(_, bytes)| bytes.len() >= SHORTEST);
         forms.dedup();
         Secret { value, instead: format!("[secret {name}]"), forms }
@@ -198,7 +202,8 @@ enum Escaped {
 fn escape(text: &str, form: EncodedForm) -> Option<(Escaped, usize)> {
     let bytes = text.as_bytes();
     match (form, bytes) {
-        (EncodedForm::Words, [b'\\', c, ..]) => {
+        (EncodedForm::Doubled, [b'\\', b'\\', ..]) => Some((Escaped::Byte(b'\\'), 2)),
+        (EncodedForm::Words | EncodedForm::Doubled, [b'\\', c, ..]) => {
             // Where the case does not count, it does not in an escape.
             let byte = match c.to_ascii_lowercase() {
                 b'n' => b'\n',
@@ -229,6 +234,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_value_with_backslashes_is_found_where_they_are_doubled() {
+        for secret in [r"hunter\2-hunter", r"hunter\\2", r"\nhunter2", r"hunter2\"] {
+            let secrets = Secrets::new([("KEY".into(), secret.into())]);
+            for text in [format!("/x/{secret}"), format!("/x/{}", secret.replace('\\', r"\\"))] {
+                let mut entry = AuditEntry::new("api_call").with("path", text.as_str());
+                secrets.take_out(&mut entry);
+                let left = entry.data["path"].as_str().unwrap();
+                assert!(left.contains("[secret KEY]") && !left.contains("hunter"), "{text}: {left}");
+            }
+        }
+    }
 
     #[test]
     fn a_declared_value_stands_nowhere_and_everything_else_stays() {
@@ -277,7 +295,7 @@ mod tests {
             before in "[=#;]{0,270}",
             value in "[A-Za-z0-9/.%\\\\{}…é\n\t\u{1b}\u{202e}]{6,280}",
             after in "[=#;]{0,9}",
-            form in 0..5,
+            form in 0..6,
         ) {
             let secrets = Secrets::new([("K".to_owned(), value.clone())]);
             let percent = |byte: u8| match byte {
@@ -293,6 +311,7 @@ mod tests {
                 1 => (value.to_lowercase(), EncodedForm::Words),
                 2 => (value.bytes().map(percent).collect(), EncodedForm::Percent),
                 3 => (value.bytes().map(number).collect(), EncodedForm::Numbers),
+                4 => (value.replace('\\', r"\\"), EncodedForm::Doubled),
                 _ => (value.replace("//", "/"), EncodedForm::Words),
             };
             let text = cofferdam_policy::text::escape(format!("{before}{shown}{after}").as_bytes());
