@@ -213,7 +213,7 @@ impl Log {
             Verdict::TRACE | Verdict::CREATE => {
                 for (read, write) in asked(&operation, e) {
                     if let Some((object, field)) = refused(write, read, paths) {
-                        let object = path(object.as_bytes(), read);
+                        let object = path(&object, read);
                         self.add(violation(Some(object), field, Evidence::ArgumentAsRead));
                     }
                 }
@@ -350,39 +350,40 @@ fn follows(operation: &str, args: &[u64; 6]) -> bool {
 }
 
 /// Whether the policy refuses a traced call on this path; the path as the policy sees it, and the field.
-fn refused(write: bool, path: &[u8], paths: &Paths<'_>) -> Option<(String, String)> {
+fn refused(write: bool, path: &[u8], paths: &Paths<'_>) -> Option<(Vec<u8>, String)> {
+    let bytes = lexical(path)?;
     // What is not UTF-8 is on no list of the policy's, but may lie in a place that is.
-    let path = lexical(&String::from_utf8_lossy(path))?;
+    let path = String::from_utf8_lossy(&bytes).into_owned();
     if within_any(&path, paths.denied) {
-        return Some((path, "$.filesystem.deny".into()));
+        return Some((bytes, "$.filesystem.deny".into()));
     }
     if !write {
         return None;
     }
     if within_any(&path, paths.protected) {
-        return Some((path, "$.filesystem.protected".into()));
+        return Some((bytes, "$.filesystem.protected".into()));
     }
     let place = paths.view.covering(&path)?;
     let device = path.starts_with("/dev/") || path.starts_with("/proc/self/fd/");
-    (!place.writable && !device).then(|| (path, "$.filesystem.mounts".into()))
+    (!place.writable && !device).then(|| (bytes, "$.filesystem.mounts".into()))
 }
 
 /// `.` and `..` taken out by text: the trace reads arguments, it does not walk.
-fn lexical(path: &str) -> Option<String> {
-    if !path.starts_with('/') {
+fn lexical(path: &[u8]) -> Option<Vec<u8>> {
+    if !path.starts_with(b"/") {
         return None;
     }
     let mut parts = Vec::new();
-    for part in path.split('/') {
+    for part in path.split(|byte| *byte == b'/') {
         match part {
-            "" | "." => {}
-            ".." => {
+            b"" | b"." => {}
+            b".." => {
                 parts.pop();
             }
             p => parts.push(p),
         }
     }
-    Some(format!("/{}", parts.join("/")))
+    Some([b"/", &parts.join(&b'/')[..]].concat())
 }
 
 fn writes(operation: &str, args: &[u64; 6]) -> bool {
@@ -399,11 +400,21 @@ fn writes(operation: &str, args: &[u64; 6]) -> bool {
     flags & 3 != 0 || flags & 0o1100 != 0
 }
 
-/// A path that was `read`, escaped, for an event, which has no room for a longer one.
+/// A path that was `read`, escaped, for an event, which has no room for a longer one. Two paths are never one text: a byte
+/// that is no UTF-8 is `\xff`, and a backslash of the name's own is doubled.
 fn path(path: &[u8], read: &[u8]) -> String {
-    let text = escape(path);
-    let cut = read.len() >= EVENT_PATH && !text.ends_with('…');
-    if cut { text.trim_end_matches('\u{fffd}').to_owned() + "…" } else { text }
+    // The last character may be cut in the middle.
+    let whole = match std::str::from_utf8(path) {
+        Err(error) if error.error_len().is_none() && read.len() >= EVENT_PATH => &path[..error.valid_up_to()],
+        _ => path,
+    };
+    let mut spelled = String::new();
+    for chunk in whole.utf8_chunks() {
+        spelled += &chunk.valid().replace('\\', "\\\\");
+        chunk.invalid().iter().for_each(|byte| spelled += &format!("\\x{byte:02x}"));
+    }
+    let text = escape(spelled.as_bytes());
+    if read.len() >= EVENT_PATH && !text.ends_with('…') { text + "…" } else { text }
 }
 
 /// The destination of a connection, as a person writes it.
@@ -433,6 +444,19 @@ mod tests {
         assert_eq!(escape(&[b'x'; 257]), "x".repeat(256) + "…", "what was cut says so");
         let long = [b'y'; EVENT_PATH];
         assert_eq!((path(b"/y", &long), path(b"/y", b"/./y")), ("/y…".into(), "/y".into()));
+        assert_eq!((path(b"/y\xc3", &long), path(b"/y\xc3", b"/y\xc3")), ("/y…".into(), "/y\\xc3".into()));
+    }
+
+    #[test]
+    fn no_two_paths_are_one_object() {
+        let names =
+            [&b"/\xff"[..], b"/\xfe", b"/\xc3(", b"/\xef\xbf\xbd", b"/\\xff", b"/n\nl", b"/n\\nl", b"/n\\\nl", b"/a"];
+        let objects: std::collections::BTreeSet<String> = names.iter().map(|name| path(name, name)).collect();
+        assert_eq!(objects.len(), names.len(), "{objects:?}");
+        assert_eq!(path(b"/n\nl\xff", b"/n"), "/n\\nl\\xff");
+        assert_eq!(path(b"/n\\nl", b"/n"), "/n\\\\nl");
+        assert_eq!(path("/é".as_bytes(), b"/n"), "/é");
+        assert_eq!(lexical(b"/a/../\xff/./b").unwrap(), b"/\xff/b");
     }
 
     #[test]
