@@ -118,7 +118,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__agent)
-            opts="-t -e -i -v -q -h -w --tty --env --interactive --stdin --id --description --volume --here --tmpfs --read-only --deny --protect --network --allow --allow-private --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --policy --profile --image --root --workdir --set --allow-import --trust-profile"
+            opts="-t -e -i -v -q -h -w --tty --env --interactive --stdin --id --description --volume --here --tmpfs --read-only --deny --protect --network --allow --allow-private --allow-encrypted-hello --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --policy --profile --image --root --workdir --set --allow-import --trust-profile"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -177,6 +177,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --allow-private)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-encrypted-hello)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -452,7 +456,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__eval)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --here --tmpfs --read-only --root --image --deny --protect --network --allow --allow-private --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --file --config python shell node"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --here --tmpfs --read-only --root --image --deny --protect --network --allow --allow-private --allow-encrypted-hello --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --file --config python shell node"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -535,6 +539,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --allow-private)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-encrypted-hello)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1028,7 +1036,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__run)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --here --tmpfs --read-only --root --image --deny --protect --network --allow --allow-private --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --for --cache"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --here --tmpfs --read-only --root --image --deny --protect --network --allow --allow-private --allow-encrypted-hello --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --grace --audit-trail --audit-secret --dry-run --json --quiet --help --for --cache"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1111,6 +1119,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --allow-private)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-encrypted-hello)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

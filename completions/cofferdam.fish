@@ -54,6 +54,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d '
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-private -d 'A host it may reach also at a private address' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-encrypted-hello -d 'A host whose name the TLS greeting may hide' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
@@ -138,6 +139,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-private -d 'A host it may reach also at a private address' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-encrypted-hello -d 'A host whose name the TLS greeting may hide' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
@@ -217,6 +219,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l protect -d
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow -d 'A host, *.SUFFIX, CIDR or @BUNDLE it may reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow-private -d 'A host it may reach also at a private address' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l allow-encrypted-hello -d 'A host whose name the TLS greeting may hide' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l api -d 'An API of the host\'s side that is passed through' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand agent" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r

@@ -346,7 +346,11 @@ fn replace_network(policy: &mut Policy, matches: &ArgMatches) {
     let before = std::mem::replace(&mut policy.network, Network::none());
     policy.network = Network {
         mode: before.mode,
-        allow: if is_given("allow") || is_given("allow-private") { before.allow } else { Vec::new() },
+        allow: if ["allow", "allow-private", "allow-encrypted-hello"].into_iter().any(is_given) {
+            before.allow
+        } else {
+            Vec::new()
+        },
         deny: if is_given("deny-host") { before.deny } else { Vec::new() },
         methods: before.methods.filter(|_| is_given("methods")),
         api: before.api.filter(|_| is_given("api")),

@@ -120,7 +120,8 @@ pub(super) fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Opti
             continue;
         }
         reasons.extend(reason(event).filter(|why| !reasons.contains(why)));
-        entries.extend(address_option(event).filter(|entry| !entries.contains(entry)));
+        let option = address_option(event).or_else(|| greeting_option(event));
+        entries.extend(option.filter(|entry| !entries.contains(entry)));
     }
     reasons.truncate(MOST_REASONS);
     entries.truncate(MOST_REASONS);
@@ -143,6 +144,17 @@ fn address_option(event: &NetworkEvent) -> Option<String> {
         Some(name) => format!("--allow-private {name}:{port}"),
         None => format!("--allow {}", std::net::SocketAddr::new(address, port)),
     })
+}
+
+/// The option that allows a host whose name the greeting hides.
+fn greeting_option(event: &NetworkEvent) -> Option<String> {
+    let hides = event.reason == Some(NetworkReason::EncryptedHello);
+    encrypted_hello(event.host.as_deref().filter(|_| hides)?, event.port?)
+}
+
+fn encrypted_hello(host: &str, port: u16) -> Option<String> {
+    let entry = if port == 443 { host.to_owned() } else { format!("{host}:{port}") };
+    allow_rules(&entry, str::to_owned).is_ok().then(|| format!("--allow-encrypted-hello {entry}"))
 }
 
 /// Allowed connections that failed, each with the number of attempts.
@@ -193,6 +205,13 @@ pub(super) fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hidden_name_is_hinted_where_the_option_takes_it() {
+        assert_eq!(encrypted_hello("a.test", 443).as_deref(), Some("--allow-encrypted-hello a.test"));
+        assert_eq!(encrypted_hello("a.test", 8443).as_deref(), Some("--allow-encrypted-hello a.test:8443"));
+        assert_eq!(encrypted_hello("b\\195\\188cher.test", 443), None);
+    }
 
     #[test]
     fn a_hint_names_what_the_option_takes() {

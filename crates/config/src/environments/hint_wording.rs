@@ -17,6 +17,7 @@ const KEYS: &[(&str, &str)] = &[
 /// Options of `run` and `eval` that a definition has no key for.
 const OTHERS: &[&str] = &[
     "--allow",
+    "--allow-encrypted-hello",
     "--allow-private",
     "--api",
     "--best-effort",

@@ -1,6 +1,6 @@
 //! Options about the network: its mode, hosts, proxy and budgets. Rows only.
 
-use cofferdam_policy::{Field, NetworkMode};
+use cofferdam_policy::{AllowRule, Field, NetworkMode};
 
 use crate::args::option::{BLANK, Heading, PolicyOption, Takes};
 use crate::args::values;
@@ -79,6 +79,29 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
             draft.default_to_allowlist();
             let rule = values::private_rule(text)?;
             draft.policy.network.allow.push(rule);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "allow-encrypted-hello",
+        takes: Takes::Many("HOST[:PORTS]"),
+        help: "A host whose name the TLS greeting may hide",
+        more: "Chromium's greetings do (Encrypted Client Hello). Then the address alone says where a connection goes: other hosts that a \
+               server at that address serves cannot be told from this one. Otherwise the same as --allow.",
+        heading: Heading::NetworkAndProcesses,
+        rare: true,
+        leaves: &["network.allow"],
+        requires: &[Field::Network],
+        apply: |draft, text| {
+            draft.default_to_allowlist();
+            let rules = values::allow_rules(text, |meant| format!("--allow-encrypted-hello {meant}"));
+            let rules = rules.map_err(|why| values::not_one_entry("allow-encrypted-hello", text, why))?;
+            draft
+                .policy
+                .network
+                .allow
+                .extend(rules.into_iter().map(|rule| AllowRule { encrypted_hello: true, ..rule }));
             Ok(())
         },
         ..BLANK
