@@ -131,8 +131,10 @@ pub(crate) fn buffer() -> Vec<u8> {
 ///
 /// What the program has not read when it ends stays with the caller, as if the program had been given the caller's input itself:
 /// in a loop such as `while read -r line; do cofferdam run …; done <list`, the next turn finds it. A file is moved back by so
-/// much. Of a pipe, the first bytes are copied (tee(2)) and only taken once the program has read them; what follows is not
-/// known to be unread.
+/// much. Of a pipe, the first bytes are copied (tee(2)) a buffer at a time, and only taken once the program has read them.
+///
+/// What is in the program's pipe says how much that is, and a program can write into its own pipe: it decides what it leaves of
+/// what it was given, and nothing of what lies before that.
 pub(crate) struct InputSource {
     /// Our end of the program's standard input; `None` once it is closed.
     pub to: Option<OwnedFd>,
@@ -149,31 +151,35 @@ pub(crate) struct InputSource {
 const INTERRUPTS: (u32, Duration) = (5, Duration::from_secs(2));
 /// Ctrl-C.
 const INTERRUPT: u8 = 3;
-/// One buffer of a pipe: it is full with the first bytes, and can be written again once they are read.
+/// One buffer of a pipe: it is full with one copy, and can be written again once that is read.
 const ONE_BUFFER: usize = 4096;
+/// So much of a pipe is copied. What follows is read ahead, which is faster.
+const COPIED: usize = 64 * 1024;
 
 /// What the caller's input is, as far as it can be given back.
 #[derive(Debug)]
 enum SourceKind {
     /// It cannot.
     Stream,
-    /// A pipe of which nothing was read yet.
-    NewPipe,
-    /// A pipe with so many bytes that were copied to the program, which may have read some of them. The program's own is of one
-    /// buffer meanwhile, and of so many bytes otherwise.
-    Copied { bytes: usize, capacity: usize },
-    /// A file; at its end, the program's end of the pipe, so that what is in it can still be counted.
-    File { end: Option<OwnedFd> },
+    /// A pipe, of which so much has been copied to the program and read by it.
+    Pipe { copied: usize },
+    /// A pipe with so many bytes that were copied to the program, which may have read some of them; and as before.
+    Copied { bytes: usize, copied: usize },
+    /// A file of which so much was taken. The other end is one of the program's pipe, so that what is in that can be counted when
+    /// the program and our own end are gone.
+    File { taken: u64, end: OwnedFd },
 }
 
 impl SourceKind {
-    fn of(fd: &OwnedFd, terminal: bool) -> SourceKind {
+    fn of(from: &OwnedFd, to: &OwnedFd, terminal: bool) -> SourceKind {
         use rustix::fs::{FileType, fstat};
-        let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let kind = fstat(from).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             _ if terminal => SourceKind::Stream,
-            Ok(FileType::Fifo) => SourceKind::NewPipe,
-            Ok(FileType::RegularFile) => SourceKind::File { end: None },
+            Ok(FileType::Fifo) => SourceKind::Pipe { copied: 0 },
+            Ok(FileType::RegularFile) => {
+                reader(to).map_or(SourceKind::Stream, |end| SourceKind::File { taken: 0, end })
+            }
             _ => SourceKind::Stream,
         }
     }
@@ -187,7 +193,7 @@ impl InputSource {
             Input::Bytes(b) => (None, b),
             Input::Fd(fd) => (Some(fd), Vec::new()),
         };
-        let kind = from.as_ref().map_or(SourceKind::Stream, |fd| SourceKind::of(fd, terminal));
+        let kind = from.as_ref().map_or(SourceKind::Stream, |from| SourceKind::of(from, &to, terminal));
         let interrupts = (0, Instant::now());
         let mut s = InputSource { to: Some(to), from, kind, pending, sent: 0, terminal, interrupts };
         s.close_when_done();
@@ -213,12 +219,18 @@ impl InputSource {
 
     /// Reads from the caller.
     pub(crate) fn read(&mut self, buf: &mut [u8]) {
-        if matches!(self.kind, SourceKind::NewPipe) && self.copy_first() {
+        if let SourceKind::Pipe { copied } = self.kind
+            && copied < COPIED
+            && self.copy(copied)
+        {
             return;
         }
         let Some(fd) = &self.from else { return };
-        match rustix::io::read(fd, &mut buf[..4096]) {
+        match read_ready(fd, &mut buf[..4096]) {
             Ok(n) if n > 0 => {
+                if let SourceKind::File { taken, .. } = &mut self.kind {
+                    *taken += n as u64;
+                }
                 self.count_interrupts(&buf[..n]);
                 self.pending = buf[..n].to_vec();
                 self.sent = 0;
@@ -230,66 +242,62 @@ impl InputSource {
         self.close_when_done();
     }
 
-    /// Copies the first bytes of the caller's pipe to the program's, and leaves them in the caller's. False where that cannot be
-    /// done: then they are read.
-    fn copy_first(&mut self) -> bool {
-        use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, tee};
-        self.kind = SourceKind::Stream;
+    /// Copies what a buffer holds from the caller's pipe to the program's, and leaves it in the caller's. False where that cannot
+    /// be done: then it is read.
+    fn copy(&mut self, copied: usize) -> bool {
+        use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, tee};
         let (Some(from), Some(to)) = (&self.from, &self.to) else { return false };
-        let Ok(capacity) = fcntl_getpipe_size(to) else { return false };
-        if fcntl_setpipe_size(to, ONE_BUFFER).ok() != Some(ONE_BUFFER) {
+        if copied == 0 && fcntl_setpipe_size(to, ONE_BUFFER).ok() != Some(ONE_BUFFER) {
+            self.kind = SourceKind::Stream;
             return false;
         }
         match tee(from, to, ONE_BUFFER, SpliceFlags::NONBLOCK) {
-            Ok(bytes) if bytes > 0 => {
-                self.kind = SourceKind::Copied { bytes, capacity };
-                true
+            Ok(bytes @ 1..) => self.kind = SourceKind::Copied { bytes, copied },
+            Err(Errno::PIPE) => self.to = None, // the program is gone, or has closed its standard input
+            // Another reader was faster, or the program has put something into its pipe.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // The end, which an ordinary read finds as well, or no pipe that can be copied.
+            Ok(0) | Err(_) => {
+                self.stop_copying();
+                return false;
             }
-            // At the end, or where the bytes are gone again, an ordinary read says so.
-            _ => {
-                grow(to, capacity);
-                false
-            }
+        }
+        true
+    }
+
+    /// From here on the caller's pipe is read ahead, and the program's has its room again.
+    fn stop_copying(&mut self) {
+        self.kind = SourceKind::Stream;
+        if let Some(to) = &self.to {
+            // Where the user has too many pipes for that, it stays slow.
+            rustix::pipe::fcntl_setpipe_size(to, COPIED).ok();
         }
     }
 
     /// Takes what the program has read of the copied bytes from the caller's pipe, and of a file puts back what it has not read.
     fn settle(&mut self) {
-        use rustix::pipe::{SpliceFlags, splice};
-        let in_pipe = |fd: Option<&OwnedFd>| fd.and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
         match std::mem::replace(&mut self.kind, SourceKind::Stream) {
             SourceKind::Copied { bytes, .. } => {
-                let unread = in_pipe(self.to.as_ref()).and_then(|unread| usize::try_from(unread).ok());
-                let mut taken = bytes.saturating_sub(unread.unwrap_or_default());
-                let nowhere = OFlags::WRONLY | OFlags::CLOEXEC;
-                let Ok(nowhere) = rustix::fs::open("/dev/null", nowhere, Mode::empty()) else { return };
-                let Some(from) = &self.from else { return };
-                while taken > 0 {
-                    // Another reader of the caller's pipe may have been faster.
-                    match splice(from, None, &nowhere, None, taken, SpliceFlags::NONBLOCK) {
-                        Ok(n) if n > 0 => taken -= n.min(taken),
-                        Err(Errno::INTR) => {}
-                        _ => return,
-                    }
+                let unread = self.to.as_ref().map_or(0, in_pipe);
+                if let Some(from) = &self.from {
+                    discard(from, bytes - bytes.min(usize::try_from(unread).unwrap_or(usize::MAX)));
                 }
             }
-            SourceKind::File { end } => {
-                let unread = in_pipe(end.as_ref().or(self.to.as_ref())).unwrap_or_default();
-                let back = unread.saturating_add((self.pending.len() - self.sent) as u64);
-                if let (Some(from), Ok(back @ 1..)) = (&self.from, i64::try_from(back)) {
-                    // Where it cannot be moved, its offset is the caller's loss, as it is for a pipe.
+            SourceKind::File { taken, end } => {
+                let unread = in_pipe(&end).saturating_add((self.pending.len() - self.sent) as u64);
+                if let (Some(from), Ok(back @ 1..)) = (&self.from, i64::try_from(unread.min(taken))) {
+                    // Where it cannot be moved, what was read ahead is lost, as it is for a pipe.
                     rustix::fs::seek(from, rustix::fs::SeekFrom::Current(-back)).ok();
                 }
             }
-            SourceKind::Stream | SourceKind::NewPipe => {}
+            SourceKind::Stream | SourceKind::Pipe { .. } => {}
         }
     }
 
     /// Nothing more comes from the caller.
     fn end(&mut self) {
-        match &mut self.kind {
-            SourceKind::File { end } => *end = self.to.as_ref().and_then(reader),
-            _ => self.from = None,
+        if !matches!(self.kind, SourceKind::File { .. }) {
+            self.from = None;
         }
         if self.sent == self.pending.len() && !self.terminal {
             self.to = None;
@@ -319,12 +327,23 @@ impl InputSource {
 
     /// Writes what waits, or finds that the program has read what was copied.
     pub(crate) fn write(&mut self) {
-        if let SourceKind::Copied { capacity, .. } = self.kind {
-            let unread = self.to.as_ref().and_then(|to| rustix::io::ioctl_fionread(to).ok());
-            self.settle();
+        if let SourceKind::Copied { bytes, copied } = self.kind {
             match &self.to {
-                Some(to) if unread == Some(0) => grow(to, capacity),
-                _ => self.to = None, // the program has closed its standard input
+                Some(to) if has_reader(to) => {}
+                _ => {
+                    self.settle();
+                    self.to = None; // the program has closed its standard input
+                    return;
+                }
+            }
+            let is_read = self.to.as_ref().is_some_and(|to| in_pipe(to) == 0);
+            // What is in the pipe is the program's by now, also where it made room for more in it.
+            if let Some(from) = &self.from {
+                discard(from, bytes);
+            }
+            self.kind = SourceKind::Pipe { copied: copied + bytes };
+            if !is_read || copied + bytes >= COPIED {
+                self.stop_copying();
             }
             return;
         }
@@ -353,15 +372,53 @@ impl Drop for InputSource {
     }
 }
 
+/// Whether the program has the other end of its pipe open.
+fn has_reader(to: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(to, PollFlags::OUT)];
+    let asked = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    asked.is_ok() && !fds[0].revents().contains(PollFlags::ERR)
+}
+
+/// How many bytes are in a pipe.
+fn in_pipe(end: &OwnedFd) -> u64 {
+    rustix::io::ioctl_fionread(end).unwrap_or(0)
+}
+
+/// Takes bytes from a pipe, as far as no other reader was faster.
+fn discard(pipe: &OwnedFd, mut bytes: usize) {
+    use rustix::pipe::{SpliceFlags, splice};
+    let Ok(nowhere) = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) else { return };
+    while bytes > 0 {
+        match splice(pipe, None, &nowhere, None, bytes, SpliceFlags::NONBLOCK) {
+            Ok(n @ 1..) => bytes -= n.min(bytes),
+            Err(Errno::INTR) => {}
+            _ => return,
+        }
+    }
+}
+
+/// Reads what is there, without waiting where another reader of the same pipe was faster.
+fn read_ready(fd: &OwnedFd, buf: &mut [u8]) -> rustix::io::Result<usize> {
+    use std::io::IoSliceMut;
+    /// At the place where the file is, or of a stream.
+    const HERE: u64 = u64::MAX;
+    match rustix::io::preadv2(fd, &mut [IoSliceMut::new(buf)], HERE, rustix::io::ReadWriteFlags::NOWAIT) {
+        // Not every kind of file can say that it would wait; and one whose bytes are on a disk has to.
+        Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => rustix::io::read(fd, buf),
+        Err(Errno::AGAIN) if is_file(fd) => rustix::io::read(fd, buf),
+        read => read,
+    }
+}
+
+fn is_file(fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
+}
+
 /// Another reading end of the pipe that this one writes.
 fn reader(writing: &OwnedFd) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", writing.as_raw_fd());
     rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
-}
-
-/// Gives a pipe its room back. Where the user has too many pipes for that, it stays slow.
-fn grow(pipe: &OwnedFd, capacity: usize) {
-    rustix::pipe::fcntl_setpipe_size(pipe, capacity).ok();
 }
 
 /// A pipe: (ours to read, theirs to write), ours non-blocking.
@@ -471,6 +528,81 @@ mod tests {
             drop((theirs, source));
             assert_eq!(file.stream_position().unwrap(), taken as u64);
         }
+    }
+
+    #[test]
+    fn a_program_that_fills_its_own_input_moves_a_file_back_to_its_start_at_most() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"taken by the caller\nrest\n").unwrap();
+        file.seek(std::io::SeekFrom::Start(20)).unwrap();
+        let (mut theirs, mut source) = program(file.try_clone().unwrap().into());
+        pump(&mut source);
+        theirs.read_exact(&mut [0; 5]).unwrap();
+        // The source has closed its end.
+        let own = rustix::fs::open(format!("/proc/self/fd/{}", theirs.as_raw_fd()), OFlags::WRONLY, Mode::empty());
+        File::from(own.unwrap()).write_all(&[b'x'; 1000]).unwrap();
+        drop((theirs, source));
+        assert_eq!(file.stream_position().unwrap(), 20);
+    }
+
+    #[test]
+    fn a_file_that_fills_the_pipe_is_read_again_when_the_program_is_gone() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&b"x".repeat(300_000)).unwrap();
+        for taken in [0, 3] {
+            file.rewind().unwrap();
+            let (mut theirs, mut source) = program(file.try_clone().unwrap().into());
+            pump(&mut source);
+            theirs.read_exact(&mut vec![0; taken]).unwrap();
+            drop(theirs);
+            pump(&mut source);
+            drop(source);
+            assert_eq!(file.stream_position().unwrap(), taken as u64);
+        }
+    }
+
+    #[test]
+    fn a_program_that_ends_before_its_input_is_copied_takes_none() {
+        let (caller, from) = pipe(b"one\n");
+        let (theirs, mut source) = program(from);
+        drop(theirs);
+        pump(&mut source);
+        assert!(source.to.is_none());
+        drop(source);
+        assert_eq!(rest(&caller), "one\n");
+    }
+
+    #[test]
+    fn input_that_comes_in_pieces_stays_as_far_as_it_is_not_read() {
+        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (caller, mut feed) = (File::from(reading.try_clone().unwrap()), File::from(writing));
+        let (mut theirs, mut source) = program(reading);
+        for piece in [b"a\n", b"b\n"] {
+            feed.write_all(piece).unwrap();
+            pump(&mut source);
+            let mut read = [0; 2];
+            theirs.read_exact(&mut read).unwrap();
+            assert_eq!(&read, piece);
+            pump(&mut source);
+        }
+        feed.write_all(b"c\nd\n").unwrap();
+        pump(&mut source);
+        drop((theirs, source, feed));
+        assert_eq!(rest(&caller), "c\nd\n");
+    }
+
+    #[test]
+    fn a_program_that_enlarges_its_pipe_gets_all_of_its_input() {
+        let (_caller, from) = pipe(&b"y".repeat(20_000));
+        let (mut theirs, mut source) = program(from);
+        pump(&mut source);
+        rustix::pipe::fcntl_setpipe_size(&theirs, 1 << 20).unwrap();
+        let mut all = 0;
+        while all < 20_000 {
+            pump(&mut source);
+            all += theirs.read(&mut [0; 100]).unwrap();
+        }
+        assert_eq!(all, 20_000);
     }
 
     #[test]
