@@ -208,3 +208,22 @@ fn no_layer_is_made_behind_a_link_in_a_place_that_a_variable_named() {
         assert!(world.at("disk/mine/cofferdam/hidden").is_dir());
     }
 }
+
+#[test]
+fn a_layer_in_a_place_that_cannot_be_remembered_is_not_used() {
+    for world in World::all("layers-forgotten").into_iter().filter(|world| world.ordinary) {
+        let moved = [("XDG_CACHE_HOME", world.at("disk"))];
+        let variables: Vec<(&str, &Path)> = moved.iter().map(|(name, path)| (*name, path.as_path())).collect();
+        // The state directory is a file.
+        fs::create_dir_all(world.at("home/.local/state")).unwrap();
+        fs::write(world.at("home/.local/state/cofferdam"), "").unwrap();
+        world.give();
+        let (code, said) = world.run(&variables, "home/one", &[], "echo ran");
+        assert!(code == 125 && said.contains("cannot have runs with other variables hide"), "{code}: {said}");
+        assert!(said.contains("hint: set XDG_STATE_HOME"), "{said}");
+        // In the usual place every run hides it.
+        assert_eq!(world.look(&[], "home/one"), "hidden\nhidden\nseen\n");
+        fs::remove_file(world.at("home/.local/state/cofferdam")).unwrap();
+        assert_eq!(world.look(&variables, "home/one"), "hidden\nhidden\nseen\n");
+    }
+}

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 
 fn fail(what: &str, path: &Path, e: &std::io::Error) -> Failure {
     Failure::new(Field::Deny, format!("{what} {}: {e}", path.display()))
-        .hint("remove it, or set XDG_CACHE_HOME to a directory that this user can write")
+        .hint("remove it, or set XDG_CACHE_HOME, without XDG_RUNTIME_DIR, to a directory that this user can write")
 }
 
 /// Where layers lie: in the runtime directory, which no root view shows, else in the cache.
@@ -141,8 +141,8 @@ const MOST_TRIES: usize = 4;
 /// Whether a variable names the place: runs without it look elsewhere.
 fn is_moved(base: &Path) -> bool {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let usual = home.as_deref().is_some_and(|usual| base.starts_with(usual));
-    !usual && !base.starts_with("/var/cache") && !base.starts_with(last_resort(rustix::process::geteuid()))
+    let usual = home.into_iter().chain([PathBuf::from("/var/cache"), last_resort(rustix::process::geteuid())]);
+    usual.map(|dir| dir.join("cofferdam/hidden")).all(|usual| base != usual)
 }
 
 /// Makes the place for layers, at which there is no link, nor on the way below a place that a variable names. Returns it without links.
@@ -181,11 +181,16 @@ fn remember_base(real: &Path, remembered: &[PathBuf]) -> Result<(), Failure> {
         Ok(state) => remember(Remembered::Caches, &state, own).map_err(|e| fail("cannot remember", own, &e))?,
         Err(why) => Some(why.to_string()),
     };
-    if let Some(why) = known {
-        // Every run looks at a layer before it uses it; this is for runs that go on meanwhile.
-        tracing::warn!("runs with other variables do not know that they have to hide {}: {why}", own.display());
+    match known {
+        None => Ok(()),
+        // A run with other variables could change a layer while another has it mounted.
+        Some(why) => {
+            let message = format!("cannot have runs with other variables hide {}: {why}", own.display());
+            Err(Failure::new(Field::Deny, message).hint(
+                "set XDG_STATE_HOME to a directory that this user can write, or unset XDG_RUNTIME_DIR and XDG_CACHE_HOME",
+            ))
+        }
     }
-    Ok(())
 }
 
 /// What lies at a layer's place.
