@@ -20,7 +20,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, readlinkat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, mkdirat, openat, openat2, readlinkat, symlinkat,
+    unlinkat,
+};
 use rustix::io::Errno;
 
 use super::end_slots;
@@ -84,16 +87,9 @@ pub fn remember(what: Remembered, state: &Path, directory: &Path) -> io::Result<
     if fs::canonicalize(state).is_ok_and(|state| directory.starts_with(state)) {
         return Ok(None); // hidden with the state directory
     }
-    let at = state.join(what.name());
-    // HOME/.local/state/cofferdam: a home that is not there, as a service's, is not made.
-    if state.ancestors().nth(3).is_some_and(|home| !home.is_dir()) {
-        return Ok(Some(format!("{} is in no home directory", at.display())));
-    }
-    if let Err(why) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&at) {
-        return Ok(Some(format!("{} cannot be made: {why}", at.display())));
-    }
-    let Some(entries) = open(&at)? else {
-        return Ok(Some(format!("{} is not this user's, or cannot be opened", at.display())));
+    let (at, entries) = match make_entries(what, state)? {
+        Ok(made) => made,
+        Err(why) => return Ok(Some(why)),
     };
     let about = fs::metadata(directory)?;
     let name = entry(&about, directory);
@@ -146,6 +142,8 @@ pub fn take(what: Remembered, state: &Path, base: &Path, name: &str) -> io::Resu
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = openat2(CWD, &base, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
     let path = base.join(name);
+    // Another first use waits until this one has its record.
+    let _lock = lock(what, state)?;
     let mut made = false;
     for part in name.split('/') {
         (at, made) = open_or_make(&at, part)?;
@@ -158,17 +156,44 @@ pub fn take(what: Remembered, state: &Path, base: &Path, name: &str) -> io::Resu
         remember(what, state, &path)?;
         return Ok((at, path));
     }
-    match remember(what, state, &path)? {
+    match remember(what, state, &path).unwrap_or_else(|why| Some(why.to_string())) {
         None if is_known(what, state, &at, &path)? => Ok((at, path)),
         None => Err(io::Error::other("something replaced it meanwhile")),
         Some(why) => {
-            // Who comes next would find what nobody remembers.
-            fs::remove_dir(&path).unwrap_or_default();
+            // The next run would find a directory that nobody remembers.
+            let left = match fs::remove_dir(&path) {
+                Ok(()) => String::new(),
+                Err(why) => format!("; it was made, and cannot be removed: {why}"),
+            };
             Err(io::Error::other(format!(
-                "it could not be remembered, and so not be hidden from runs without the variable: {why}"
+                "it could not be remembered, and so not be hidden from runs without the variable: {why}{left}"
             )))
         }
     }
+}
+
+/// Keeps other processes from making directories of this kind, until it is dropped. Where there can be no entries, nothing is locked:
+/// what is made then cannot be remembered.
+fn lock(what: Remembered, state: &Path) -> io::Result<Option<File>> {
+    let Ok((_, entries)) = make_entries(what, state)? else { return Ok(None) };
+    flock(&entries, FlockOperation::LockExclusive)?;
+    Ok(Some(entries))
+}
+
+/// The directory of entries, which is made if it is not there; or why there is none.
+fn make_entries(what: Remembered, state: &Path) -> io::Result<Result<(PathBuf, File), Unremembered>> {
+    let at = state.join(what.name());
+    // HOME/.local/state/cofferdam: a home that is not there, as a service's, is not made.
+    if state.ancestors().nth(3).is_some_and(|home| !home.is_dir()) {
+        return Ok(Err(format!("{} is in no home directory", at.display())));
+    }
+    if let Err(why) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&at) {
+        return Ok(Err(format!("{} cannot be made: {why}", at.display())));
+    }
+    Ok(match open(&at)? {
+        Some(entries) => Ok((at, entries)),
+        None => Err(format!("{} is not this user's, or cannot be opened", at.display())),
+    })
 }
 
 /// Opens a directory in another, through no link, and makes it if it is not there. Says whether it did.
