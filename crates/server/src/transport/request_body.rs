@@ -56,7 +56,7 @@ impl BodyReader {
         // A length that is no number is refused before this.
         let length = declared.map_or(Some(LARGEST_REQUEST), |length| length.parse().ok());
         let Some(length) = length.filter(|length| *length <= LARGEST_REQUEST) else { return Err(too_long()) };
-        let room = match length > SMALL {
+        let mut room = match declared.is_some() && length > SMALL {
             true => Some(self.reserve(length).await?),
             false => None,
         };
@@ -70,7 +70,13 @@ impl BodyReader {
             match timeout_at(deadline, part).await {
                 Ok(None) => return Ok(HeldBody { bytes: bytes.into(), _room: room }),
                 Ok(Some(Ok(part))) if part.len() > LARGEST_REQUEST - bytes.len() => return Err(too_long()),
-                Ok(Some(Ok(part))) => bytes.extend_from_slice(&part),
+                Ok(Some(Ok(part))) => {
+                    // One without a declared length counts as the longest once it is not small any more.
+                    if room.is_none() && bytes.len() + part.len() > SMALL {
+                        room = Some(self.reserve(LARGEST_REQUEST).await?);
+                    }
+                    bytes.extend_from_slice(&part);
+                }
                 Ok(Some(Err(error))) => {
                     let why = format!("the request's body cannot be read: {error}\n");
                     return Err(ended(StatusCode::BAD_REQUEST, &why));
@@ -96,7 +102,7 @@ impl BodyReader {
 }
 
 fn too_long() -> Response {
-    ended(StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than a request may be")
+    ended(StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than 32 MiB\n")
 }
 
 /// A response to a request whose body is not read to its end, so that no other can follow.
