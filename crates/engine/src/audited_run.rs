@@ -210,7 +210,7 @@ fn events(outcome: &Outcome) -> Vec<(&'static str, Map<String, Value>)> {
         (Ending::LimitExceeded, Some(Field::Memory)) => {
             add("oom_kill", serde_json::json!({ "memoryBytes": outcome.memory_used_bytes }));
         }
-        // Beyond its own limit.
+        // The run was within its own limit: the limit over all runs, or the machine's memory, ran out.
         _ if outcome.error.as_ref().is_some_and(|failure| failure.step == FailedStep::Memory) => {
             add("oom_kill", serde_json::json!({ "memoryBytes": outcome.memory_used_bytes }));
         }

@@ -33,8 +33,8 @@ impl Engine {
     /// own where that is what makes limits possible.
     ///
     /// While the caller still works out its policy, a thread looks for the place of cgroups, and where a run is expected it
-    /// makes that run's cgroup and starts init in its namespaces, which waits for its plan. Where nothing runs, or something
-    /// else than the jail with a network of its own, they go unused.
+    /// makes that run's cgroup and starts init in its namespaces, which waits for its plan. Where nothing runs, or anything
+    /// other than the jail with a network of its own, both are removed.
     pub fn for_own_process(run: ExpectedUse) -> Engine {
         Engine { host: Host::for_own_process(run) }
     }

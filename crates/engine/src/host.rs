@@ -49,7 +49,8 @@ impl std::fmt::Debug for OnProgress {
     }
 }
 
-/// What is made for the one run that is expected while its policy is planned. Init goes before its cgroup.
+/// What is made for the one run that is expected while its policy is planned. Fields drop in order: init is ended before its cgroup
+/// is removed.
 #[derive(Debug, Default)]
 pub(crate) struct FirstRun {
     /// Init, which waits for its plan.
@@ -158,6 +159,9 @@ impl Host {
 
     /// What was made for the one run that was expected; the first caller gets it.
     pub(crate) fn take_first_run(&self) -> FirstRun {
+        if self.owns_process {
+            self.cgroups(); // it comes with what the thread has found
+        }
         std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -30,8 +30,10 @@ impl Prepared {
         first: impl FnOnce() -> FirstRun,
     ) -> Prepared {
         let prepared = Prepared { plan, capabilities, pool: None };
-        if let Some(core) = prepared.core() {
-            *core.first.lock().unwrap_or_else(PoisonError::into_inner) = first();
+        let first = first();
+        match prepared.core() {
+            Some(core) => *core.first.lock().unwrap_or_else(PoisonError::into_inner) = first,
+            None => drop(first), // another backend has no use for it
         }
         prepared
     }

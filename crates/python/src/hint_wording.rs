@@ -38,6 +38,7 @@ pub(crate) const WORDS: &[(&str, &str)] = &[
         "use filesystem.root = \"minimal\", or leave process.unix_sockets out",
     ),
     ("set PATH with -e PATH=...", "set PATH in command.variables"),
+    ("or each with less --memory", "or each with less limits.memory_mb"),
     ("mount the directory that holds it with -v", "mount the directory that holds it by filesystem.mounts"),
     ("mount it with -v", "mount it by filesystem.mounts"),
     ("name one that exists inside with -w", "name one that exists inside as command.cwd"),

@@ -1,4 +1,4 @@
-//! What `run` allows by default, and the least limit of open files. Pure.
+//! What `run` allows by default, and the least limit of open files. Looks at the host's files, changes nothing.
 
 use cofferdam_config::environments::{HomeListings, credentials_of};
 use cofferdam_engine::backends::capabilities;

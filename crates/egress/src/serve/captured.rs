@@ -136,7 +136,7 @@ fn report_gone(client: &ClientConnection, target: &EgressTarget, port: u16) {
     client.report(NetworkEvent::refused(client.via, Some(target), port, why, None));
 }
 
-/// A connection to upstream that may not be used; then its end is reported.
+/// An upstream connection that may turn out not to be needed; dropped unused, it is reported.
 struct UnusedUpstream(Option<UpstreamConnection>);
 
 impl UnusedUpstream {
@@ -304,7 +304,10 @@ async fn send_watched(
                 match tokio::time::timeout(client.sandbox.settings.greeting, more).await {
                     Ok(more) => more?,
                     Err(_) => {
-                        let why = EgressRefusal::because(NetworkReason::TimedOut, "a second greeting is not whole");
+                        let why = EgressRefusal::because(
+                            NetworkReason::TimedOut,
+                            "a record after the first greeting did not come in time",
+                        );
                         return Err(Stop::Refused(why));
                     }
                 }

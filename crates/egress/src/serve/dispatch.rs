@@ -31,8 +31,8 @@ pub(super) async fn dispatch(client: Arc<ClientConnection>) {
     }
 }
 
-/// Serves a connection to the SOCKS proxy. Programs that do not know the scheme `socks5h`, as Chromium, take what `ALL_PROXY` names
-/// for an HTTP proxy: they get that one.
+/// Serves a connection to the SOCKS proxy. Programs that do not know the scheme `socks5h`, such as Chromium, treat what `ALL_PROXY`
+/// names as an HTTP proxy, so HTTP requests are served as well.
 async fn serve_proxy(client: Arc<ClientConnection>) {
     let mut first = [0];
     let peeked = tokio::time::timeout(client.sandbox.settings.greeting, client.stream.peek(&mut first)).await;

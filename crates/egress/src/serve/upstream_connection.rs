@@ -166,8 +166,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Reports it if nothing else has been: the program ended its connection before it had sent anything that may pass, and
-    /// upstream has seen that one.
+    /// Reports the connection if nothing else has: upstream has seen it, though the program sent nothing that could pass.
     pub(super) fn report_unused(&self) {
         if self.client.is_undecided() {
             self.report_allowed();

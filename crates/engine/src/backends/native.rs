@@ -411,7 +411,7 @@ impl Core {
         let limited = match (made, applied) {
             (Some(cgroup), Some(applied)) => Ok((cgroup, applied)),
             (other, _) => {
-                init = None; // before its cgroup
+                init = None; // end init before its cgroup is removed
                 drop(other);
                 Cgroup::create(location, &limits)
             }

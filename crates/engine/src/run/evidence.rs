@@ -400,7 +400,7 @@ fn writes(operation: &str, args: &[u64; 6]) -> bool {
     flags & 3 != 0 || flags & 0o1100 != 0
 }
 
-/// A path that was `read`, escaped, for an event, which has no room for a longer one. Two paths are never one text: a byte
+/// A path that was `read`, escaped, for an event, which has no room for a longer one. Different paths give different text up to the length that is kept: a byte
 /// that is no UTF-8 is `\xff`, and a backslash of the name's own is doubled.
 fn path(path: &[u8], read: &[u8]) -> String {
     // The last character may be cut in the middle.

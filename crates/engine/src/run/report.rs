@@ -30,7 +30,7 @@ pub(crate) enum RunEnd {
     Lost,
 }
 
-/// Memory that ran out beyond the run's own limit.
+/// Whose memory ran out while the run was within its own limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// What all runs of the user may have together, bytes.
@@ -42,7 +42,16 @@ pub(crate) enum Shortage {
 impl RunEnd {
     /// The end of a run of which the kernel killed something for lack of memory; `None` where it did not.
     pub(crate) fn starved(cgroup: &Cgroup) -> Option<RunEnd> {
-        Some(match cgroup.starved().ok()?? {
+        let starved = match cgroup.starved() {
+            Ok(starved) => starved?,
+            // Something was killed, and whose limit that was cannot be read.
+            Err(error) if cgroup.events().is_ok_and(|events| events.oom_kills > 0) => {
+                tracing::warn!("whose memory ran out is not known: {error}");
+                Starved::Own
+            }
+            Err(_) => return None,
+        };
+        Some(match starved {
             Starved::Own => RunEnd::Limit(Field::Memory),
             Starved::Cap(bytes) => RunEnd::Starved(Shortage::AllRuns(bytes)),
             Starved::Above => RunEnd::Starved(Shortage::Machine),

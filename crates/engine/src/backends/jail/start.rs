@@ -48,8 +48,8 @@ impl Started {
     /// Whether init has ended.
     pub(crate) fn is_over(&self) -> bool {
         let mut fds = [PollFd::new(&self.running.pidfd, PollFlags::IN)];
-        // Not to know is to take it for over.
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+        // If it cannot be asked, it counts as ended.
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map_or(true, |n| n > 0)
     }
 
     /// Whether init has set up a sandbox that is staged before its run; waits until it has, or has failed, but not for ever.
@@ -141,7 +141,8 @@ impl PendingInit {
 
     /// Whether a run in these namespaces may have it: what is mounted on the host it knows from when it was launched.
     pub(crate) fn serves(&self, namespaces: Namespaces) -> bool {
-        self.namespaces == namespaces && self.launched.elapsed() < FRESH
+        let is_there = self.ends.as_ref().is_some_and(|(started, _)| !started.is_over());
+        is_there && self.namespaces == namespaces && self.launched.elapsed() < FRESH
     }
 
     /// Hands its plan over: from here on it works. Also returns what further plans are sent by.
