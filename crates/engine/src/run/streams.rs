@@ -130,8 +130,9 @@ pub(crate) fn buffer() -> Vec<u8> {
 /// Standard input under way.
 ///
 /// What the program has not read when it ends stays with the caller, as if the program had been given the caller's input itself:
-/// in a loop such as `while read -r line; do cofferdam run …; done <list`, the next turn finds it. A file is moved back by so
-/// much. Of a pipe, the first bytes are copied (tee(2)) a buffer at a time, and only taken once the program has read them.
+/// in a loop such as `while read -r line; do cofferdam run …; done <list`, the next turn finds it. A file is read without being
+/// moved, and moved at the end by what the program has read. Of a pipe, the first bytes are copied (tee(2)) a buffer at a time, and
+/// only taken once the program has read them.
 ///
 /// What is in the program's pipe says how much that is, and a program can write into its own pipe: it decides what it leaves of
 /// what it was given, and nothing of what lies before that.
@@ -165,9 +166,9 @@ enum SourceKind {
     Pipe { copied: usize },
     /// A pipe with so many bytes that were copied to the program, which may have read some of them; and as before.
     Copied { bytes: usize, copied: usize },
-    /// A file of which so much was taken. The other end is one of the program's pipe, so that what is in that can be counted when
-    /// the program and our own end are gone.
-    File { taken: u64, end: OwnedFd },
+    /// A file of which so much was taken, from this place on. The other end is one of the program's pipe, so that what is in that
+    /// can be counted when the program and our own end are gone.
+    File { start: u64, taken: u64, end: OwnedFd },
 }
 
 impl SourceKind {
@@ -177,9 +178,10 @@ impl SourceKind {
         match kind {
             _ if terminal => SourceKind::Stream,
             Ok(FileType::Fifo) => SourceKind::Pipe { copied: 0 },
-            Ok(FileType::RegularFile) => {
-                reader(to).map_or(SourceKind::Stream, |end| SourceKind::File { taken: 0, end })
-            }
+            Ok(FileType::RegularFile) => match (rustix::fs::tell(from), reader(to)) {
+                (Ok(start), Some(end)) => SourceKind::File { start, taken: 0, end },
+                _ => SourceKind::Stream,
+            },
             _ => SourceKind::Stream,
         }
     }
@@ -226,7 +228,12 @@ impl InputSource {
             return;
         }
         let Some(fd) = &self.from else { return };
-        match read_ready(fd, &mut buf[..4096]) {
+        let part = &mut buf[..4096];
+        let read = match &self.kind {
+            SourceKind::File { start, taken, .. } => rustix::io::pread(fd, part, start + taken),
+            _ => read_ready(fd, part),
+        };
+        match read {
             Ok(n) if n > 0 => {
                 if let SourceKind::File { taken, .. } = &mut self.kind {
                     *taken += n as u64;
@@ -274,7 +281,7 @@ impl InputSource {
         }
     }
 
-    /// Takes what the program has read of the copied bytes from the caller's pipe, and of a file puts back what it has not read.
+    /// Takes what the program has read from the caller's pipe, as far as it was copied, or from the caller's file.
     fn settle(&mut self) {
         match std::mem::replace(&mut self.kind, SourceKind::Stream) {
             SourceKind::Copied { bytes, .. } => {
@@ -283,11 +290,11 @@ impl InputSource {
                     discard(from, bytes - bytes.min(usize::try_from(unread).unwrap_or(usize::MAX)));
                 }
             }
-            SourceKind::File { taken, end } => {
+            SourceKind::File { taken, end, .. } => {
                 let unread = in_pipe(&end).saturating_add((self.pending.len() - self.sent) as u64);
-                if let (Some(from), Ok(back @ 1..)) = (&self.from, i64::try_from(unread.min(taken))) {
-                    // Where it cannot be moved, what was read ahead is lost, as it is for a pipe.
-                    rustix::fs::seek(from, rustix::fs::SeekFrom::Current(-back)).ok();
+                if let (Some(from), Ok(read @ 1..)) = (&self.from, i64::try_from(taken - unread.min(taken))) {
+                    // It could be moved when the run began. Where it cannot be now, the next reader finds it once more.
+                    rustix::fs::seek(from, rustix::fs::SeekFrom::Current(read)).ok();
                 }
             }
             SourceKind::Stream | SourceKind::Pipe { .. } => {}
@@ -337,7 +344,13 @@ impl InputSource {
                 }
             }
             let is_read = self.to.as_ref().is_some_and(|to| in_pipe(to) == 0);
-            // What is in the pipe is the program's by now, also where it made room for more in it.
+            // The program may have made room for more in its pipe, and nothing else.
+            let is_full_again =
+                |to: &OwnedFd| rustix::pipe::fcntl_setpipe_size(to, ONE_BUFFER).ok() == Some(ONE_BUFFER);
+            if !is_read && self.to.as_ref().is_some_and(is_full_again) {
+                return;
+            }
+            // What is in the pipe is the program's by now, where there is more than was copied.
             if let Some(from) = &self.from {
                 discard(from, bytes);
             }
@@ -603,6 +616,32 @@ mod tests {
             all += theirs.read(&mut [0; 100]).unwrap();
         }
         assert_eq!(all, 20_000);
+    }
+
+    #[test]
+    fn a_program_that_enlarges_its_pipe_and_reads_nothing_takes_none() {
+        let (caller, from) = pipe(b"one\ntwo\n");
+        let (theirs, mut source) = program(from);
+        pump(&mut source);
+        for size in [8192, 1 << 20] {
+            rustix::pipe::fcntl_setpipe_size(&theirs, size).unwrap();
+            pump(&mut source);
+        }
+        drop((theirs, source));
+        assert_eq!(rest(&caller), "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_file_is_where_it_was_until_the_run_ends() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"one\ntwo\n").unwrap();
+        file.rewind().unwrap();
+        let (mut theirs, mut source) = program(file.try_clone().unwrap().into());
+        pump(&mut source);
+        theirs.read_exact(&mut [0; 4]).unwrap();
+        assert_eq!(file.stream_position().unwrap(), 0, "killed here, this process has taken nothing");
+        drop((theirs, source));
+        assert_eq!(file.stream_position().unwrap(), 4);
     }
 
     #[test]
