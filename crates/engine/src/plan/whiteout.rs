@@ -71,18 +71,25 @@ pub(crate) fn claim(policy: &Policy) {
     if writable.is_empty() {
         return;
     }
-    for (i, base) in bases().iter().enumerate() {
+    let bases = bases();
+    for (i, base) in bases.iter().enumerate() {
         let there = base.ancestors().find_map(|dir| fs::canonicalize(dir).ok());
         let above = base.ancestors().nth(2);
         if there.is_some_and(|dir| writable.iter().any(|w| dir.starts_with(w))) {
             // Who cannot make it finds its name guarded.
-            match above.filter(|_| i > 0) {
-                None => make_base(base).ok(),
-                Some(above) if !base.starts_with("/tmp") => make_way(above).ok(),
+            let may_be_used = i == 0 || (*base == resort() && is_moved(&bases[0]));
+            match above.filter(|_| !may_be_used) {
+                None => make_base(base).ok().map(drop),
+                Some(above) if !base.starts_with("/tmp") => make_way(above).ok().map(drop),
                 Some(_) => None,
             };
         }
     }
+}
+
+/// Where layers lie if they can lie nowhere else.
+fn resort() -> PathBuf {
+    last_resort(rustix::process::geteuid()).join("cofferdam/hidden")
 }
 
 /// A name for what is kept under a key of its content.
@@ -109,12 +116,7 @@ pub(crate) struct VerifiedLayer {
 /// # Errors
 /// The cache cannot be written, is not this user's alone, or something else changes it.
 pub(crate) fn layer(names: &[String], remembered: &[PathBuf]) -> Result<VerifiedLayer, Failure> {
-    let base = base();
-    let real = make_base(&base)?;
-    let at = open_base(&real)?;
-    if is_moved(&base) {
-        remember_base(&real, remembered)?;
-    }
+    let (real, at) = place(remembered)?;
     let name = format!("{}-{}", digest(&names), names.len());
     let path = real.join(&name);
     for _ in 0..MOST_TRIES {
@@ -137,6 +139,20 @@ pub(crate) fn layer(names: &[String], remembered: &[PathBuf]) -> Result<Verified
 
 /// A layer is made, and then looked at; another run may put it aside that had looked at the one before.
 const MOST_TRIES: usize = 4;
+
+/// The place for layers, opened: where a variable names it, only if runs without that variable can be made to hide it, and else
+/// one that every run of this user seals.
+fn place(remembered: &[PathBuf]) -> Result<(PathBuf, OwnedFd), Failure> {
+    let base = base();
+    let real = make_base(&base)?;
+    let at = open_base(&real)?;
+    if !is_moved(&base) || remember_base(&real, remembered)? {
+        return Ok((real, at));
+    }
+    let real = make_base(&resort())?;
+    let at = open_base(&real)?;
+    Ok((real, at))
+}
 
 /// Whether a variable names the place: runs without it look elsewhere.
 fn is_moved(base: &Path) -> bool {
@@ -174,23 +190,13 @@ fn open_base(real: &Path) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// Has runs without the variable hide what is in Cofferdam's directory there.
-fn remember_base(real: &Path, remembered: &[PathBuf]) -> Result<(), Failure> {
-    let Some(own) = real.parent().filter(|own| remembered.iter().all(|known| known != own)) else { return Ok(()) };
-    let known = match opened::state_directory() {
-        Ok(state) => remember(Remembered::Caches, &state, own).map_err(|e| fail("cannot remember", own, &e))?,
-        Err(why) => Some(why.to_string()),
-    };
-    match known {
-        None => Ok(()),
-        // A run with other variables could change a layer while another has it mounted.
-        Some(why) => {
-            let message = format!("cannot have runs with other variables hide {}: {why}", own.display());
-            Err(Failure::new(Field::Deny, message).hint(
-                "set XDG_STATE_HOME to a directory that this user can write, or unset XDG_RUNTIME_DIR and XDG_CACHE_HOME",
-            ))
-        }
-    }
+/// Has runs without the variable hide what is in Cofferdam's directory there. False where there is no state directory that could
+/// remember it: a run with other variables could change a layer while another has it mounted.
+fn remember_base(real: &Path, remembered: &[PathBuf]) -> Result<bool, Failure> {
+    let Some(own) = real.parent().filter(|own| remembered.iter().all(|known| known != own)) else { return Ok(true) };
+    let Ok(state) = opened::state_directory() else { return Ok(false) };
+    let why = remember(Remembered::Caches, &state, own).map_err(|e| fail("cannot remember", own, &e))?;
+    Ok(why.is_none())
 }
 
 /// What lies at a layer's place.

@@ -88,7 +88,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         takes: Takes::Many("HOST[:PORTS]"),
         help: "A host whose name the TLS greeting may hide",
         more: "Chromium's greetings do (Encrypted Client Hello). Then the address alone says where a connection goes: other hosts that a \
-               server at that address serves cannot be told from this one. Otherwise the same as --allow.",
+               server at that address serves cannot be distinguished from this one. Otherwise the same as --allow.",
         heading: Heading::NetworkAndProcesses,
         rare: true,
         leaves: &["network.allow"],
