@@ -252,16 +252,14 @@ impl CgroupLocation {
 
 impl UnifiedSetup {
     fn take(self, identity: &ProcessIdentity) -> Result<CgroupParent, CgroupError> {
+        let unified = |dir, path, enabled| {
+            let serves = enabled | serve::CPU_TIME;
+            CgroupParent { dir, path, version: CgroupVersion::V2, serves, above: None }
+        };
         match self {
             UnifiedSetup::Use { dir, path, enabled, missing } => {
                 let enabled = enabled | enable(&dir, missing);
-                Ok(CgroupParent {
-                    dir,
-                    path,
-                    version: CgroupVersion::V2,
-                    serves: enabled | serve::CPU_TIME,
-                    above: None,
-                })
+                Ok(unified(dir, path, enabled))
             }
             UnifiedSetup::Leaf { dir, path, available } => {
                 let at = |operation, source| CgroupError::io(operation, path.display().to_string(), source);
@@ -273,13 +271,7 @@ impl UnifiedSetup {
                 // "0" is the writer itself with all its threads.
                 files::write(&leaf, c"cgroup.procs", b"0").map_err(|e| at("move this process to a leaf of", e))?;
                 let enabled = enable(&dir, available);
-                Ok(CgroupParent {
-                    dir,
-                    path,
-                    version: CgroupVersion::V2,
-                    serves: enabled | serve::CPU_TIME,
-                    above: None,
-                })
+                Ok(unified(dir, path, enabled))
             }
             UnifiedSetup::Scope(bus) => {
                 systemd::move_to_scope(&bus, identity).map_err(CgroupError::Systemd)?;
