@@ -514,10 +514,10 @@ fn together(location: &CgroupLocation) -> Check {
     let mut ends = Vec::new();
     for (group, mut child, mut input, line) in runs {
         // The one that was killed does not read.
-        let told = input.write_all(b"go\n");
+        let sent = input.write_all(b"go\n");
         drop(input);
         let status = child.wait()?;
-        println!("{:?}: {line:?} {told:?} {status} {:?} {:?}", group.starved()?, group.usage()?, group.events()?);
+        println!("{:?}: {line:?} {sent:?} {status} {:?} {:?}", group.starved()?, group.usage()?, group.events()?);
         ends.push((status.success(), group.starved()?));
         group.remove()?;
     }

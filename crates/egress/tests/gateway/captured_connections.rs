@@ -438,8 +438,8 @@ fn a_second_greeting_in_the_clear_is_judged_like_the_first() {
 #[test]
 fn a_second_greeting_that_comes_before_the_answer_waits_for_it() {
     use cofferdam_egress::greeting_watch::RETRY_RANDOM;
-    let (told, got) = std::sync::mpsc::channel();
-    let told = std::sync::Mutex::new(told);
+    let (sender, got) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
     let world = world();
     let port = serve(move |mut stream| {
         let (mut all, mut buffer) = (Vec::new(), [0u8; 65536]);
@@ -447,10 +447,10 @@ fn a_second_greeting_that_comes_before_the_answer_waits_for_it() {
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             all.extend_from_slice(&buffer[..count]);
         }
-        told.lock().unwrap().send(all).unwrap();
+        sender.lock().unwrap().send(all).unwrap();
         stream.write_all(&server_hello(RETRY_RANDOM)).unwrap();
         let count = stream.read(&mut buffer).unwrap_or(0);
-        told.lock().unwrap().send(buffer[..count].to_vec()).unwrap();
+        sender.lock().unwrap().send(buffer[..count].to_vec()).unwrap();
     });
     world.name("good.example", &["127.0.0.1"]);
     let good = greeting(Some("good.example"));

@@ -146,7 +146,10 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
 fn starved(of: Shortage) -> Failure {
     let (whose, hint) = match of {
         Shortage::AllRuns(bytes) => (
-            format!("all runs of this user together met their limit of {} MiB", bytes >> 20),
+            format!(
+                "all runs of this user together met their limit of {} MiB, or did so earlier and the machine had no more",
+                bytes >> 20
+            ),
             "run fewer at a time, or each with less --memory; cofferdam doctor --verbose names that limit",
         ),
         Shortage::Machine => (
