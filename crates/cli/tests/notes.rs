@@ -154,6 +154,35 @@ fn a_failure_in_a_read_only_directory_names_here() {
     assert!(directory.path().join("made").exists());
 }
 
+/// What a program says nothing about is known from what it tried.
+#[test]
+fn a_silent_program_that_wanted_a_network_gets_the_option() {
+    let run = |options: &[&str], attempt: &str, ending: &str| {
+        let code = format!("import socket, time\ntry: {attempt}\nexcept OSError: pass\n{ending}");
+        let output = cofferdam().arg("run").args(options).args(["--", common::PYTHON, "-c", &code]).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let connect = "socket.create_connection(('203.0.113.7', 443), 2)";
+    let resolve = "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.53', 53))";
+    let refused = "cofferdam: refused: connect 203.0.113.7:443 ($.network.mode); hint: --allow 203.0.113.7\n";
+    let unresolved = "cofferdam: the program has no network; hint: --allow HOST\n";
+    for (attempt, expected) in [(connect, refused), (resolve, unresolved)] {
+        assert_eq!(run(&[], attempt, "exit(1)"), expected);
+        let waits = run(&["--timeout", "1s"], attempt, "time.sleep(60)");
+        assert!(
+            waits.starts_with("cofferdam: stopped after 1 s, the wall limit;") && waits.ends_with(expected),
+            "{waits}"
+        );
+    }
+    // A program that did without a name is left alone, and one that has a network is not refused.
+    assert_eq!(run(&[], resolve, "exit(0)"), "");
+    assert_eq!(run(&["--network", "loopback"], "socket.create_server(('127.0.0.1', 0))", "exit(1)"), "");
+    let own = "a = socket.create_server(('127.0.0.1', 0)); socket.create_connection(a.getsockname())";
+    assert_eq!(run(&["--network", "loopback"], own, "exit(1)"), "");
+    let loopback = run(&[], "socket.create_connection(('127.0.0.1', 5432))", "exit(1)");
+    assert_eq!(loopback, "cofferdam: refused: connect 127.0.0.1:5432 ($.network.mode); hint: --network loopback\n");
+}
+
 #[test]
 fn a_failure_without_a_network_names_the_host_of_the_arguments() {
     let run = |arguments: &[&str]| {

@@ -380,9 +380,22 @@ fn trace_reports_addresses_that_the_network_refuses() {
         let binds = usize::from(out.contains("bind E")) + usize::from(out.contains("listen E"));
         assert_eq!(about_network, if refused { 7 } else { 3 } + binds, "{out} {found:#?}");
     }
-    // Without a trace, paths are not examined.
-    let o = outcome(&["run", "--json", "--", PYTHON, "-c", SENDS, "192.0.2.1", "4443"]).1;
-    assert_eq!((violations(&o), &o["violations_complete"]), (Vec::new(), &false.into()), "{o:#}");
+    // Without a trace, paths are not examined, and of the calls that name an address connect alone.
+    for (mode, address, refused) in [
+        ("none", "192.0.2.1", true),
+        ("none", "127.0.0.1", true),
+        ("loopback", "192.0.2.1", true),
+        ("loopback", "127.0.0.1", false),
+    ] {
+        let o = outcome(&["run", "--json", "--network", mode, "--", PYTHON, "-c", SENDS, address, "4443"]).1;
+        let mut expected = vec!["[2001:db8::2]:9".to_owned()];
+        expected.extend(refused.then(|| format!("{address}:4443")));
+        let found = violations(&o);
+        let mut objects: Vec<_> = found.iter().map(|v| v.1.clone()).collect();
+        (objects.sort(), expected.sort());
+        assert_eq!((objects, &o["violations_complete"]), (expected, &false.into()), "{mode} {address} {found:#?}");
+        assert!(found.iter().all(|v| v.0 == "connect" && v.2 == field && v.3 == "argument_as_read"), "{found:#?}");
+    }
     // Where names are guarded, init binds for the program: the same holds.
     let directory = open_directory();
     std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();

@@ -51,6 +51,7 @@ pub(crate) fn filter(support: KernelSupport) -> Result<Arc<[Insn]>, ConfineReaso
         notify_removes: false,
         trace: false,
         addresses: false,
+        connects: false,
         no_spawn: None,
         unix_sockets: support.unix_sockets,
         huge_pages: false,

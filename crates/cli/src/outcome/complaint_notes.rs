@@ -12,7 +12,7 @@ use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Root, Stdin, text};
 
 use super::host_paths::{host_path, mount_without_exec};
-use super::network_notes::hint_for_host_loopback;
+use super::network_notes::{hint_for_host_loopback, is_name_lookup};
 use super::notes::RunNote;
 use crate::args::presets::preset_of;
 use crate::call::RunnableCall;
@@ -50,8 +50,12 @@ pub(super) fn complaint_notes(
             break;
         }
     }
-    if notes.is_empty() && failed && outcome.violations.is_empty() {
+    let lookups = outcome.violations.iter().any(is_name_lookup);
+    if notes.is_empty() && failed && outcome.violations.iter().all(is_name_lookup) {
         notes.extend(context.misplaced_option().or_else(|| context.silent_without_network()));
+    }
+    if notes.is_empty() && lookups && (failed || outcome.outcome == Ending::TimedOut) {
+        notes.extend(context.without_network());
     }
     notes
 }

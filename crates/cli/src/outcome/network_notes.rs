@@ -2,11 +2,12 @@
 //! Pure: outcome in, text out.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use cofferdam_engine::network_address::{Special, is_of_private_network, not_offered, not_offered_name, special};
 use cofferdam_engine::network_event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_engine::{Evidence, Outcome, Violation};
+use cofferdam_policy::{Field, NetworkMode};
 
 use crate::args::values::{HOST_NAMES, allow_rules};
 
@@ -73,6 +74,36 @@ impl UnlistedHost {
         };
         format!("{host}{}", if is_web { String::new() } else { ports(&self.ports) })
     }
+}
+
+/// Where a connection that the network's mode refused would have gone.
+fn refused_by_mode(violation: &Violation) -> Option<SocketAddr> {
+    let by_mode = violation.operation == "connect" && violation.field.ends_with(Field::Network.name());
+    violation.object.as_deref().filter(|_| by_mode)?.parse().ok()
+}
+
+/// Whether a violation is a question to a resolver: the program looked for a host by its name, which the violation does not
+/// have, and which only the program's own words tell.
+pub(super) fn is_name_lookup(violation: &Violation) -> bool {
+    refused_by_mode(violation).is_some_and(|to| to.port() == 53)
+}
+
+/// The option that allows the address of a refused connection, where the network's mode refused it.
+pub(super) fn option_for_address(violation: &Violation, mode: NetworkMode) -> Option<String> {
+    let to = refused_by_mode(violation)?;
+    let address = to.ip().to_canonical();
+    if address.is_loopback() {
+        return (mode == NetworkMode::None).then(|| "--network loopback".to_owned());
+    }
+    let host = UnlistedHost {
+        host: if address.is_ipv6() { format!("[{address}]") } else { address.to_string() },
+        address: Some(address),
+        ports: BTreeSet::from([to.port()]),
+        objects: BTreeSet::new(),
+        times: violation.count,
+    };
+    let instead = if mode == NetworkMode::Loopback { ", without --network loopback" } else { "" };
+    Some(format!("{}{instead}", host.hint()?))
 }
 
 /// The option for a server on the host's loopback, and its address inside.
@@ -205,6 +236,53 @@ pub(super) fn unlisted_hosts(outcome: &Outcome) -> Vec<UnlistedHost> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_connection_has_the_option_for_its_address() {
+        let of = |object: &str, mode| {
+            let violation = Violation {
+                operation: "connect".into(),
+                object: Some(object.into()),
+                field: "$.network.mode".into(),
+                evidence: Evidence::ArgumentAsRead,
+                pid: 2,
+                count: 1,
+                aggregated: false,
+            };
+            option_for_address(&violation, mode)
+        };
+        for (object, hint) in [
+            ("203.0.113.7:443", Some("--allow 203.0.113.7")),
+            ("203.0.113.7:22", Some("--allow 203.0.113.7:22")),
+            ("[::ffff:203.0.113.7]:22", Some("--allow 203.0.113.7:22")),
+            ("[2606:2800::1]:22", Some("--allow [2606:2800::1]:22")),
+            ("[2606:2800::1]:443", Some("--allow 2606:2800::1")),
+            ("127.0.0.1:5432", Some("--network loopback")),
+            ("[::1]:5432", Some("--network loopback")),
+            ("169.254.169.254:80", None),
+            ("socket", None),
+        ] {
+            assert_eq!(of(object, NetworkMode::None).as_deref(), hint, "{object}");
+        }
+        let instead = "--allow 203.0.113.7, without --network loopback";
+        assert_eq!(of("203.0.113.7:443", NetworkMode::Loopback).as_deref(), Some(instead));
+        assert_eq!(of("127.0.0.1:80", NetworkMode::Loopback), None);
+    }
+
+    #[test]
+    fn a_question_to_a_resolver_is_known_by_its_port() {
+        let of = |operation: &str, object: &str, field: &str| {
+            let evidence = Evidence::ArgumentAsRead;
+            let (operation, field) = (operation.into(), field.into());
+            let object = Some(object.into());
+            is_name_lookup(&Violation { operation, object, field, evidence, pid: 2, count: 1, aggregated: false })
+        };
+        assert!(of("connect", "10.0.0.1:53", "$.network.mode"));
+        assert!(of("connect", "[2001:db8::1]:53", "$.network.mode"));
+        assert!(!of("connect", "10.0.0.1:443", "$.network.mode"));
+        assert!(!of("connect", "10.0.0.1:53", "$.network.allow"));
+        assert!(!of("sendto", "10.0.0.1:53", "$.network.mode"));
+    }
 
     #[test]
     fn a_hidden_name_is_hinted_where_the_option_takes_it() {

@@ -8,7 +8,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, AuditLevel, Field, Mount, NetworkMode, Policy, text};
 use serde::Serialize;
 
-use super::network_notes::{failed_connections, reasons, unlisted_hosts};
+use super::network_notes::{failed_connections, is_name_lookup, option_for_address, reasons, unlisted_hosts};
 use crate::args::agents::agent_of;
 use crate::args::option::Takes;
 use crate::args::presets::preset_of;
@@ -63,8 +63,9 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
         note(format!("{more} more hosts were refused"), Some("--json lists them all".into()));
     }
     let is_unlisted = |v: &Violation| unlisted.iter().any(|host| host.is_object_of(v));
-    let others: Vec<_> =
-        outcome.violations.iter().filter(|v| Some(v.operation.as_str()) != ended_by && !is_unlisted(v)).collect();
+    // What a program says of a name that it could not look up tells more than the address of the resolver.
+    let has_own_note = |v: &Violation| Some(v.operation.as_str()) == ended_by || is_unlisted(v) || is_name_lookup(v);
+    let others: Vec<_> = outcome.violations.iter().filter(|v| !has_own_note(v)).collect();
     for violation in others.iter().take(MOST) {
         if let Some(limit) = Field::ALL.iter().copied().find(|f| f.name() == violation.operation) {
             let times = if violation.count == 1 { "once".into() } else { format!("{} times", violation.count) };
@@ -80,7 +81,10 @@ pub(super) fn notes(outcome: &Outcome, call: &RunnableCall) -> Vec<RunNote> {
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         let (why, hint) = reasons(outcome, violation);
-        let hint = hint.or_else(|| refused_in_directory(violation, call)).or_else(|| refused_by_field(violation, call));
+        let hint = hint
+            .or_else(|| refused_in_directory(violation, call))
+            .or_else(|| refused_by_field(violation, call))
+            .or_else(|| option_for_address(violation, call.policy.network.mode));
         note(format!("refused: {}{object} ({}{times}){why}", violation.operation, violation.field), hint);
     }
     if others.len() > MOST {

@@ -492,7 +492,8 @@ fn watched(call: &SystemCall, request: &SeccompRequest<'_>, clauses: &mut Vec<Cl
         }
         // Whether they name an address stands behind a pointer.
         "sendmsg" | "sendmmsg" if addresses => Effect::Trace,
-        "connect" | "bind" if addresses => Effect::Trace,
+        "connect" if addresses || request.connects => Effect::Trace,
+        "bind" if addresses => Effect::Trace,
         _ if request.trace && call.path => Effect::Trace,
         _ => Effect::Allow,
     }

@@ -204,6 +204,9 @@ pub struct SeccompRequest<'a> {
     pub trace: bool,
     /// Of the calls on sockets those that name an address go to the listener ([`Verdict::TRACE`]), as with `trace`.
     pub addresses: bool,
+    /// connect goes to the listener ([`Verdict::TRACE`]): for a network that refuses addresses, where the refusal is all that
+    /// tells what the program wanted.
+    pub connects: bool,
     /// No child processes.
     pub no_spawn: Option<NoSpawn>,
     /// Whether `socket(AF_UNIX)` is granted.
@@ -242,6 +245,7 @@ impl SeccompRequest<'static> {
             notify_removes: false,
             trace: false,
             addresses: false,
+            connects: false,
             no_spawn: None,
             unix_sockets: false,
             no_network_sockets: false,

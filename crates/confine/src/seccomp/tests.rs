@@ -386,6 +386,11 @@ fn the_receiver_learns_class_errno_and_reason() {
     {
         assert_eq!(result(&untraced, name, args), RET_ALLOW, "without a trace {name} costs nothing more");
     }
+    let connects = SeccompRequest { connects: true, ..untraced };
+    assert_eq!(verdict_of(&connects, "connect", &[3, 1, 16]).class(), Verdict::TRACE);
+    for (name, args) in [("sendto", &[3, 1, 1, 0, 1, 16][..]), ("sendmsg", &[3]), ("bind", &[3])] {
+        assert_eq!(result(&connects, name, args), RET_ALLOW, "{name}");
+    }
     assert!(verdict_of(&request, "socket", &[1, 0x80801, 0]).by_libc());
     assert!(!verdict_of(&request, "socket", &[40, 1, 0]).by_libc());
     // Probes stay silent, and the process that installs the filter can still exec, write and exit.

@@ -96,6 +96,7 @@ pub(crate) fn request<'a>(
         notify_removes: needs.links,
         trace: policy.audit.trace,
         addresses: ends_at_addresses(policy, needs),
+        connects: matches!(policy.network.mode, NetworkMode::None | NetworkMode::Loopback) && judges_addresses(needs),
         no_spawn: (!policy.process.spawn)
             .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
@@ -119,10 +120,12 @@ pub(crate) fn request<'a>(
 /// Whether an address that the program wants to reach ends the run: making a socket is no attempt to use the network, and
 /// where there is a network namespace of its own nobody can go further with one without naming an address.
 fn ends_at_addresses(policy: &Policy, needs: Needs) -> bool {
-    policy.network.mode == NetworkMode::None
-        && policy.on_violation == OnViolation::Terminate
-        && !needs.no_listener
-        && (needs.own_net_namespace || !needs.no_net_namespace)
+    policy.network.mode == NetworkMode::None && policy.on_violation == OnViolation::Terminate && judges_addresses(needs)
+}
+
+/// Whether init can tell which addresses are refused: it looks on, and a network namespace of the sandbox's own refuses them.
+fn judges_addresses(needs: Needs) -> bool {
+    !needs.no_listener && (needs.own_net_namespace || !needs.no_net_namespace)
 }
 
 /// Whether this host has a pool of huge pages, or may make one on demand, by the kernel's directory of pools. What cannot be

@@ -99,6 +99,7 @@ fn any_request() -> impl Strategy<Value = SeccompRequest<'static>> {
             notify_removes: creates,
             trace,
             addresses: false,
+            connects: false,
             no_spawn,
             unix_sockets: unix,
             huge_pages: false,
