@@ -4,7 +4,7 @@
 //! the program a table of its own, without any descriptor that is close-on-exec.
 
 use core::ptr::null;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::fault::{StepFault, StepResult, at};
 use crate::notify::NotificationSupervisor;
@@ -21,6 +21,8 @@ pub static FAILED_STEP: AtomicU32 = AtomicU32::new(0);
 static FAILED_INDEX: AtomicU32 = AtomicU32::new(0);
 static FAILED_ERRNO: AtomicI32 = AtomicI32::new(0);
 static LISTENER: AtomicI32 = AtomicI32::new(-1);
+/// When the child came to its filter and exec, CLOCK_MONOTONIC: init itself may be scheduled only after a short program's end.
+static STARTED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// A started payload.
 pub struct StartedPayload {
@@ -134,6 +136,11 @@ pub fn start(plan: &MappedPlan, terminal: bool, guards: &mut PathGuards) -> Resu
         Some(fault) => Err(fault),
         None => Ok(child),
     }
+}
+
+/// When the program started, CLOCK_MONOTONIC in nanoseconds.
+pub fn started_ns() -> u64 {
+    STARTED_NS.load(Ordering::SeqCst)
 }
 
 /// The failure that the child left, if any.
@@ -266,6 +273,7 @@ fn enter(c: &Context<'_>) -> StepResult {
     }
     let none = 0u64;
     sys::rt_sigprocmask(SIG_SETMASK, &none, core::ptr::null_mut(), 8).map_err(at(step::session::UNBLOCK_SIGNALS))?;
+    STARTED_NS.store(sys::now_ns(), Ordering::SeqCst); // before the filter, which may refuse to ask
     seccomp(plan)?; // last: it refuses most of the calls above
     exec(c, program)
 }

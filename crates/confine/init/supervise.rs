@@ -49,15 +49,15 @@ fn owner_signal(revents: i16) -> Option<i32> {
 
 /// Until the payload or the owner ends.
 pub fn run(plan: &MappedPlan, child: StartedPayload, mut guards: PathGuards) -> StepResult {
-    let begins = || {
-        let at_ns = sys::now_ns();
+    let begins = |at_ns: u64| {
         send(&WireStatus { kind: status::STARTED, value: child.pid, at_ns, ..WireStatus::default() });
         at_ns.saturating_add(plan.header().wall_ns)
     };
     // A program that was started before its run waits for its input, which comes after the release. Until then it ends
     // like any sandbox whose owner is gone: no caller waits for it.
     let mut early = plan.has(flag::EARLY);
-    let mut deadline = if early { sys::now_ns().saturating_add(RELEASE_TIMEOUT) } else { begins() };
+    let mut deadline =
+        if early { sys::now_ns().saturating_add(RELEASE_TIMEOUT) } else { begins(payload::started_ns()) };
     let mask = 1u64 << (SIGCHLD - 1);
     let signals = sys::signalfd4(-1, &mask, 8, SFD_NONBLOCK | SFD_CLOEXEC).map_err(at(step::init::SIGNALFD))? as i32;
     let (mut supervisor, listener) = (child.supervisor, child.listener);
@@ -81,7 +81,7 @@ pub fn run(plan: &MappedPlan, child: StartedPayload, mut guards: PathGuards) -> 
             control::await_release()?;
             sys::close(fd::SYNC).map_err(at(step::sync::CLOSE_AFTER_RELEASE))?;
             fds[3] = PollFd { fd: -1, events: 0, revents: 0 };
-            (early, deadline) = (false, begins());
+            (early, deadline) = (false, begins(sys::now_ns()));
             continue; // poll reports anything else again
         }
         if left == 0 && early {

@@ -422,3 +422,14 @@ fn a_run_with_a_terminal_keeps_its_limits() {
     assert!(seen <= 8 << 10, "{seen} bytes of a kilobyte"); // each line feed is two bytes on a terminal
     assert_eq!(carrying(&mark), [0; 0]);
 }
+
+/// Init may be scheduled only after a short program has ended: the time is counted from the program's own start.
+#[test]
+fn the_execution_time_covers_all_that_the_program_did() {
+    let code = "import time; a = time.monotonic_ns(); \nwhile time.monotonic_ns() < a + 3_000_000: pass\nprint(time.monotonic_ns() - a)";
+    for _ in 0..20 {
+        let o = outcome(&["run", "--json", "--", PYTHON, "-c", code]).1;
+        let ran: f64 = o["stdout"].as_str().unwrap().trim().parse().unwrap();
+        assert!(o["execution_time_ms"].as_f64().unwrap() >= ran / 1e6, "{o:#}");
+    }
+}
