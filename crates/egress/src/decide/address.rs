@@ -65,8 +65,8 @@ impl Special {
             Special::SixToFour => "6to4",
             Special::Teredo => "Teredo",
             Special::Isatap => "ISATAP",
-            Special::Documentation => "documentation",
-            Special::Benchmark => "benchmarking",
+            Special::Documentation => "of a range for documentation",
+            Special::Benchmark => "of a range for benchmarks",
             Special::Reserved => "reserved",
         }
     }
