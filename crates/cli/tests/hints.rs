@@ -280,6 +280,8 @@ fn options_of_other_tools_lead_to_ours() {
         (&["eval", "bash", "x"], "cofferdam eval shell"),
         (&["eval", "sh", "x"], "cofferdam eval shell"),
         (&["eval", "js", "x"], "cofferdam eval node"),
+        (&["eval", "--session", "s", "python", "1"], "sessions are kept by `cofferdam mcp`"),
+        (&["run", "--processes", "5", "--", "true"], "--pids N"),
         (&["eval", "javascript", "x"], "cofferdam eval node"),
         (&["rnu", "--", "x"], "'run'"),
         (&["runn", "--", "x"], "'run'"),

@@ -174,8 +174,10 @@ fn a_silent_program_that_wanted_a_network_gets_the_option() {
             "{waits}"
         );
     }
-    // A program that did without a name is left alone, and one that has a network is not refused.
-    assert_eq!(run(&[], resolve, "exit(0)"), "");
+    // Who goes on as if nothing had happened is reported as well.
+    let hidden = "cofferdam: the program looked for a host by its name, and has no network; hint: --allow HOST\n";
+    assert_eq!(run(&[], resolve, "exit(0)"), hidden);
+    // One that has a network is not refused.
     assert_eq!(run(&["--network", "loopback"], "socket.create_server(('127.0.0.1', 0))", "exit(1)"), "");
     let own = "a = socket.create_server(('127.0.0.1', 0)); socket.create_connection(a.getsockname())";
     assert_eq!(run(&["--network", "loopback"], own, "exit(1)"), "");
@@ -599,7 +601,7 @@ fn a_failed_program_is_given_the_option_for_what_it_lacks() {
     let Some(directory) = common::shown_directory("lacking") else { return };
     let home = directory.0.join("home");
     let project = home.join("project");
-    for made in ["project/part", "beside", ".tool", ".ssh", "project/.vscode"] {
+    for made in ["project/part", "beside", ".tool", ".ssh", "project/.vscode", ".config/app", ".config/gh"] {
         std::fs::create_dir_all(home.join(made)).unwrap();
     }
     for made in ["", "project", "project/part", "beside"] {
@@ -607,6 +609,12 @@ fn a_failed_program_is_given_the_option_for_what_it_lacks() {
     }
     std::fs::write(home.join(".tool/conf"), "setting").unwrap();
     std::fs::write(home.join(".ssh/id_rsa"), "key").unwrap();
+    std::fs::write(home.join(".config/app/conf"), "setting").unwrap();
+    std::fs::write(home.join(".config/gh/hosts.yml"), "key").unwrap();
+    let of_app = home.join(".config/app");
+    let (app, inside) =
+        (format!("-v {0}:{0}", of_app.display()), format!("-v {}:/tmp/home/.config/app", of_app.display()));
+    let conf = of_app.join("conf");
     let (tool, key) = (home.join(".tool/conf"), home.join(".ssh/id_rsa"));
     let beside = home.join("beside");
     let beside = format!("-v {0}:{0}:rw", beside.display());
@@ -620,6 +628,8 @@ fn a_failed_program_is_given_the_option_for_what_it_lacks() {
         (&["--here", "touch", "../beside/a"], &beside, &["--here", "touch", "../beside/missing/a"]),
         (&["--here", "rm", "-r", ".vscode"], ".vscode is protected", &["--here", "rm", "gone"]),
         (&["sh", "-c", "cat \"$0\"", tool.to_str().unwrap()], &dot, &["cat", "gone"]),
+        (&["cat", conf.to_str().unwrap()], &app, &["cat", "gone"]),
+        (&["sh", "-c", "cat ~/.config/app/conf"], &inside, &["sh", "-c", "cat ~/.config/other/conf"]),
         (&["sh", "-c", "cp /bin/true /tmp/t && /tmp/t"], "--tmpfs /tmp:exec", &["sh", "-c", "/tmp/t"]),
         (
             &["sh", "-c", "head -c 999M /dev/zero >/tmp/big"],
@@ -654,6 +664,11 @@ fn a_failed_program_is_given_the_option_for_what_it_lacks() {
     // No option that would show a key, whatever says that it lacks it.
     let (code, notes) = notes_of(&project, &home, &["sh", "-c", "cat \"$0\"", key.to_str().unwrap()]);
     assert!(code == 1 && notes.contains("is denied by") && !notes.contains("hint:"), "{notes}");
+    let login = home.join(".config/gh/hosts.yml");
+    for script in ["cat \"$0\"", "cat ~/.ssh/id_rsa", "cat ~/.config/gh/hosts.yml"] {
+        let (code, notes) = notes_of(&project, &home, &["sh", "-c", script, login.to_str().unwrap()]);
+        assert!(code == 1 && !notes.contains("hint:"), "{script}: {notes}");
+    }
     for place in [&home.display().to_string(), "/etc", "/", "/home", &home.join(".ssh").display().to_string()] {
         let (_, notes) =
             notes_of(&project, &home, &["sh", "-c", "echo \"touch: cannot touch '$0/x': EROFS\" >&2; exit 1", place]);

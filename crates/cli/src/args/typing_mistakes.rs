@@ -48,6 +48,9 @@ const OTHER_TOOLS: &[(&str, &str)] = &[
     ("--cwd", "-w DIR"),
     ("--pids-limit", "--pids N"),
     ("--ulimit", "--open-files N, --file-size SIZE, --cpu-time TIME, --pids N"),
+    ("--processes", "--pids N"),
+    ("--max-processes", "--pids N"),
+    ("--session", "sessions are kept by `cofferdam mcp` and by the Python package; eval starts anew each time"),
     ("--net", "--network MODE"),
     ("--share-net", "--network host"),
     ("--unshare-net", "leave it out: there is no network by default"),
@@ -111,7 +114,18 @@ pub(crate) fn usage_of(error: &clap::Error) -> String {
 
 /// The hint for a name of an environment that is not defined.
 pub(crate) fn environment(name: &str) -> Option<String> {
-    ENVIRONMENTS.iter().find(|(other, _)| *other == name).map(|(_, ours)| format!("cofferdam eval {ours}"))
+    let of_file = || {
+        let path = std::path::Path::new(name);
+        let ours = match path.extension()?.to_str()? {
+            "py" => "python",
+            "js" | "mjs" | "cjs" => "node",
+            "sh" | "bash" => "shell",
+            _ => return None,
+        };
+        path.is_file().then(|| format!("cofferdam eval {ours} --file {}", quoted(name)))
+    };
+    let other = ENVIRONMENTS.iter().find(|(other, _)| *other == name);
+    other.map(|(_, ours)| format!("cofferdam eval {ours}")).or_else(of_file)
 }
 
 fn of(error: &clap::Error, kind: ContextKind) -> Option<String> {
@@ -186,7 +200,11 @@ fn program(name: &str, words: &[String], subcommands: &[&str]) -> Option<String>
         true => is_file(name.as_ref()),
         false => std::env::split_paths(&std::env::var_os("PATH")?).any(|directory| is_file(&directory.join(name))),
     };
-    found.then(|| run(words))
+    if found {
+        return Some(run(words));
+    }
+    let ours = |(other, ours): &&(&str, &str)| *other == name || *ours == name;
+    ENVIRONMENTS.iter().find(ours).map(|(_, ours)| format!("cofferdam eval {ours} CODE"))
 }
 
 fn run(words: &[String]) -> String {

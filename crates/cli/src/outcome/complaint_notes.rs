@@ -14,11 +14,13 @@ use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Ro
 use super::host_paths::{host_path, mount_without_exec};
 use super::network_notes::{hint_for_host_loopback, is_name_lookup};
 use super::notes::RunNote;
-use crate::args::presets::preset_of;
+use crate::args::presets::{HOME_DIRECTORY, preset_of};
 use crate::call::RunnableCall;
 use crate::caller::Caller;
 use crate::output::text::quoted;
 
+/// Directories of a home with a name in them for each application.
+const OF_APPLICATIONS: [&str; 2] = [".config/", ".local/share/"];
 /// Most notes about complaints.
 const MOST: usize = 3;
 
@@ -54,8 +56,13 @@ pub(super) fn complaint_notes(
     if notes.is_empty() && failed && outcome.violations.iter().all(is_name_lookup) {
         notes.extend(context.misplaced_option().or_else(|| context.silent_without_network()));
     }
-    if notes.is_empty() && lookups && (failed || outcome.outcome == Ending::TimedOut) {
-        notes.extend(context.without_network());
+    if notes.is_empty() && lookups {
+        notes.extend(match failed || outcome.outcome == Ending::TimedOut {
+            true => context.without_network(),
+            false => {
+                Some(note("the program looked for a host by its name, and has no network", Some("--allow HOST".into())))
+            }
+        });
     }
     notes
 }
@@ -98,7 +105,7 @@ impl Context<'_> {
                 .then(|| note("standard input of the program is closed", Some("-i".into()))),
             ComplaintKind::NoLibrary => complaint.object.as_deref().and_then(|name| self.no_library(name)),
             ComplaintKind::NoProgram => complaint.object.as_deref().and_then(|name| self.no_program(name)),
-            ComplaintKind::NoFile => path.and_then(|path| self.no_device(path)),
+            ComplaintKind::NoFile => path.and_then(|path| self.no_device(path).or_else(|| self.not_in_this_home(path))),
             ComplaintKind::Docker => Some(note(
                 "docker.sock is not shown: who reaches the Docker daemon has the rights of root on this machine; build images \
                  outside of the sandbox",
@@ -107,7 +114,11 @@ impl Context<'_> {
             ComplaintKind::GitOwner => self.linked_repository(),
             ComplaintKind::GitIdentity => {
                 let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
-                let hint = names.map(|name| format!("-e {name}")).join(" ");
+                let option = |name| match self.caller.variable(name) {
+                    Some(_) => format!("-e {name}"),
+                    None => format!("-e {name}={}", if name.ends_with("EMAIL") { "you@example.org" } else { "NAME" }),
+                };
+                let hint = names.map(option).join(" ");
                 Some(note("the settings of git in the home are not shown", Some(hint)))
             }
         }
@@ -301,7 +312,10 @@ impl Context<'_> {
         let shown = text::one_line(path);
         let homes = &self.caller.homes;
         let of_a_home = homes.iter().find_map(|home| denied.strip_prefix(home)?.strip_prefix('/'));
-        let hidden = of_a_home.filter(|name| !name.contains('/') && name.starts_with('.'));
+        let hidden = of_a_home.filter(|name| {
+            let of_an_application = |base: &str| name.strip_prefix(base).is_some_and(|rest| !rest.contains('/'));
+            name.starts_with('.') && (!name.contains('/') || OF_APPLICATIONS.into_iter().any(of_an_application))
+        });
         let holds_credentials = self.holds_credentials(denied);
         match hidden.filter(|_| !holds_credentials && Path::new(denied).exists()) {
             Some(_) => {
@@ -390,6 +404,20 @@ impl Context<'_> {
                 None,
             )
         })
+    }
+
+    /// A file of the caller's home that the program looked for in the home of the sandbox, which is another one.
+    fn not_in_this_home(&self, path: &str) -> Option<RunNote> {
+        let rest = path.strip_prefix(HOME_DIRECTORY)?.strip_prefix('/').filter(|_| self.failed)?;
+        let home = self.caller.homes.first().filter(|_| self.mount(path).is_none())?;
+        // One application's files are shown, and not those of all.
+        let common = OF_APPLICATIONS.into_iter().find(|base| rest.starts_with(base)).map_or(0, str::len);
+        let end = rest[common..].find('/').map_or(rest.len(), |at| common + at);
+        let (shown, own) = (format!("{home}/{}", &rest[..end]), format!("{HOME_DIRECTORY}/{}", &rest[..end]));
+        let there = Path::new(home).join(rest).symlink_metadata().is_ok();
+        let offered = there && !self.holds_credentials(&shown);
+        let text = format!("the home of the sandbox is its own, and does not have {}", text::one_line(rest));
+        offered.then(|| note(&text, Some(format!("-v {}", quoted(&format!("{shown}:{own}"))))))
     }
 
     /// An option of ours that stands behind the program.
