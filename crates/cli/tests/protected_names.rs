@@ -138,6 +138,73 @@ fn no_protected_name_can_be_changed_created_or_removed() {
     }
 }
 
+/// What tools run or obey in a project, by name: that one of these is missing in the built-in list is a mistake, which a
+/// test of all names of that list cannot find.
+const OBEYED: &[&str] = &[
+    ".bash_completion",
+    ".bazelrc",
+    ".clinerules",
+    ".continue",
+    ".dir-locals.el",
+    ".envrc",
+    ".git/commondir",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/hooks",
+    ".githooks",
+    ".github/workflows",
+    ".hg/hgrc",
+    ".hg/hgrc-not-shared",
+    ".hg/requires",
+    ".hg/sharedpath",
+    ".husky",
+    ".idea",
+    ".kiro",
+    ".mcp.json",
+    ".mise",
+    ".mise.toml",
+    ".mvn",
+    ".nvm/nvm.sh",
+    ".opencode",
+    ".pijul/config",
+    ".pnpmfile.cjs",
+    ".pre-commit-config.yaml",
+    ".roo",
+    ".sl/config",
+    ".svn",
+    ".tool-versions",
+    ".vscode",
+    ".yarn/plugins",
+    ".yarn/releases",
+    ".yarnrc.yml",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "HEAD",
+    "_darcs/prefs",
+    "mise.toml",
+    "opencode.json",
+    "rust-toolchain",
+    "rust-toolchain.toml",
+];
+
+#[test]
+fn what_tools_run_or_obey_in_a_project_is_kept_by_name() {
+    let place = open_directory();
+    let volumes = Volumes::new(OBEYED);
+    volumes.attack(&policy(place.path(), ""), OBEYED);
+    let bad: Vec<_> = OBEYED.iter().filter(|name| !unchanged(&volumes, name)).collect();
+    assert!(bad.is_empty(), "changed: {bad:?}");
+    // The companion of a protected file may be made where it is missing.
+    let companion = |name: &str| PROTECTED_COMPANIONS.iter().any(|(_, companion)| *companion == name);
+    let is_made = |name: &&&str| fs::symlink_metadata(volumes.missing.join(name)).is_ok();
+    let made: Vec<_> = OBEYED.iter().filter(|name| !companion(name)).filter(is_made).collect();
+    assert!(made.is_empty(), "created: {made:?}");
+    for name in OBEYED {
+        let ordinary = format!("{name}.ordinary");
+        assert!(changed(&volumes.files.join(&ordinary)), "the control: {ordinary}");
+    }
+}
+
 #[test]
 fn the_names_hold_in_the_callers_home_below_a_volume() {
     let place = open_directory();
