@@ -233,6 +233,41 @@ fn files_that_control_later_sandboxes_are_not_writable() {
     assert!(ran.status.code() == Some(125) && said(&ran).contains("no sandbox writes it"), "{}", said(&ran));
 }
 
+/// Each directory in which the files lie as the only volume, and what Nix built among them.
+#[test]
+fn own_files_hold_in_volumes_of_their_parent_directories() {
+    let root = open_directory();
+    let home = root.path();
+    for (volume, files) in [
+        (".cache", &["cofferdam/policies/entry", "cofferdam/flakes/entry"][..]),
+        (".config", &["cofferdam/config.toml"]),
+        (".omni", &["sandbox/profiles/evil/policy.json"]),
+        (".local/share", &["cofferdam/skills/s"]),
+        (".local/state", &["cofferdam/policies.key", "cofferdam/audit/trail-000001.jsonl"]),
+    ] {
+        let at = home.join(volume);
+        for file in files {
+            std::fs::create_dir_all(at.join(file).parent().unwrap()).unwrap();
+            std::fs::write(at.join(file), "before").unwrap();
+        }
+        let script = format!(
+            "for f in {}; do rm -f $f; mkdir -p $(dirname $f); echo after >$f; done; mv cofferdam c; mv sandbox s; \
+             echo went on >beside",
+            files.join(" ")
+        );
+        let ran = run(home, &["-v", &format!("{}:/v:rw", at.display()), "-w", "/v", "--", "sh", "-c", &script]);
+        for file in files {
+            assert_eq!(std::fs::read_to_string(at.join(file)).unwrap(), "before", "{volume}/{file}: {}", said(&ran));
+        }
+        assert_eq!(
+            std::fs::read_to_string(at.join("beside")).unwrap_or_default(),
+            "went on\n",
+            "the control: {}",
+            said(&ran)
+        );
+    }
+}
+
 #[test]
 fn changes_are_not_put_where_cofferdam_obeys_or_records() {
     let root = open_directory();
