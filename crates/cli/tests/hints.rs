@@ -75,6 +75,24 @@ fn a_tool_that_is_named_and_not_there_names_the_variable() {
 }
 
 #[test]
+fn a_backend_whose_program_is_missing_runs_nothing() {
+    let empty = open_directory();
+    let run = |backend: &str| {
+        let mut command = cofferdam();
+        command.env_remove("COFFERDAM_NSJAIL").env_remove("COFFERDAM_BWRAP").env("PATH", empty.path());
+        command.args(["run", "--backend", backend, "--", "/bin/echo", "ran"]).output().unwrap()
+    };
+    for backend in ["nsjail", "bubblewrap"] {
+        let output = run(backend);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(125), &b""[..]), "{backend}: {message}");
+        assert!(message.contains(backend) && message.contains("hint: "), "{backend}: {message}");
+    }
+    let output = run("auto");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]), "the control: {output:?}");
+}
+
+#[test]
 fn deny_refuses_values_that_are_not_paths() {
     let directory = open_directory();
     std::fs::write(directory.path().join("a"), "").unwrap();
@@ -350,6 +368,19 @@ fn truncated_output_is_reported_despite_quiet() {
     assert!(code == 0 && text.contains("cut after 10 bytes"), "{text}");
     let (code, text) = code_and_stderr(&["run", "-q", "--output-limit", "100", "--", "echo", "0123456789abcdef"]);
     assert_eq!((code, text.as_str()), (0, ""));
+}
+
+#[test]
+fn output_that_goes_to_a_pipe_is_not_cut_unless_asked_for() {
+    const LENGTH: usize = 24 << 20;
+    let written = |options: &[&str]| {
+        let arguments = [&["run", "-q"], options, &["--", "head", "-c", "24M", "/dev/zero"]].concat();
+        let output = output(&arguments);
+        (output.status.code(), output.stdout.len(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(written(&[]), (Some(0), LENGTH, String::new()));
+    let (code, length, text) = written(&["--output-limit", "1m"]);
+    assert!((code, length) == (Some(0), 1 << 20) && text.contains("cut after"), "{code:?}, {length}: {text}");
 }
 
 #[test]
