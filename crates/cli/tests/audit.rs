@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
 use cofferdam_engine::audit::{AuditEntry, Durability, Trail, TrailOptions};
 use common::{code_and_stderr, cofferdam, output, parse};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn trail(dir: &Path, count: u64) -> Trail {
     let trail = Trail::open(dir, TrailOptions::default()).unwrap();
@@ -45,6 +45,50 @@ fn verify_says_what_holds_and_where_it_does_not() {
     let lines: Vec<&str> = good.lines().collect();
     std::fs::write(&file, format!("{}\n{}\n", lines[0], lines[3])).unwrap();
     assert!(text(&dir, &["verify"]).1.contains("records 2 to 3 were removed"));
+}
+
+/// One call of a tool of `cofferdam mcp`, and its result.
+fn called(home: &Path, trail: Option<&Path>) -> Value {
+    let mut server = cofferdam();
+    server.arg("mcp").env("HOME", home).env_remove("XDG_CONFIG_HOME").env_remove("COFFERDAM_CONFIG").current_dir(home);
+    match trail {
+        Some(dir) => server.env("COFFERDAM_AUDIT", dir),
+        None => server.env_remove("COFFERDAM_AUDIT"),
+    };
+    let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let client =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let call = json!({ "name": "run", "arguments": { "env": "shell", "code": "echo ran" } });
+    for (id, method, params) in [(1, "initialize", client), (2, "tools/call", call)] {
+        writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).unwrap();
+    }
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let answers = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let answer = answers.into_iter().find(|answer| answer["id"] == 2).expect("an answer to the call");
+    drop(input);
+    child.wait().unwrap();
+    answer["result"].clone()
+}
+
+#[test]
+fn a_call_of_the_mcp_server_is_in_the_trail_of_the_variable() {
+    let home = common::open_directory();
+    let dir = home.path().join("trail");
+    for (trail, kinds) in [(None, None), (Some(&*dir), Some(["sandbox_started", "sandbox_completed"]))] {
+        let result = called(home.path(), trail);
+        assert_eq!(result["structuredContent"]["stdout"], "ran\n", "{result}");
+        let Some(kinds) = kinds else {
+            assert!(!dir.exists() && !home.path().join(".local/state/cofferdam/audit").exists(), "no trail is named");
+            continue;
+        };
+        let (code, said) = text(&dir, &["verify"]);
+        assert!(code == 0 && said.contains("3 records, 1 to 3"), "{said}");
+        for kind in kinds {
+            let shown = text(&dir, &["show", "--kind", kind]).1;
+            assert!(shown.lines().count() == 1 && shown.contains("environment=shell") == (kind == kinds[0]), "{shown}");
+        }
+    }
 }
 
 #[test]
