@@ -582,3 +582,66 @@ print('done')
     let one = run("1");
     assert_eq!((&one["outcome"], &one["stdout"]), (&"exited".into(), &"done\n".into()), "{one:#}");
 }
+
+#[test]
+fn tcp_and_udp_socket_buffers_count_as_memory() {
+    if skipped() {
+        return;
+    }
+    // What nobody reads, in connections that are accepted or not and in datagrams, over the network's own loopback; in the end
+    // the MiB that the kernel keeps, since it may drop what is over a limit.
+    let code = "
+import fcntl, socket, struct, sys, termios, time
+how, most = sys.argv[1], int(sys.argv[2]) << 20
+block, kept, sent = b'x' * 60000, [], 0
+def widen(s):
+    for option in socket.SO_SNDBUF, socket.SO_RCVBUF: s.setsockopt(socket.SOL_SOCKET, option, 64 << 20)
+def fill(s, send, times):
+    global sent
+    s.setblocking(False)
+    for _ in range(times):
+        if sent >= most: return
+        try: sent += send()
+        except OSError: return
+def unread(s): # SO_MEMINFO
+    return struct.unpack_from('I', s.getsockopt(socket.SOL_SOCKET, 55, 36))[0]
+def outstanding(s):
+    return struct.unpack('i', fcntl.ioctl(s, termios.TIOCOUTQ, b'1234'))[0]
+listener = socket.socket()
+widen(listener)
+listener.bind(('127.0.0.1', 0))
+listener.listen(500)
+while sent < most and len(kept) < 400:
+    if how == 'udp':
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        widen(s)
+        s.bind(('127.0.0.1', 0))
+        fill(s, lambda: s.sendto(block, s.getsockname()), 9)
+    else:
+        s = socket.create_connection(listener.getsockname())
+        widen(s)
+        fill(s, lambda: s.send(block), 1000)
+        if how == 'accepted':
+            peer, _ = listener.accept()
+            kept.append(peer)
+            fill(peer, lambda: peer.send(block), 1000)
+    kept.append(s)
+time.sleep(2)
+queued = sent - sum(map(outstanding, kept)) if how == 'left' else sum(map(unread, kept))
+print(queued >> 20)
+";
+    let run = |how: &str, mib: &str| {
+        let options = ["run", "--json", "--memory", "64m", "--best-effort", "--timeout", "60s", "-w", "/"];
+        outcome(&[&options[..], &["--allow", "a.example", "--", PYTHON, "-c", code, how, mib]].concat()).1
+    };
+    for how in ["accepted", "left", "udp"] {
+        let many = run(how, "160");
+        let queued = many["stdout"].as_str().unwrap().trim();
+        let stopped = (&many["outcome"], &many["limit"]) == (&"limit_exceeded".into(), &"limits.memory_mb".into());
+        let below = || many["outcome"] == "exited" && queued.parse::<u64>().is_ok_and(|mib| mib <= 64);
+        assert!(stopped || below(), "{how}: {many:#}");
+        let few = run(how, "4");
+        let queued = few["stdout"].as_str().unwrap().trim().parse::<u64>();
+        assert!(few["outcome"] == "exited" && queued.is_ok_and(|mib| (3..16).contains(&mib)), "{how}: {few:#}");
+    }
+}
