@@ -319,6 +319,31 @@ fn unreachable_link_target_names_the_unsearchable_directory() {
     assert!(text.contains(closed.to_str().unwrap()) && !text.contains("chmod") && !text.contains(",exec"), "{text}");
 }
 
+/// The kernel says EACCES of an entry of PATH that may not be searched, whether or not the program is there.
+#[test]
+fn missing_program_beside_a_closed_path_entry_is_not_found() {
+    let Some(shown) = common::shown_directory("closed-entry") else { return };
+    let closed = shown.0.join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::copy("/bin/true", closed.join("tool")).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", closed.display());
+    let run = |program: &str| {
+        let mut command = cofferdam();
+        command.env("PATH", &path).args(["run", "-w", "/", "-e", &format!("PATH={path}"), program]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = run("no-such-tool");
+    assert_eq!(code, Some(127), "{text}");
+    assert!(text.contains("no-such-tool: not found") && !text.contains("chmod"), "{text}");
+    // What is there is found: by the sandbox's user where it may enter, and else it is said that it may not.
+    let (code, text) = run("tool");
+    assert_eq!(code, Some(if common::is_root() { 126 } else { 0 }), "{text}");
+    assert!(!common::is_root() || text.contains(&format!("may not enter {}", closed.display())), "{text}");
+    assert_eq!(run("true").0, Some(0), "the control: another entry of PATH has it");
+}
+
 #[test]
 fn denied_program_is_reported_by_its_path_and_by_a_link() {
     let place = open_directory();
