@@ -113,6 +113,17 @@ fn no_row_of_the_page_is_about_a_field_that_is_gone() {
 }
 
 #[test]
+fn a_run_of_the_command_has_no_artifacts_as_the_page_says() {
+    let row = PAGE.lines().find(|line| line.starts_with("| `artifacts` |")).unwrap();
+    assert!(row.contains("/workspace/output") && row.contains("empty for the command"), "{row}");
+    let directory = common::open_directory();
+    let volume = format!("{}:/workspace/output:rw", directory.path().display());
+    let (code, o) = outcome(&["run", "--json", "-v", &volume, "--", "sh", "-c", "echo x >/workspace/output/file"]);
+    assert_eq!((code, &o["artifacts"]), (0, &json!([])), "{o:#}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("file")).unwrap(), "x\n", "it is in the host's directory");
+}
+
+#[test]
 fn binary_output_and_cancelled_runs_are_as_the_page_says() {
     let (code, o) = outcome(&["eval", "--json", "shell", r"printf 'a\377b'"]);
     assert_eq!((code, &o["stdout"]), (0, &Value::from("a\u{fffd}b")));
