@@ -6,7 +6,9 @@
 //!
 //! `Engine::probe` asks the host once what it can do. `Engine::prepare` chooses the backend, refuses what cannot be
 //! enforced and makes the plan; pure but for the probe's answers and the paths it opens. `Prepared::run` may be called
-//! many times and from several threads. It reads no configuration, evaluates nothing, and never depends on the compiler.
+//! many times and from several threads. Nothing here reads a configuration of Cofferdam's or evaluates a profile, and no part
+//! depends on the crates that do. What other programs have configured is read where a run has to hold it: git and Mercurial,
+//! container engines.
 //!
 //! ```
 //! use cofferdam_engine::{Ending, Engine, Io};
