@@ -115,6 +115,47 @@ fn a_hostile_word_forges_no_line_and_steers_nothing() {
 }
 
 #[test]
+fn a_program_whose_name_has_several_lines_is_named_on_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = open_directory();
+    let name = "q\nFAKE";
+    let write = |directory: &str, text: &str, mode: u32| {
+        let at = place.path().join(directory);
+        std::fs::create_dir(&at).unwrap();
+        std::fs::write(at.join(name), text).unwrap();
+        std::fs::set_permissions(at.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    write("plain", "#!/bin/sh\n", 0o644);
+    write("script", "#!/no/such/interpreter\n", 0o755);
+    write("fits", "#!/bin/sh\necho ran\n", 0o755);
+    std::fs::create_dir_all(place.path().join("directory").join(name)).unwrap();
+    let run = |options: &[&str], program: &str| {
+        let out =
+            cofferdam().current_dir(place.path()).arg("run").args(options).args(["--", program]).output().unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    let at = |directory: &str| format!("./{directory}/{name}");
+    let denied = place.path().join("script").join(name);
+    let path = format!("PATH={}", place.path().join("plain").display());
+    for (options, program) in [
+        (&[][..], name.to_owned()),
+        (&["-e", &path], name.to_owned()),
+        (&[], at("gone")),
+        (&[], at("plain")),
+        (&[], at("script")),
+        (&[], at("directory")),
+        (&["-v", ".:.:rw,noexec"], at("fits")),
+        (&["--deny", denied.to_str().unwrap()], at("script")),
+    ] {
+        let (code, _, said) = run(options, &program);
+        assert!(matches!(code, Some(126 | 127)), "{program:?}: {said}");
+        assert!(said.lines().next().unwrap().contains("q\\nFAKE"), "{program:?}: {said}");
+        assert!(!said.lines().any(|line| line.trim_start().starts_with("FAKE")), "{program:?}: {said}");
+    }
+    assert_eq!(run(&[], &at("fits")), (Some(0), "ran\n".into(), String::new()), "the control: it is run by that name");
+}
+
+#[test]
 fn other_words_of_any_language_are_quoted_as_they_are() {
     let out = cofferdam().args(["run", "--", "/é “–” 日本"]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);

@@ -21,6 +21,8 @@ pub(crate) fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
         explain_cwd(failure, policy, caller);
     }
     let Some(program) = policy.command.argv.first().filter(|_| is_exec(failure)) else { return };
+    // The name of a program may have lines of its own, and what is said of it is one.
+    failure.message = text::one_line(&failure.message);
     if failure.code == 126 {
         explain_eacces(failure, policy, program);
     }
@@ -44,13 +46,14 @@ fn explain_missing(failure: &mut Failure, policy: &Policy, program: &str, caller
         failure.message = format!("{assignment}=…: no program, but a variable");
         return;
     }
+    let word = text::one_line(program);
     if !program.contains('/') {
         let path = caller.variable("PATH").unwrap_or_default();
         let directories = || path.split(':').filter(|directory| directory.starts_with('/'));
         if !directories().any(|directory| Path::new(directory).join(program).exists()) {
             let entries = directories().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
             let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-            failure.message = format!("{program}: not found on PATH, inside the sandbox or outside");
+            failure.message = format!("{word}: not found on PATH, inside the sandbox or outside");
             let similar = cofferdam_policy::closest(program, names.iter().map(String::as_str));
             failure.hint = similar.map(|name| format!("did you mean {}", quoted(name)));
         }
@@ -61,7 +64,7 @@ fn explain_missing(failure: &mut Failure, policy: &Policy, program: &str, caller
     let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
     match first_line(&shown.path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            failure.message = format!("{program} does not exist");
+            failure.message = format!("{word} does not exist");
             failure.hint = None;
         }
         Ok(line) => {
@@ -69,11 +72,11 @@ fn explain_missing(failure: &mut Failure, policy: &Policy, program: &str, caller
             let interpreter = words.split_whitespace().next().unwrap_or_default();
             let shown = text::one_line(interpreter);
             if host_path(policy, interpreter).is_some_and(|interpreter| !interpreter.path.exists()) {
-                failure.message = format!("{program}: its first line names {shown}, which does not exist");
+                failure.message = format!("{word}: its first line names {shown}, which does not exist");
                 failure.hint =
                     Some(format!("name an interpreter that is there: cofferdam run INTERPRETER {}", quoted(program)));
             } else {
-                failure.message = format!("{program}: its first line names {shown}, which is not inside the sandbox");
+                failure.message = format!("{word}: its first line names {shown}, which is not inside the sandbox");
             }
         }
         Err(_) => {}
@@ -110,6 +113,7 @@ fn explain_eacces(failure: &mut Failure, policy: &Policy, program: &str) {
     if !is_unexplained_exec(failure) {
         return;
     }
+    let word = text::one_line(program);
     let inside = if program.contains('/') {
         let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
         Path::new(policy.command.cwd.as_deref().unwrap_or(home)).join(program)
@@ -119,7 +123,7 @@ fn explain_eacces(failure: &mut Failure, policy: &Policy, program: &str) {
         let there = |inside: &String| host_path(policy, inside).is_none_or(|shown| shown.path.exists());
         let Some(first) = path.split(':').filter(|d| d.starts_with('/')).map(named).find(there) else {
             failure.code = 127;
-            failure.message = format!("{program}: not found on the sandbox's PATH");
+            failure.message = format!("{word}: not found on the sandbox's PATH");
             failure.hint = Some("name its path, set PATH with -e PATH=..., or mount its directory with -v".into());
             return;
         };
@@ -127,14 +131,17 @@ fn explain_eacces(failure: &mut Failure, policy: &Policy, program: &str) {
     };
     let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
     if let Some((path, entry)) = on_deny_list(policy, &inside, &shown) {
-        let leads = if path == inside { String::new() } else { format!("it leads to {}, which is ", path.display()) };
-        failure.message = format!("{program}: {leads}denied by {entry} in filesystem.deny");
+        let leads = match path == inside {
+            true => String::new(),
+            false => format!("it leads to {}, which is ", text::one_line(&path.to_string_lossy())),
+        };
+        failure.message = format!("{word}: {leads}denied by {} in filesystem.deny", text::one_line(entry));
         failure.hint = Some(format!("run a program that lies elsewhere, or leave out --deny {}", quoted(entry)));
         return;
     }
     let metadata = shown.path.metadata();
     if metadata.as_ref().is_ok_and(Metadata::is_dir) {
-        failure.message = format!("{program}: is a directory, and no program");
+        failure.message = format!("{word}: is a directory, and no program");
         failure.hint = None;
         return;
     }
@@ -146,8 +153,7 @@ fn explain_eacces(failure: &mut Failure, policy: &Policy, program: &str) {
             let executable = file.permissions().mode() & 0o111 != 0;
             failure.hint = match mount_without_exec(policy, &inside) {
                 Some(option) if executable => {
-                    failure.message =
-                        format!("{program}: not executable inside the sandbox: it lies on a writable mount");
+                    failure.message = format!("{word}: not executable inside the sandbox: it lies on a writable mount");
                     Some(format!("let programs on it be executed: {option}"))
                 }
                 Some(option) => Some(format!(
@@ -159,10 +165,12 @@ fn explain_eacces(failure: &mut Failure, policy: &Policy, program: &str) {
             };
             return;
         }
-        (_, Some(closed)) => format!("the sandbox's user may not enter {}", closed.display()),
+        (_, Some(closed)) => {
+            format!("the sandbox's user may not enter {}", text::one_line(&closed.to_string_lossy()))
+        }
         (Err(_), None) => "it does not exist, or is out of reach".to_owned(),
     };
-    failure.message = format!("{program}: cannot be reached inside the sandbox: {why}");
+    failure.message = format!("{word}: cannot be reached inside the sandbox: {why}");
     failure.hint = Some("mount its directory where everybody may enter, such as -v DIR:/mnt, and name it there".into());
 }
 
@@ -239,5 +247,6 @@ fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> 
         let path = format!("{directory}/{program}");
         std::fs::metadata(&path).is_ok_and(|m| m.is_file()).then_some(path)
     })?;
+    let found = text::one_line(&found);
     Some(format!("the sandbox has a PATH of its own; name the program as {found}, or give it yours with -e PATH"))
 }
