@@ -39,8 +39,8 @@ def plain(stdin: AsyncStdin) -> Tuple[bool, Optional[bytes]]:
     return False, None
 
 
-def pieces(stdin: AsyncStdin) -> Iterator[Piece]:
-    """The pieces of the input."""
+def pieces(stdin: AsyncStdin, name: str) -> Iterator[Piece]:
+    """The pieces of the input. An error names the argument."""
     if isinstance(stdin, io.TextIOBase):
         return iter(stdin)  # by lines: a larger read could block on a partial one
     read = getattr(stdin, "read1", getattr(stdin, "read", None))
@@ -49,8 +49,8 @@ def pieces(stdin: AsyncStdin) -> Iterator[Piece]:
     if isinstance(stdin, Iterable):
         return iter(stdin)
     if isinstance(stdin, AsyncIterable):
-        raise TypeError("stdin: an asynchronous iterable needs a run of the event loop: run_async or start_async")
-    raise TypeError(f"stdin: {stdin!r} is no text, no bytes, no open file and no iterable of them")
+        raise TypeError(f"{name}: an asynchronous iterable needs a run of the event loop: run_async or start_async")
+    raise TypeError(f"{name}: {stdin!r} is no text, no bytes, no open file and no iterable of them")
 
 
 def _read(read: Callable[[int], Piece]) -> Iterator[Piece]:
@@ -58,22 +58,22 @@ def _read(read: Callable[[int], Piece]) -> Iterator[Piece]:
         yield piece
 
 
-def _encoded(piece: Piece) -> memoryview:
+def _encoded(piece: Piece, name: str) -> memoryview:
     if isinstance(piece, str):
         return memoryview(piece.encode())
     if isinstance(piece, (bytes, bytearray, memoryview)):
         return memoryview(piece).cast("B")
-    raise TypeError(f"stdin: a piece is text or bytes, and not {type(piece).__name__}")
+    raise TypeError(f"{name}: a piece is text or bytes, and not {type(piece).__name__}")
 
 
-def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
+def feed(source: Iterator[Piece], descriptor: int, failed: Failed, name: str) -> None:
     """Writes the pieces to the descriptor from a thread, which closes it at the end."""
 
     def work() -> None:
         with open(descriptor, "wb", buffering=0) as out:
             try:
                 for piece in source:
-                    left = _encoded(piece)
+                    left = _encoded(piece, name)
                     while left:
                         left = left[out.write(left) :]
             except BrokenPipeError:
@@ -86,7 +86,7 @@ def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
     threading.Thread(target=work, name="cofferdam-stdin", daemon=True).start()
 
 
-def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) -> asyncio.Task[None]:
+def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed, name: str) -> asyncio.Task[None]:
     """Writes the pieces to the descriptor from a task, which closes it at the end, even if cancelled before it began."""
     out = open(descriptor, "wb", buffering=0)
 
@@ -94,7 +94,7 @@ def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) ->
         try:
             os.set_blocking(descriptor, False)
             async for piece in source:
-                left = _encoded(piece)
+                left = _encoded(piece, name)
                 while left:
                     try:
                         left = left[os.write(descriptor, left) :]

@@ -70,12 +70,14 @@ class _Executor:
 
     def execute_sync(self, config_path: ConfigPath, input: Stdin = "") -> ExecutionResult:
         """Runs the configuration with this standard input, and waits for its end."""
-        return run_prepared(self._prepared(config_path), input).to_execution_result()
+        return run_prepared(self._prepared(config_path), input, argument="input").to_execution_result()
 
     async def execute(self, config_path: ConfigPath, input: AsyncStdin = "") -> ExecutionResult:
         """Runs the configuration without blocking the event loop. Cancelling it kills the process tree."""
         prepared = self._prepared(config_path)
-        async with AsyncRun(lambda given, pipe, notify: prepared.start(given, pipe=pipe, notify=notify), input) as running:
+        async with AsyncRun(
+            lambda given, pipe, notify: prepared.start(given, pipe=pipe, notify=notify), input, "input"
+        ) as running:
             return (await running).to_execution_result()
 
     def start(self, config_path: ConfigPath, input: Stdin = "", *, stream: bool = False) -> Run:
@@ -83,7 +85,7 @@ class _Executor:
 
         With `stream`, its output has to be read while it runs.
         """
-        return start_run(self._prepared(config_path), input, stream=stream)
+        return start_run(self._prepared(config_path), input, stream=stream, argument="input")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(default_timeout={self._default_timeout})"

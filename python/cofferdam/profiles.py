@@ -13,7 +13,7 @@ from typing import Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._native import ProfileError
-from .runs import path_of, paths_of, words_of
+from .runs import path_of, paths_of, text_of, words_of
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -52,7 +52,7 @@ def compile_outputs(
         helper(),
         path_of("file", file),
         list(formats),
-        encoding=encoding,
+        encoding=text_of("encoding", encoding),
         overrides=words_of("overrides", overrides),
         imports=paths_of("imports", imports),
         cache=cache_directory() if cache else None,
@@ -75,7 +75,7 @@ def compile_profile(
     What a target cannot express, but does without, is a Python warning. Other problems raise `ProfileError`.
     """
     outputs, notes = compile_outputs(
-        file, [format], encoding=encoding, overrides=overrides, imports=imports, trusted=trusted
+        file, [text_of("format", format)], encoding=encoding, overrides=overrides, imports=imports, trusted=trusted
     )
     for warning in notes:
         warnings.warn(warning, stacklevel=2)

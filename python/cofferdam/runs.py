@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
 import os
 import stat
 from pathlib import Path
@@ -108,6 +109,30 @@ def words_of(name: str, value: Any) -> List[str]:
     return words
 
 
+def text_of(name: str, value: Any) -> str:
+    """A text. An error about the value names the argument."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: {value!r} is not a text")
+    return value
+
+
+def _count_of(name: str, value: Any) -> int:
+    """A number of things. An error about the value names the argument."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: {value!r} is not a whole number") from None
+    if not 0 <= count < 2**32:
+        raise ValueError(f"{name}: {value!r} is not a number from 0 on")
+    return count
+
+
+def check_on_output(on_output: Any) -> None:
+    """An `on_output` that cannot be called is an error, also where there would be no output."""
+    if on_output is not None and not callable(on_output):
+        raise TypeError(f"on_output: {on_output!r} is not a function")
+
+
 def timeout_ms(timeout: Optional[float]) -> Optional[int]:
     """Seconds as whole milliseconds, at least one."""
     if timeout is None:
@@ -184,15 +209,20 @@ AsyncStart = Callable[[Optional[bytes], bool, Callable[[], object]], _native.Run
 
 
 def start_run(
-    prepared: _native.Prepared, stdin: Stdin, *, stream: bool, keep_changes: Optional[Path] = None
+    prepared: _native.Prepared,
+    stdin: Stdin,
+    *,
+    stream: bool,
+    keep_changes: Optional[Path] = None,
+    argument: str = "stdin",
 ) -> Run:
-    """Starts a prepared policy in the background."""
+    """Starts a prepared policy in the background. Errors about its standard input name the argument."""
     ready, given = plain(stdin)
     if ready:
         return Run(prepared.start(given, keep_changes=keep_changes, stream=stream))
-    source, fed = pieces(stdin), InputErrors()
+    source, fed = pieces(stdin, argument), InputErrors()
     native = prepared.start(pipe=True, keep_changes=keep_changes, stream=stream)
-    feed(source, _taken(native), fed.failed)
+    feed(source, _taken(native), fed.failed, argument)
     return Run(native, fed)
 
 
@@ -209,12 +239,15 @@ def run_prepared(
     *,
     on_output: Optional[OnOutput] = None,
     keep_changes: Optional[Path] = None,
+    argument: str = "stdin",
 ) -> Outcome:
-    """Runs a prepared policy, and waits for its end."""
+    """Runs a prepared policy, and waits for its end. Errors about its standard input name the argument."""
+    check_on_output(on_output)
     ready, given = plain(stdin)
     if on_output is None and ready:
         return prepared.run(given, keep_changes=keep_changes)
-    with start_run(prepared, stdin, stream=on_output is not None, keep_changes=keep_changes) as running:
+    streams = on_output is not None
+    with start_run(prepared, stdin, stream=streams, keep_changes=keep_changes, argument=argument) as running:
         if on_output is not None:
             for stream, piece in running:
                 on_output(stream, piece)
@@ -226,7 +259,7 @@ def run_prepared(
 class AsyncRun:
     """A run in the background of an event loop. Cancelling a task that waits for it kills the process tree."""
 
-    def __init__(self, start: AsyncStart, stdin: AsyncStdin = None) -> None:
+    def __init__(self, start: AsyncStart, stdin: AsyncStdin = None, argument: str = "stdin") -> None:
         loop = asyncio.get_running_loop()
         self._fed: Optional[InputErrors] = None
         self._feeding: Optional[asyncio.Task[None]] = None
@@ -241,16 +274,16 @@ class AsyncRun:
 
         ready, given = plain(stdin)
         awaited = isinstance(stdin, AsyncIterable)
-        source = None if ready or awaited else pieces(stdin)
+        source = None if ready or awaited else pieces(stdin, argument)
         self._native = start(given, not ready, notify)
         if ready:
             return
         self._fed = InputErrors()
         self._fed.cancels(self._native.cancel)
         if source is not None:
-            feed(source, _taken(self._native), self._fed.failed)
+            feed(source, _taken(self._native), self._fed.failed, argument)
         elif isinstance(stdin, AsyncIterable):
-            self._feeding = feed_async(stdin, _taken(self._native), self._fed.failed)
+            self._feeding = feed_async(stdin, _taken(self._native), self._fed.failed, argument)
 
     def _over(self) -> None:
         """Stops writing standard input, which is not read any more."""
@@ -351,6 +384,7 @@ class Prepared:
 
     async def run_async(self, stdin: AsyncStdin = None, *, on_output: Optional[OnOutput] = None) -> Outcome:
         """Runs it without blocking the event loop. Cancelling it kills the process tree."""
+        check_on_output(on_output)
         async with self.start_async(stdin, stream=on_output is not None) as running:
             if on_output is not None:
                 async for stream, piece in running:
@@ -394,13 +428,6 @@ class Prepared:
         return self._native.plan
 
 
-def _trail(directory: TrailPath) -> Path:
-    """The trail's directory. An empty path, which would be the working directory, is an error."""
-    if not os.fspath(directory):
-        raise ValueError("audit_trail: an empty path; name a directory, or give None")
-    return Path(directory)
-
-
 def prepare(
     policy: Policy,
     argv: Optional[Sequence[str]] = None,
@@ -420,8 +447,8 @@ def prepare(
             policy_bytes(policy),
             command=None if argv is None else words_of("argv", argv),
             timeout_ms=timeout_ms(timeout),
-            keep_ready=keep_ready,
-            audit_trail=None if audit_trail is None else _trail(audit_trail),
+            keep_ready=_count_of("keep_ready", keep_ready),
+            audit_trail=None if audit_trail is None else path_of("audit_trail", audit_trail),
         )
     )
 

@@ -19,7 +19,7 @@ from . import _cache, _native
 from ._native import ExecutionResult, ProfileError
 from .profiles import compile_outputs
 from ._stdin import AsyncStdin, Stdin
-from .runs import AsyncRun, Run, as_json, path_of, run_prepared, start_run, timeout_ms, words_of
+from .runs import AsyncRun, Run, as_json, check_on_output, path_of, run_prepared, start_run, timeout_ms, words_of
 
 _PROFILE = """let config = import "config.json" in
 (import "{base}").make_default_config config.skill_id & config
@@ -207,11 +207,12 @@ class NclDrivenSandbox:
             FileNotFoundError: There is no such profile.
             RuntimeError: Nothing could be started.
         """
+        check_on_output(on_output)
         prepared = self._prepared(skill_id, command, timeout)
         streams = on_output is not None
         given = "" if input_data is None else input_data
         async with AsyncRun(
-            lambda data, pipe, notify: prepared.start(data, pipe=pipe, stream=streams, notify=notify), given
+            lambda data, pipe, notify: prepared.start(data, pipe=pipe, stream=streams, notify=notify), given, "input_data"
         ) as running:
             if on_output is not None:
                 async for stream, piece in running:
@@ -226,7 +227,8 @@ class NclDrivenSandbox:
         timeout: float = 60,
     ) -> SandboxResult:
         """Executes a command under a skill's profile, on this thread."""
-        outcome = run_prepared(self._prepared(skill_id, command, timeout), "" if input_data is None else input_data)
+        given = "" if input_data is None else input_data
+        outcome = run_prepared(self._prepared(skill_id, command, timeout), given, argument="input_data")
         return _result(outcome.to_execution_result())
 
     def start(
@@ -243,7 +245,8 @@ class NclDrivenSandbox:
         With `stream`, its output has to be read while it runs.
         """
         prepared = self._prepared(skill_id, command, timeout)
-        return start_run(prepared, "" if input_data is None else input_data, stream=stream)
+        given = "" if input_data is None else input_data
+        return start_run(prepared, given, stream=stream, argument="input_data")
 
     def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
         _id(skill_id)

@@ -368,6 +368,7 @@ def nested(depth: int) -> List[Any]:
 
 def test_an_argument_of_a_wrong_type_is_named(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("skill", CONFIG)
+    stored = sandbox.profile_dir / "skill/policy.json"
     loop: Dict[str, Any] = {}
     loop["self"] = loop
     calls: List[Tuple[str, Any]] = [
@@ -393,6 +394,21 @@ def test_an_argument_of_a_wrong_type_is_named(sandbox: NclDrivenSandbox) -> None
         ("overrides", lambda: cofferdam.compile_profile("p.ncl", overrides="a=1")),
         ("imports", lambda: cofferdam.compile_profile("p.ncl", imports="/etc")),
         ("config_path", lambda: cofferdam.NsJailExecutor().execute_sync(None)),  # type: ignore[arg-type]
+        ("input_data", lambda: sandbox.execute_sync("skill", ["cat"], 5)),
+        ("input_data", lambda: sandbox.execute_sync("skill", ["cat"], [5])),
+        ("input_data", lambda: sandbox.start("skill", ["cat"], 5)),
+        ("input_data", lambda: asyncio.run(sandbox.execute("skill", ["cat"], 5))),
+        ("on_output", lambda: asyncio.run(sandbox.execute("skill", ["true"], on_output=5))),  # type: ignore[arg-type]
+        ("input", lambda: cofferdam.JailExecutor().execute_sync(stored, 5)),
+        ("input", lambda: cofferdam.JailExecutor().start(stored, 5)),
+        ("input", lambda: asyncio.run(cofferdam.JailExecutor().execute(stored, 5))),
+        ("stdin", lambda: cofferdam.run({"version": 1}, ["cat"], stdin=5)),
+        ("on_output", lambda: cofferdam.run({"version": 1}, ["true"], on_output=5)),  # type: ignore[arg-type]
+        ("audit_trail", lambda: cofferdam.run({"version": 1}, ["true"], audit_trail=5)),  # type: ignore[arg-type]
+        ("keep_ready", lambda: cofferdam.prepare({"version": 1}, ["true"], keep_ready="2")),  # type: ignore[arg-type]
+        ("keep_ready", lambda: cofferdam.prepare({"version": 1}, ["true"], keep_ready=-1)),
+        ("format", lambda: cofferdam.compile_profile("p.ncl", 5)),  # type: ignore[arg-type]
+        ("encoding", lambda: cofferdam.compile_profile("p.ncl", encoding=5)),  # type: ignore[arg-type]
     ]
     for name, call in calls:
         with pytest.raises((TypeError, ValueError)) as raised:
