@@ -170,8 +170,8 @@ const MAX_LINKS: usize = 40;
 enum Leads {
     /// In a directory of the request: its path on the host, and its path here. Neither has links.
     Inside(PathBuf, PathBuf),
-    /// Outside of all directories: the first path that lies in none.
-    Outside(PathBuf),
+    /// Outside of all directories: the first path that lies in none, and the directory to which the last link before it leads.
+    Outside(PathBuf, Option<PathBuf>),
     /// A loop of links.
     Loop,
 }
@@ -185,6 +185,9 @@ fn follow(name: &Path, dirs: &[&EvaluatorDirectory]) -> Leads {
     let parts =
         |path: &Path| -> Vec<PathBuf> { path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect() };
     let (mut path, mut open, mut links) = (PathBuf::from("/"), parts(name), 0);
+    // How many parts of the path stood below the last link.
+    let mut below = 0;
+    let joined = |start: PathBuf, open: &[PathBuf]| open.iter().rev().fold(start, |path, part| path.join(part));
     while let Some(part) = open.pop() {
         match part.components().next() {
             Some(Component::RootDir) => path = PathBuf::from("/"),
@@ -196,12 +199,14 @@ fn follow(name: &Path, dirs: &[&EvaluatorDirectory]) -> Leads {
                         path = next;
                         continue;
                     }
-                    return Leads::Outside(open.iter().rev().fold(next, |path, part| path.join(part)));
+                    let linked = (below > 0 && below <= open.len()).then(|| joined(next.clone(), &open[below..]));
+                    return Leads::Outside(joined(next, &open), linked);
                 };
                 match std::fs::read_link(&at) {
                     Ok(_) if links == MAX_LINKS => return Leads::Loop,
                     Ok(target) => {
                         links += 1;
+                        below = open.len();
                         open.extend(parts(&target));
                     }
                     Err(_) => path = next,
@@ -212,7 +217,7 @@ fn follow(name: &Path, dirs: &[&EvaluatorDirectory]) -> Leads {
     }
     match here(&path) {
         Some(at) => Leads::Inside(path, at),
-        None => Leads::Outside(path),
+        None => Leads::Outside(path, None),
     }
 }
 
@@ -230,11 +235,12 @@ fn allowed(
     let inside = |path: &Path| dirs.iter().any(|dir| path.starts_with(&dir.name));
     let name = wanted.name.display();
     // The path itself has to lie inside: a link of the host is not followed into an allowed directory.
-    let leads = if inside(&wanted.name) { follow(&wanted.name, &dirs) } else { Leads::Outside(wanted.name.clone()) };
-    let (target, hidden) = match leads {
+    let leads =
+        if inside(&wanted.name) { follow(&wanted.name, &dirs) } else { Leads::Outside(wanted.name.clone(), None) };
+    let (target, linked, hidden) = match leads {
         Leads::Inside(path, at) if shown(&wanted.name) && shown(&path) => return Ok(at),
-        Leads::Inside(path, _) => (path, true),
-        Leads::Outside(path) => (path, false),
+        Leads::Inside(path, _) => (path, None, true),
+        Leads::Outside(path, linked) => (path, linked, false),
         Leads::Loop => {
             let place = wanted.by.as_ref().map(|(place, _)| format!("{place}: ")).unwrap_or_default();
             let message = format!("{place}{name} is a symbolic link that leads to itself");
@@ -243,23 +249,25 @@ fn allowed(
     };
     let directories: Vec<String> = imports.iter().map(|dir| dir.display().to_string()).collect();
     let outside = format!("outside the directories that it may import from ({})", directories.join(", "));
-    let linked = if target == wanted.name { String::new() } else { format!(" a link to {},", target.display()) };
+    let leads_to = if target == wanted.name { String::new() } else { format!(" a link to {},", target.display()) };
     let message = match &wanted.by {
         Some((place, path)) if hidden => {
             format!(
-                "{place}: the import \"{path}\" is {name},{linked} and names that begin with a dot are not imported"
+                "{place}: the import \"{path}\" is {name},{leads_to} and names that begin with a dot are not imported"
             )
         }
-        Some((place, path)) => format!("{place}: the import \"{path}\" leads to {name},{linked} {outside}"),
+        Some((place, path)) => format!("{place}: the import \"{path}\" leads to {name},{leads_to} {outside}"),
         None => format!("{name} is a link to {}, {outside}", target.display()),
     };
-    Err(problem(ProblemKind::Import, message).hint(&way_in(wanted, &target, imports)))
+    Err(problem(ProblemKind::Import, message).hint(&way_in(wanted, &target, linked.as_deref(), imports)))
 }
 
-/// The hint with the option that would allow the file to be read, if there is one that was not given.
-fn way_in(wanted: &ImportOrigin, target: &Path, imports: &[PathBuf]) -> String {
+/// The hint with the option that would allow the file to be read, if there is one that was not given. Of a linked directory it is
+/// the whole: its files import each other.
+fn way_in(wanted: &ImportOrigin, target: &Path, linked: Option<&Path>, imports: &[PathBuf]) -> String {
     let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
-    let parent = target.parent().unwrap_or(Path::new("/"));
+    let plain = |path: &&Path| path.components().all(|part| part != Component::ParentDir);
+    let parent = linked.filter(plain).or(target.parent()).unwrap_or(Path::new("/"));
     if wanted.by.is_some() && (hidden(target) || hidden(&wanted.name)) {
         "rename it: a file whose name begins with a dot is never imported".into()
     } else if parent == Path::new("/") || imports.iter().any(|dir| dir == parent) {

@@ -268,6 +268,25 @@ fn imports_stay_in_the_allowed_directories() {
 }
 
 #[test]
+fn hint_for_a_linked_directory_names_the_whole_of_it() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let library = fs::canonicalize(elsewhere.path()).unwrap().join("library");
+    for (name, text) in [("lib/base.ncl", "\"base\""), ("skill/default.ncl", "import \"../lib/base.ncl\"")] {
+        fs::create_dir_all(library.join(name).parent().unwrap()).unwrap();
+        fs::write(library.join(name), text).unwrap();
+    }
+    let (keep, file) = profile("import \"packages/library/skill/default.ncl\"");
+    fs::create_dir(keep.path().join("packages")).unwrap();
+    symlink(&library, keep.path().join("packages/library")).unwrap();
+    let mut job = job(&file, &[OutputFormat::Raw]);
+    let hint = result(job.clone()).unwrap_err().hint.unwrap();
+    assert_eq!(hint, format!("--allow-import {} lets it", library.display()));
+    // One option is enough, also for what the files there import of each other.
+    job.imports.push(library);
+    assert_eq!(result(job).unwrap().outputs, [Ok("\"base\"\n".to_owned())]);
+}
+
+#[test]
 fn links_are_followed_within_the_allowed_directories() {
     let elsewhere = tempfile::tempdir().unwrap();
     let outside = fs::canonicalize(elsewhere.path()).unwrap();
