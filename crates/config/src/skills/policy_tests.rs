@@ -96,6 +96,19 @@ fn json_and_toml_say_the_same() {
 }
 
 #[test]
+fn an_empty_list_of_hosts_is_no_host_in_every_network() {
+    for mode in ["none", "loopback", "allowlist"] {
+        let config = operator(&json!({ "networkMode": mode, "allowedHosts": [] }).to_string());
+        assert_eq!(config.allowed_hosts, Some(Vec::new()), "{mode}");
+        let policy = resolve(&wishing(json!(["localhost", "api.example.com"])), &config);
+        assert!(policy.network.allow.is_empty(), "{mode}");
+    }
+    let text = json!({ "networkMode": "none", "allowedHosts": ["api.example.com"] }).to_string();
+    let refusal = OperatorConfig::decode(text.as_bytes()).unwrap_err().to_string();
+    assert!(refusal.contains("hosts without a network"), "{refusal}");
+}
+
+#[test]
 fn the_side_that_asks_for_less_set_the_limit() {
     let manifest = manifest(|_| {});
     let of = |memory, timeout| {
