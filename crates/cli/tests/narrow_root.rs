@@ -64,6 +64,25 @@ fn a_program_has_its_library_and_sees_nothing_else_of_the_host() {
 }
 
 #[test]
+fn certificate_roots_are_read_where_there_is_a_network() {
+    if !needs_python() {
+        return;
+    }
+    if !Path::new("/etc/ssl/certs/ca-certificates.crt").exists() {
+        eprintln!("skipped: this host has no certificate roots; apt-get install ca-certificates");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "no certificate roots");
+        return;
+    }
+    let count = "import ssl; print(ssl.create_default_context().cert_store_stats()['x509_ca'] > 0)";
+    for backend in backends() {
+        for (network, expected) in [("loopback", "True\n"), ("none", "False\n")] {
+            let options = ["--network", network];
+            assert_eq!(printed(&backend, "interpreter", &options, &[PYTHON, "-c", count]), expected, "{backend:?}");
+        }
+    }
+}
+
+#[test]
 fn a_shell_has_no_programs_but_itself() {
     let code = "echo here; [ -e /usr/bin/id ] && echo there; id -u >/dev/null 2>&1 && echo run; echo done";
     for backend in backends() {
