@@ -109,11 +109,14 @@ const V4: &[([u8; 4], u8, Special)] = &[
 
 /// Ranges of IPv6, each before the wider ones that contain it.
 const V6: &[([u16; 8], u8, Special)] = &[
-    // AWS, its pods; Google; Scaleway.
+    // AWS, its pods; Google; Scaleway; Oracle; Akamai; Alibaba.
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, Special::Metadata),
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128, Special::Metadata),
     ([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128, Special::Metadata),
     ([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42], 128, Special::Metadata),
+    ([0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe], 128, Special::Metadata),
+    ([0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1], 128, Special::Metadata),
+    ([0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200], 128, Special::Metadata),
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, Special::Unspecified),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, Special::Loopback),
     ([0, 0, 0, 0, 0, 0, 0, 0], 96, Special::Mapped),
@@ -254,6 +257,9 @@ mod tests {
             ("64:ff9b::169.254.169.254", "credentials"),
             ("fd00:1::5efe:a9fe:a9fe", "credentials"),
             ("fd00:ec2::254", "credentials"),
+            ("fd00:c1::a9fe:a9fe", "credentials"),
+            ("fd00:a9fe:a9fe::1", "credentials"),
+            ("fd00:100::100:200", "credentials"),
             ("169.254.1.2", "link-local"),
             ("fe80::1", "link-local"),
             ("127.0.0.1", "loopback"),
