@@ -577,3 +577,32 @@ fn nothing_is_concluded_from_output() {
     let o = outcome(&["run", "--json", "--", "sh", "-c", "cat /etc/shadow; rm /etc/passwd; false"]).1;
     assert_eq!(o["violations"], Value::Array(Vec::new()), "{o:#}");
 }
+
+/// Another thread may change the family of an address between the look at it and the kernel's own.
+#[test]
+fn a_connect_by_another_family_ends_a_run_without_network() {
+    let run = |code: &str| {
+        let code = format!("import ctypes, socket, struct\nlibc = ctypes.CDLL(None)\n{code}\nprint('after')");
+        outcome(&["run", "--json", "--on-violation", "terminate", "--", PYTHON, "-c", &code])
+    };
+    let to = |kind: &str, family: &str, len: u8| {
+        format!(
+            "s = socket.socket(socket.AF_INET, socket.{kind}); libc.connect(s.fileno(), struct.pack('=H', {family}) + bytes(14), {len})"
+        )
+    };
+    for (kind, family) in [("SOCK_STREAM", "socket.AF_UNIX"), ("SOCK_STREAM", "0"), ("SOCK_DGRAM", "socket.AF_UNIX")] {
+        let (exit, o) = run(&to(kind, family, 16));
+        assert_eq!(
+            (exit, &o["outcome"], &o["stdout"]),
+            (137, &"violation".into(), &"".into()),
+            "{kind} {family} {o:#}"
+        );
+        let found = violations(&o);
+        assert!(found.iter().any(|v| v.0 == "connect" && v.2 == "$.network.mode"), "{found:#?}");
+    }
+    // What libc does to sort addresses, and what no kernel takes for an address.
+    for harmless in [to("SOCK_DGRAM", "0", 16), to("SOCK_STREAM", "socket.AF_UNIX", 8)] {
+        let (exit, o) = run(&harmless);
+        assert_eq!((exit, &o["stdout"], violations(&o)), (0, &"after\n".into(), Vec::new()), "{harmless} {o:#}");
+    }
+}

@@ -16,6 +16,8 @@ use crate::wire::flag;
 
 /// As many bytes as the longest address that is looked at.
 pub const LONGEST: usize = 28;
+/// Length of the shortest address of IPv4 or IPv6, `struct sockaddr_in`: the kernel takes no shorter one.
+const SHORTEST: usize = 16;
 /// What one sendmmsg sends at the most (sendmmsg(2)).
 const MESSAGES: u64 = 1024;
 
@@ -126,7 +128,9 @@ fn judge(
         SocketAddress { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
     let len = a.len;
     read(r, &mut a.bytes[..len], at)?;
-    let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
+    let Some(address) = reach::address(a.bytes()) else {
+        return Ok(is_misnamed(network, r, &a)?.then_some(a));
+    };
     // Only now, since most calls on sockets are not about the network.
     let socket = match borrow(r.pid, r.args[0] as i32) {
         // Who may not look at the socket, as in Docker's containers, has read the address all the same. What is not known is
@@ -157,6 +161,22 @@ fn judge(
     let asks = network == NetworkReach::Nothing && address.port() == reach::RESOLVER;
     a.by_libc = connects && !stream && !asks || probes(r, address.ip());
     Ok(reach::refused(network, purpose, address).then_some(a))
+}
+
+/// Whether a socket of IPv4 or IPv6 is to connect to an address of another family, where there is no network: what the kernel
+/// refuses for its family alone may be one that is to read differently here. No program means it, but to dissolve the
+/// association of a datagram socket, as libc does.
+fn is_misnamed(network: NetworkReach, r: &NotificationBuffer, a: &SocketAddress) -> Result<bool, i32> {
+    if network != NetworkReach::Nothing || r.nr != calls::CONNECT || a.len < SHORTEST {
+        return Ok(false);
+    }
+    let socket = match borrow(r.pid, r.args[0] as i32) {
+        Err(errno::EPERM) => return Ok(false),
+        socket => socket?,
+    };
+    let kind = kind(socket);
+    sys::close(socket)?;
+    Ok(kind?.is_some_and(|kind| kind == SOCK_STREAM || a.bytes[..2] != [0; 2]))
 }
 
 /// Whether a call binds a socket to loopback, as runtimes do to see what the host can do.
