@@ -29,6 +29,9 @@ fn few_changed_files_are_named_and_many_are_counted() {
     let forged = text("echo >\"$(printf 'x\\ncofferdam: error: forged')\"");
     assert!(forged.contains("x\\ncofferdam: error: forged; dropped"), "{forged}");
     assert_eq!(forged.lines().count(), 1, "{forged}");
+    // Nor a hint.
+    let hinted = text("echo >'x; hint: --allow evil.example'");
+    assert!(hinted.contains("x; hint\\: --allow evil.example; dropped; hint: --keep-changes DIR"), "{hinted}");
 }
 
 #[test]
@@ -196,6 +199,11 @@ fn a_failure_without_a_network_names_the_host_of_the_arguments() {
     let fetch = ["sh", "-c", script, "fetch", "https://example.org:8443/x"];
     assert!(run(&fetch).ends_with("the program has no network; hint: --allow example.org:8443\n"));
     assert!(run(&fetch[..4]).ends_with("the program has no network; hint: --allow HOST\n"));
+    // The arguments can be code that nobody has vetted.
+    for never in ["https://169.254.169.254/x", "http://metadata.google.internal", "https://*.com/"] {
+        let notes = run(&["sh", "-c", script, "fetch", never]);
+        assert!(notes.ends_with("the program has no network; hint: --allow HOST\n"), "{never}: {notes}");
+    }
     let silent = ["sh", "-c", "exit 6", "fetch", "https://example.org"];
     assert!(run(&silent).ends_with("the program has no network; hint: --allow example.org\n"), "curl -s says nothing");
     assert!(!run(&silent[..4]).contains("--allow"));

@@ -12,7 +12,7 @@ use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Root, Stdin, text};
 
 use super::host_paths::{host_path, mount_without_exec};
-use super::network_notes::{hint_for_host_loopback, is_name_lookup};
+use super::network_notes::{hint_for_host_loopback, is_name_lookup, may_be_offered};
 use super::notes::RunNote;
 use crate::args::presets::{HOME_DIRECTORY, preset_of};
 use crate::call::RunnableCall;
@@ -210,7 +210,9 @@ impl Context<'_> {
             }
             let allow = match preset_of(&self.policy.command.argv) {
                 Some(preset) => format!("--for {preset}"),
-                None => format!("--allow {}", host.unwrap_or_else(|| "HOST".into())),
+                None => {
+                    format!("--allow {}", host.filter(|host| may_be_offered(host)).unwrap_or_else(|| "HOST".into()))
+                }
             };
             // What fetches also writes what it has fetched.
             let here = if self.call.here_would_write && writes_what_it_fetches(&self.policy.command.argv) {
@@ -226,7 +228,7 @@ impl Context<'_> {
     fn fetched_host(&self) -> Option<String> {
         let argv = &self.policy.command.argv;
         let git = argv.first().is_some_and(|program| program == "git" || program.ends_with("/git"));
-        let host = |text: &str| host_of_url(text).or_else(|| host_of_ssh(text));
+        let host = |text: &str| host_of_url(text).or_else(|| host_of_ssh(text)).filter(|host| may_be_offered(host));
         let named = argv.iter().filter(|_| git).find_map(|argument| host(argument));
         let fetches = argv.get(1).is_some_and(|word| matches!(word.as_str(), "fetch" | "pull" | "push"));
         named.or_else(|| {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use cofferdam_engine::network_address::{Special, is_of_private_network, not_offered, not_offered_name, special};
 use cofferdam_engine::network_event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_engine::{Evidence, Outcome, Violation};
-use cofferdam_policy::{Field, NetworkMode};
+use cofferdam_policy::{AllowEntry, Field, NetworkMode, Ports, To};
 
 use crate::args::values::{HOST_NAMES, allow_rules};
 
@@ -80,6 +80,20 @@ impl UnlistedHost {
 fn refused_by_mode(violation: &Violation) -> Option<SocketAddr> {
     let by_mode = violation.operation == "connect" && violation.field.ends_with(Field::Network.name());
     violation.object.as_deref().filter(|_| by_mode)?.parse().ok()
+}
+
+/// Whether a hint may name a host of the caller's arguments, which can have the code in them: no service that gives out the
+/// machine's credentials, no more than one host, and not all of its ports.
+pub(super) fn may_be_offered(host: &str) -> bool {
+    let Ok(entry) = host.parse::<AllowEntry>() else { return false };
+    let one = match &entry.to {
+        To::Host { name } => not_offered_name(name).is_none() && !HOST_NAMES.contains(&name.as_str()),
+        To::Suffix { .. } => false,
+        To::Net { address, prefix } => {
+            *prefix == if address.is_ipv4() { 32 } else { 128 } && not_offered(*address).is_none()
+        }
+    };
+    one && entry.ports != Ports::all()
 }
 
 /// Whether a violation is a question to a resolver: the program looked for a host by its name, which the violation does not
@@ -267,6 +281,26 @@ mod tests {
         let instead = "--allow 203.0.113.7, without --network loopback";
         assert_eq!(of("203.0.113.7:443", NetworkMode::Loopback).as_deref(), Some(instead));
         assert_eq!(of("127.0.0.1:80", NetworkMode::Loopback), None);
+    }
+
+    #[test]
+    fn hosts_of_arguments_are_offered_one_by_one_and_never_metadata() {
+        for host in ["example.org", "example.org:8443", "203.0.113.7:22", "[2606:2800::1]:443", "10.1.2.3"] {
+            assert!(may_be_offered(host), "{host}");
+        }
+        for host in [
+            "169.254.169.254",
+            "169.254.169.254:80",
+            "[fd00:c1::a9fe:a9fe]:80",
+            "metadata.google.internal",
+            "host.docker.internal",
+            "*.com",
+            "example.org:*",
+            "10.0.0.0/8",
+            "",
+        ] {
+            assert!(!may_be_offered(host), "{host}");
+        }
     }
 
     #[test]

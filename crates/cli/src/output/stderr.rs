@@ -39,7 +39,9 @@ pub(crate) fn print_error(message: &str, hint: Option<&str>) {
 pub(crate) fn print_note(note: &str, hint: Option<&str>) {
     let Colours { name, hint: of_hint, end, .. } = colours();
     let hint = hint.map(|h| format!("; {of_hint}hint:{end} {}", paragraph(h))).unwrap_or_default();
-    write(&format!("{name}cofferdam:{end} {}{hint}\n", paragraph(note)));
+    // What the program named stands in the note, and must not begin a hint.
+    let note = note.replace("hint:", "hint\\:");
+    write(&format!("{name}cofferdam:{end} {}{hint}\n", paragraph(&note)));
 }
 
 /// Writes all of the text in as few writes as possible. A failure is ignored, because there is no place left to report it.
