@@ -17,9 +17,9 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use crate::decide::rules::{EgressTarget, Grant};
+use crate::decide::rules::EgressTarget;
 use crate::http::inspect::{InspectedStream, InspectionHandle};
-use crate::http::interface::{BoxedStream, GatewayInterface, Replay};
+use crate::http::interface::{BoxedStream, GatewayInterface, Replay, Tunnel};
 use crate::http::refusal_response::{RefusedRequest, RequestInfo, answer, report};
 use crate::http::request_head;
 use crate::http::request_target::{clean_request, clean_response, frame_response};
@@ -33,7 +33,7 @@ const MOST_BUFFER: usize = request_head::MOST_BYTES + 8 * 1024;
 /// What a connection becomes after its last request.
 pub(crate) enum Upgrade {
     /// A tunnel, by CONNECT.
-    Tunnel { target: EgressTarget, port: u16, grant: Grant },
+    Tunnel(Tunnel),
     /// A WebSocket, by upstream's status 101.
     Socket { upstream: OnUpgrade },
 }
@@ -159,7 +159,7 @@ pub(crate) async fn serve<S: RequestService>(
     }
     let upgrade = connection.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (Ok(()), Some((client, upgrade))) = (served, upgrade) {
-        become_another(&connection, client, upgrade).await;
+        become_another(client, upgrade).await;
     }
     drop(owned_service);
 }
@@ -221,16 +221,14 @@ impl Drop for WatchedBody {
     }
 }
 
-async fn become_another(connection: &HttpConnection, client: OnUpgrade, upgrade: Upgrade) {
+async fn become_another(client: OnUpgrade, upgrade: Upgrade) {
     let upgraded = match client.await {
         Ok(upgraded) => upgraded,
         Err(error) => return tracing::debug!(%error, "the client's connection ended before it became another"),
     };
     let Some((mut io, first)) = unwrap(upgraded) else { return };
     match upgrade {
-        Upgrade::Tunnel { target, port, grant } => {
-            Arc::clone(&connection.gateway).tunnel(io, first, target, port, grant).await
-        }
+        Upgrade::Tunnel(serve) => serve(io, first).await,
         Upgrade::Socket { upstream } => match upstream.await {
             Ok(upstream) => {
                 let mut upstream = TokioIo::new(upstream);

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -32,6 +31,13 @@ pub type BoxedStream = Box<dyn ByteStream>;
 
 /// A connection that is being made.
 pub type Dial = Pin<Box<dyn Future<Output = Result<Dialed, EgressRefusal>> + Send>>;
+
+/// A tunnel's connection to upstream that is being made.
+pub type TunnelDial = Pin<Box<dyn Future<Output = Result<Tunnel, EgressRefusal>> + Send>>;
+
+/// Serves a tunnel whose response has been sent, as if the client had connected to its target itself: its first bytes are
+/// checked. Takes the client that was passed to [`crate::http::proxy`], and bytes of the tunnel that were read already.
+pub type Tunnel = Box<dyn FnOnce(BoxedStream, Bytes) -> BoxedTask + Send>;
 
 /// A boxed future without a result.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -61,17 +67,9 @@ pub trait GatewayInterface: Send + Sync + 'static {
     /// gateway's own time limit applies.
     fn dial(&self, target: &EgressTarget, port: u16, grant: &Grant) -> Dial;
 
-    /// Serves a CONNECT tunnel whose response has been sent, as if the client had connected to `target` itself: its
-    /// first bytes are checked. `client` is the value that was passed to [`crate::http::proxy`]; `first` are bytes of
-    /// the tunnel that were read already.
-    fn tunnel(
-        self: Arc<Self>,
-        client: BoxedStream,
-        first: Bytes,
-        target: EgressTarget,
-        port: u16,
-        grant: Grant,
-    ) -> BoxedTask;
+    /// Connects as [`GatewayInterface::dial`] does, for a CONNECT tunnel, so that the response says whether there is a
+    /// connection.
+    fn dial_tunnel(&self, target: &EgressTarget, port: u16, grant: &Grant) -> TunnelDial;
 
     /// Reports an event, after filling in the connection, the process and the time. Does not block.
     fn event(&self, event: NetworkEvent);

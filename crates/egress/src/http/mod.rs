@@ -28,5 +28,7 @@ mod websocket;
 
 pub use api::{Api, ApiError, Connect, api};
 pub use captured::captured;
-pub use interface::{BoxedStream, BoxedTask, ByteStream, CapturedHttp, Dial, Dialed, GatewayInterface, Replay};
+pub use interface::{
+    BoxedStream, BoxedTask, ByteStream, CapturedHttp, Dial, Dialed, GatewayInterface, Replay, Tunnel, TunnelDial,
+};
 pub use proxy::proxy;

@@ -42,7 +42,7 @@ impl RequestService for Proxy {
         info: &mut RequestInfo,
     ) -> Result<Response<BoxedBody>, RefusedRequest> {
         if request.method() == Method::CONNECT {
-            return connect(connection, request, info);
+            return connect(connection, request, info).await;
         }
         let request_target = request_target(request.method(), request.uri())?;
         info.path = Some(request_target.path.path().to_owned());
@@ -79,8 +79,9 @@ impl RequestService for Proxy {
     }
 }
 
-/// Responds to CONNECT by the rules alone; the connection to upstream is made after the response.
-fn connect(
+/// Responds to CONNECT once it is known whether there is a connection to upstream: clients try again for long where a tunnel
+/// that was granted is reset, and give up where it is refused.
+async fn connect(
     connection: &HttpConnection,
     mut request: Request<Incoming>,
     info: &mut RequestInfo,
@@ -96,6 +97,7 @@ fn connect(
         return Err(RefusedRequest::mismatch(&host, &target, port));
     }
     let grant = connection.gateway.decide(&target, port)?;
-    connection.upgrade(hyper::upgrade::on(&mut request), Upgrade::Tunnel { target, port, grant });
+    let tunnel = connection.gateway.dial_tunnel(&target, port, &grant).await?;
+    connection.upgrade(hyper::upgrade::on(&mut request), Upgrade::Tunnel(tunnel));
     Ok(Response::new(empty()))
 }

@@ -83,7 +83,7 @@ pub(super) async fn serve(
             }
             let upstream: http::Dial = match (upstream, dialing) {
                 (Some(upstream), _) => {
-                    let unused = UnusedUpstream(Some(upstream));
+                    let unused = UnusedUpstream::from(upstream);
                     Box::pin(async move { unused.dialed() })
                 }
                 (None, Some(dial)) => {
@@ -137,9 +137,20 @@ fn report_gone(client: &ClientConnection, target: &EgressTarget, port: u16) {
 }
 
 /// An upstream connection that may turn out not to be needed; dropped unused, it is reported.
-struct UnusedUpstream(Option<UpstreamConnection>);
+pub(super) struct UnusedUpstream(Option<UpstreamConnection>);
+
+impl From<UpstreamConnection> for UnusedUpstream {
+    fn from(upstream: UpstreamConnection) -> UnusedUpstream {
+        UnusedUpstream(Some(upstream))
+    }
+}
 
 impl UnusedUpstream {
+    /// The connection, which is used from here on.
+    pub(super) fn into_used(mut self) -> Option<UpstreamConnection> {
+        self.0.take()
+    }
+
     fn dialed(mut self) -> Result<Dialed, EgressRefusal> {
         let none = || EgressRefusal::because(NetworkReason::Gateway, "there is no connection to upstream");
         self.0.take().map(UpstreamConnection::dialed).ok_or_else(none)

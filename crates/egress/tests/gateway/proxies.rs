@@ -89,7 +89,9 @@ fn connect(inside: &Inside, to: &str) -> (TcpStream, String) {
 fn the_http_proxy_reaches_what_a_connection_would() {
     let (world, port, web) = (world(), echo(), web());
     world.name("good.example", &["127.0.0.1"]);
-    let inside = world.inside(&network(&[&format!("good.example:{port},{web}"), "127.0.0.1:*"], &[]));
+    world.name("private.example", &["10.1.2.3"]);
+    let allowed = [&format!("good.example:{port},{web}"), "127.0.0.1:*", "private.example:443"];
+    let inside = world.inside(&network(&allowed, &[]));
     let (mut stream, head) = connect(&inside, &format!("good.example:{port}"));
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     stream.write_all(&[1, 2, 3]).unwrap();
@@ -102,6 +104,12 @@ fn the_http_proxy_reaches_what_a_connection_would() {
         assert!(!head.starts_with("HTTP/1.1 2"), "{to}: {head}");
     }
     assert!(inside.events().iter().filter(|event| event.kind == NetworkKind::Refused).count() >= 3);
+    // A name that is allowed and leads where nothing may be reached is refused in the response, and not by a reset.
+    let (mut stream, head) = connect(&inside, "private.example:443");
+    let mut body = String::new();
+    stream.read_to_string(&mut body).unwrap();
+    assert!(head.starts_with("HTTP/1.1 403 ") && body.contains("10.1.2.3 is private"), "{head}{body}");
+    inside.event_of(|event| event.reason == Some(NetworkReason::AddressNotPublic));
     let absolute =
         format!("GET http://good.example:{web}/y HTTP/1.1\r\nHost: good.example:{web}\r\nConnection: close\r\n\r\n");
     let answer = ask(inside.connect((Ipv4Addr::LOCALHOST, 3128)), &absolute);

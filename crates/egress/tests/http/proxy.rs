@@ -109,6 +109,14 @@ async fn a_refused_tunnel_names_what_would_allow_it() {
 }
 
 #[tokio::test]
+async fn a_tunnel_without_a_connection_to_upstream_is_refused() {
+    let gateway = Arc::new(Fake::unreachable());
+    let answer = talk(connect(&gateway), b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert_eq!(gateway.reasons(), [NetworkReason::Unreachable]);
+}
+
+#[tokio::test]
 async fn a_tunnel_with_another_host_or_a_body_is_refused() {
     for (headers, status, reason) in [
         ("Host: other.example:443\r\n", 403, NetworkReason::HostMismatch),

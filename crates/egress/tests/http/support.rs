@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use cofferdam_egress::event::{NetworkEvent, NetworkKind, NetworkReason, NetworkVia};
 use cofferdam_egress::host_name::Name;
-use cofferdam_egress::http::{BoxedStream, BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, captured};
+use cofferdam_egress::http::{
+    BoxedStream, BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, Tunnel, TunnelDial, captured,
+};
 use cofferdam_egress::refusal::EgressRefusal;
 use cofferdam_egress::rules::{EgressTarget, Grant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -136,22 +138,21 @@ impl GatewayInterface for Fake {
         Box::pin(async move { Ok(Dialed { io: Box::new(ours), address: None }) })
     }
 
-    fn tunnel(
-        self: Arc<Self>,
-        client: BoxedStream,
-        first: Bytes,
-        target: EgressTarget,
-        port: u16,
-        _: Grant,
-    ) -> BoxedTask {
-        self.tunnels.lock().expect("tunnels").push((target, port));
-        Box::pin(async move {
-            // An echo, so that a test sees every byte in order.
-            let mut client = client;
-            client.write_all(&first).await.expect("client");
-            let (mut read, mut write) = tokio::io::split(client);
-            tokio::io::copy(&mut read, &mut write).await.expect("echo");
-        })
+    fn dial_tunnel(&self, target: &EgressTarget, port: u16, _: &Grant) -> TunnelDial {
+        if self.unreachable {
+            return Box::pin(async { Err(refusal(NetworkReason::Unreachable)) });
+        }
+        self.tunnels.lock().expect("tunnels").push((target.clone(), port));
+        let serve = |client: BoxedStream, first: Bytes| -> BoxedTask {
+            Box::pin(async move {
+                // An echo, so that a test sees every byte in order.
+                let mut client = client;
+                client.write_all(&first).await.expect("client");
+                let (mut read, mut write) = tokio::io::split(client);
+                tokio::io::copy(&mut read, &mut write).await.expect("echo");
+            })
+        };
+        Box::pin(async move { Ok(Box::new(serve) as Tunnel) })
     }
 
     fn event(&self, event: NetworkEvent) {
