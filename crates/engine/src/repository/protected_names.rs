@@ -22,6 +22,12 @@ pub(crate) const MOST_WORKTREES: usize = 1024;
 /// Submodules whose repositories are protected, at most.
 const MOST_SUBMODULES: usize = 64;
 
+/// Names to which a program adds a version, a host or its own name, for a file that it takes instead: `.psqlrc-16.2`,
+/// `.zcompdump-HOST-5.9`. Those that are there are protected.
+const WITH_SUFFIX: [&str; 4] = [".lldbinit", ".muttrc", ".psqlrc", ".zcompdump"];
+/// At most so many of them.
+const MOST_WITH_SUFFIX: usize = 1024;
+
 /// How deep subrepositories are looked for in subrepositories.
 const DEPTH: usize = 4;
 /// Most bytes of a list of subrepositories.
@@ -73,10 +79,12 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> B
         names.extend(rest_of(entry, source).map(str::to_owned));
     }
     names.extend(named_above(list, source, tree));
+    names.extend(with_suffix(list, source, tree));
     // A home below the top has the same files.
     for home in tree.homes().iter().filter(|home| *home != source && is_within(home, source)) {
         let below = home[source.len()..].trim_start_matches('/');
         names.extend(list.iter().map(|name| format!("{below}/{name}")));
+        names.extend(with_suffix(list, home, tree).into_iter().map(|name| format!("{below}/{name}")));
     }
     for (with, path) in PROTECTED_COMPANIONS {
         if list.contains(with) && tree.exists(&join(source, path)) {
@@ -154,6 +162,19 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> B
         }
     }
     names
+}
+
+/// What a directory has of [`WITH_SUFFIX`], and the compiled form that zsh takes instead of such a file.
+fn with_suffix(list: &[&str], directory: &str, tree: &dyn VolumeTree) -> Vec<String> {
+    let known: Vec<String> =
+        WITH_SUFFIX.iter().filter(|name| list.contains(*name)).map(|name| format!("{name}-")).collect();
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let there = tree.names(directory).into_iter().filter(|name| known.iter().any(|known| name.starts_with(known)));
+    let compiled = |name: &String| name.starts_with(".zcompdump").then(|| format!("{name}.zwc"));
+    let there = there.filter(|name| fault(name).is_none()).take(MOST_WITH_SUFFIX);
+    there.flat_map(|name| compiled(&name).into_iter().chain([name])).collect()
 }
 
 /// What the configuration of a submodule, or a subrepository of git's, names in this volume.
@@ -395,6 +416,22 @@ pub(crate) mod tests {
             assert!(of(volume).contains(name), "{volume}: {name}");
         }
         assert!(!of(".git/refs").contains("w/commondir") && !of("bare/objects").contains("commondir"));
+    }
+
+    #[test]
+    fn names_with_a_version_are_protected_where_they_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().canonicalize().unwrap();
+        let there = [".psqlrc-16.2", ".zcompdump-host-5.9", ".muttrc-2.2.13", ".lldbinit-tool"];
+        for name in there.iter().chain(&[".psqlrcs", ".zcompcache-x", "a.psqlrc-16.2"]) {
+            std::fs::write(top.join(name), "").unwrap();
+        }
+        let list = [".bashrc", ".lldbinit", ".muttrc", ".psqlrc", ".zcompdump"];
+        let names = protected(&list, top.to_str().unwrap(), &Disk);
+        assert!(there.iter().all(|name| names.contains(*name)), "{names:?}");
+        assert!(names.contains(".zcompdump-host-5.9.zwc"), "zsh takes it for the file");
+        assert_eq!(names.len(), list.len() + there.len() + 1, "{names:?}");
+        assert_eq!(protected(&[".bashrc"], top.to_str().unwrap(), &Disk).len(), 1, "by the policy's list alone");
     }
 
     #[test]
