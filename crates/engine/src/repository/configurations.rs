@@ -284,6 +284,22 @@ pub(crate) fn led_to_from(top: &str, tree: &dyn VolumeTree) -> Vec<String> {
     std::iter::once(git).chain(common).collect()
 }
 
+/// The directory of Jujutsu's repository of the work tree that the volume is in, where the file `.jj/repo` leads to another
+/// work tree's, and the repository of git's that its `git_target` leads to.
+pub(crate) fn led_to_by_jujutsu(source: &str, tree: &dyn VolumeTree) -> (Option<String>, Option<String>) {
+    let repo = join(top(source, ".jj", tree), ".jj/repo");
+    // Relative ones are relative to the directory that the file is in.
+    let says = |file: &str| {
+        let text = String::from_utf8(tree.read(file, 8192)?).ok()?;
+        let path = lexical(&Path::new(file).parent()?.join(text.trim_end_matches('\n')));
+        let path = path.to_str()?.to_owned();
+        Some(tree.canonical(&path).unwrap_or(path))
+    };
+    let led_to = says(&repo);
+    let git = says(&join(led_to.as_deref().unwrap_or(&repo), "store/git_target"));
+    (led_to, git)
+}
+
 #[cfg(test)]
 mod tests {
     use cofferdam_policy::PROTECTED_DEFAULT;

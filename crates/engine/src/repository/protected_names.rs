@@ -124,7 +124,15 @@ pub(crate) fn protected(list: &[&str], source: &str, tree: &dyn VolumeTree) -> B
             names.extend(queues(&format!("{path}/.hg/"), source, tree));
         }
     }
-    let led_to = configurations::led_to(source, tree);
+    let mut led_to = configurations::led_to(source, tree);
+    let jujutsu: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".jj/repo/")).collect();
+    if !jujutsu.is_empty() {
+        let (repository, git) = configurations::led_to_by_jujutsu(source, tree);
+        let below = repository.as_deref().and_then(|path| path.strip_prefix(source)?.strip_prefix('/'));
+        let below = below.filter(|below| fault(below).is_none());
+        names.extend(below.iter().flat_map(|below| jujutsu.iter().map(move |name| format!("{below}/{name}"))));
+        led_to.extend(git);
+    }
     if list.contains(&".git/config") {
         let top = configurations::top(source, ".git", tree);
         let own = if is_git_directory(source, tree) { source.to_owned() } else { join(top, ".git") };
@@ -416,6 +424,34 @@ pub(crate) mod tests {
             assert!(of(volume).contains(name), "{volume}: {name}");
         }
         assert!(!of(".git/refs").contains("w/commondir") && !of("bare/objects").contains("commondir"));
+    }
+
+    #[test]
+    fn what_jujutsus_files_lead_to_is_protected() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().canonicalize().unwrap();
+        for directory in [".jj", "main/.jj/repo/store", "other/.jj/repo/store", "bare/refs", "bare.git/refs"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
+        }
+        std::fs::write(top.join(".jj/repo"), "../main/.jj/repo").unwrap();
+        std::fs::write(top.join("main/.jj/repo/store/git_target"), "../../../../bare.git").unwrap();
+        let of = |volume: &std::path::Path| protected(PROTECTED_DEFAULT, volume.to_str().unwrap(), &Disk);
+        let names = of(&top);
+        for name in ["config.toml", "config-id", "store/git_target", "store/type", "store/git/hooks"] {
+            assert!(names.contains(&format!("main/.jj/repo/{name}")), "{name}");
+            assert!(!names.contains(&format!("other/.jj/repo/{name}")), "nothing leads to it");
+        }
+        assert!(names.contains("bare.git/hooks") && names.contains("bare.git/config"));
+        assert!(!names.contains("bare/hooks"), "nothing leads to it");
+        // The main work tree by itself has its repository of git's elsewhere.
+        assert!(!of(&top.join("main")).iter().any(|name| name.contains("bare")));
+        // By an absolute path as well, and where `.jj/repo` is the directory itself.
+        let target = format!("{}/bare", top.display());
+        std::fs::remove_file(top.join(".jj/repo")).unwrap();
+        std::fs::create_dir_all(top.join(".jj/repo/store")).unwrap();
+        std::fs::write(top.join(".jj/repo/store/git_target"), target).unwrap();
+        let names = of(&top);
+        assert!(names.contains("bare/hooks") && !names.contains("bare.git/hooks"));
     }
 
     #[test]
