@@ -268,6 +268,28 @@ fn mistake_in_configuration_disables_only_what_it_may_define() {
     scene.expect(&["run", "--", "true"], 0, "");
 }
 
+/// Code that writes the project must not write what decides about later runs, by another name of it.
+#[test]
+fn a_configuration_with_another_name_is_refused_with_a_writable_project() {
+    let scene = Scene::new();
+    let tree = scene.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::set_permissions(&tree, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let text = |access: &str| {
+        let project = format!("[project]\npath = \"{}\"\naccess = \"{access}\"\n", tree.display());
+        format!("[environments.x]\npreset = \"shell\"\n{project}")
+    };
+    let linked = scene.write("linked.toml", &text("rw"));
+    let run = |file: &str, code, out: &str| scene.expect(&["eval", "--config", file, "x", "echo hi"], code, out);
+    run(&linked, 0, "hi\n");
+    std::fs::hard_link(&linked, tree.join("other")).unwrap();
+    let message = run(&linked, 125, "");
+    assert!(message.contains("linked.toml from being written: it has other hard links"), "{message}");
+    let copied = scene.write("copied.toml", &text("cow"));
+    std::fs::hard_link(&copied, tree.join("copied")).unwrap();
+    run(&copied, 0, "hi\n");
+}
+
 #[test]
 fn unavailable_environment_gives_its_reason_and_no_fallback() {
     let scene = Scene::new();

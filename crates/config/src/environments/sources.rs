@@ -141,11 +141,25 @@ impl Environments {
     /// # Errors
     /// Something of it cannot be kept from being written.
     pub fn protect(&self) -> Result<(), String> {
-        if self.project.as_ref().is_none_or(|project| project.access != Access::ReadWrite) {
+        let Some(project) = self.project.as_ref().filter(|project| project.access == Access::ReadWrite) else {
             return Ok(());
-        }
+        };
+        // Another name of the file may lie in the project, wherever this one lies.
+        let device = std::fs::metadata(&project.path).map(|about| about.dev()).ok();
+        let has_other_names = |path: &Path| {
+            let about = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+            about.is_some_and(|about| about.nlink() > 1 && Some(about.dev()) == device)
+        };
         // A reference of an image is no path.
         for path in self.obeyed().into_iter().filter(|path| path.is_absolute() && path.symlink_metadata().is_ok()) {
+            if has_other_names(path) {
+                let path = path.display();
+                return Err(format!(
+                    "cannot keep {path} from being written: it has other hard links, which the code could write if one is \
+                     in {}; make it a file of its own, or give the code a copy: access = \"cow\"",
+                    project.path
+                ));
+            }
             cofferdam_engine::keep_read_only(path)
                 .map_err(|why| format!("cannot keep {} from being written: {why}", path.display()))?;
         }
