@@ -392,7 +392,8 @@ fn trace_reports_addresses_that_the_network_refuses() {
         expected.extend(refused.then(|| format!("{address}:4443")));
         let found = violations(&o);
         let mut objects: Vec<_> = found.iter().map(|v| v.1.clone()).collect();
-        (objects.sort(), expected.sort());
+        objects.sort();
+        expected.sort();
         assert_eq!((objects, &o["violations_complete"]), (expected, &false.into()), "{mode} {address} {found:#?}");
         assert!(found.iter().all(|v| v.0 == "connect" && v.2 == field && v.3 == "argument_as_read"), "{found:#?}");
     }
