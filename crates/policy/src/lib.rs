@@ -15,6 +15,7 @@
 
 pub mod allow;
 pub mod bundles;
+mod credentials;
 mod decode;
 mod defaults;
 pub mod errno;
@@ -41,6 +42,7 @@ pub mod variables;
 pub mod webpath;
 
 pub use allow::{AllowEntry, AllowRule, DenyEntry, To};
+pub use credentials::{CREDENTIALS, Credential, XDG, credential_deny, credential_deny_moved, dot_deny};
 pub use defaults::API_VARIABLE_DEFAULT;
 pub use errno::errno_from_name;
 pub use error::{MAX_ERRORS, PolicyError, PolicyErrors, closest};
@@ -51,8 +53,5 @@ pub use json::{MAX_DEPTH, MAX_POLICY_BYTES};
 pub use model::BackendName as Backend;
 pub use model::*;
 pub use ports::Ports;
-pub use protected::{
-    CREDENTIALS, Credential, PROTECTED_COMPANIONS, PROTECTED_DEFAULT, XDG, credential_deny, credential_deny_moved,
-    dot_deny,
-};
+pub use protected::{PROTECTED_COMPANIONS, PROTECTED_DEFAULT};
 pub use url::HttpUrl;
