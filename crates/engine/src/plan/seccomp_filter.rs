@@ -96,7 +96,10 @@ pub(crate) fn request<'a>(
         notify_removes: needs.links,
         trace: policy.audit.trace,
         addresses: ends_at_addresses(policy, needs),
-        connects: matches!(policy.network.mode, NetworkMode::None | NetworkMode::Loopback) && judges_addresses(needs),
+        // What is reported of addresses is for those who want to hear of refusals, and slows down every connection.
+        connects: denials == Denials::Notify
+            && matches!(policy.network.mode, NetworkMode::None | NetworkMode::Loopback)
+            && judges_addresses(needs),
         no_spawn: (!policy.process.spawn)
             .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
