@@ -91,15 +91,20 @@ fn any_request() -> impl Strategy<Value = SeccompRequest<'static>> {
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Trace }),
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Open }),
     ]);
-    (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 8]>()).prop_map(
-        |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec, nested])| SeccompRequest {
+    (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 10]>()).prop_map(
+        |(
+            level,
+            denials,
+            no_spawn,
+            [creates, trace, addresses, connects, unix, no_network, ipc, metadata, exec, nested],
+        )| SeccompRequest {
             level,
             denials,
             notify_creates: creates,
             notify_removes: creates,
             trace,
-            addresses: false,
-            connects: false,
+            addresses,
+            connects,
             no_spawn,
             unix_sockets: unix,
             huge_pages: false,
