@@ -115,7 +115,7 @@ pub fn find(
     let all = Environments::load(around, configuration);
     if name.contains('/') {
         // A mistake elsewhere does not concern an environment that is named by its path, but the project may be wrong then.
-        all.protect().map_err(|why| CliRefusal::new("environment", why))?;
+        protect(&all)?;
         let project = all.project.filter(|_| all.problems.is_empty());
         return Ok((Environments::at_path(name, around), project));
     }
@@ -125,11 +125,17 @@ pub fn find(
         return Err(CliRefusal::new("environment", message + &lines.concat())
             .hint(format!("correct it, and look at it with: {}", command_line("check", configuration))));
     }
-    all.protect().map_err(|why| CliRefusal::new("environment", why))?;
+    protect(&all)?;
     match all.find(name) {
         EnvironmentLookup::Environment(found) => Ok((found.clone(), all.project)),
         EnvironmentLookup::Unknown => Err(unknown(name, &all, configuration)),
     }
+}
+
+/// Keeps what decides about environments from being written by their code.
+fn protect(all: &Environments) -> Result<(), CliRefusal> {
+    let hint = "access = \"cow\" under [project]; or give the file one name: cp FILE COPY && mv COPY FILE";
+    all.protect().map_err(|why| CliRefusal::new("environment", why).hint(hint))
 }
 
 /// The command line of `cofferdam environment` with this action and configuration, for hints.

@@ -155,8 +155,7 @@ impl Environments {
             if has_other_names(path) {
                 let path = path.display();
                 return Err(format!(
-                    "cannot keep {path} from being written: it has other hard links, which the code could write if one is \
-                     in {}; make it a file of its own, or give the code a copy: access = \"cow\"",
+                    "cannot keep {path} from being written: it has other hard links, and code could write it by one in {}",
                     project.path
                 ));
             }
