@@ -12,7 +12,7 @@ use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Root, Stdin, text};
 
 use super::host_paths::{host_path, mount_without_exec};
-use super::network_notes::{hint_for_host_loopback, is_name_lookup, may_be_offered};
+use super::network_notes::{hint_for_host_loopback, is_host_offered, is_name_lookup};
 use super::notes::RunNote;
 use crate::args::presets::{HOME_DIRECTORY, preset_of};
 use crate::call::RunnableCall;
@@ -57,12 +57,9 @@ pub(super) fn complaint_notes(
         notes.extend(context.misplaced_option().or_else(|| context.silent_without_network()));
     }
     if notes.is_empty() && lookups {
-        notes.extend(match failed || outcome.outcome == Ending::TimedOut {
-            true => context.without_network(),
-            false => {
-                Some(note("the program looked for a host by its name, and has no network", Some("--allow HOST".into())))
-            }
-        });
+        // Tools such as npm look for news of themselves, and succeed without: only who asked for a trace wants to know.
+        let ended_well = !failed && outcome.outcome != Ending::TimedOut;
+        notes.extend(context.without_network().filter(|_| !ended_well || call.policy.audit.trace));
     }
     notes
 }
@@ -211,7 +208,7 @@ impl Context<'_> {
             let allow = match preset_of(&self.policy.command.argv) {
                 Some(preset) => format!("--for {preset}"),
                 None => {
-                    format!("--allow {}", host.filter(|host| may_be_offered(host)).unwrap_or_else(|| "HOST".into()))
+                    format!("--allow {}", host.filter(|host| is_host_offered(host)).unwrap_or_else(|| "HOST".into()))
                 }
             };
             // What fetches also writes what it has fetched.
@@ -228,7 +225,7 @@ impl Context<'_> {
     fn fetched_host(&self) -> Option<String> {
         let argv = &self.policy.command.argv;
         let git = argv.first().is_some_and(|program| program == "git" || program.ends_with("/git"));
-        let host = |text: &str| host_of_url(text).or_else(|| host_of_ssh(text)).filter(|host| may_be_offered(host));
+        let host = |text: &str| host_of_url(text).or_else(|| host_of_ssh(text)).filter(|host| is_host_offered(host));
         let named = argv.iter().filter(|_| git).find_map(|argument| host(argument));
         let fetches = argv.get(1).is_some_and(|word| matches!(word.as_str(), "fetch" | "pull" | "push"));
         named.or_else(|| {

@@ -57,9 +57,8 @@ impl UnlistedHost {
         if HOST_NAMES.contains(&self.host.as_str()) {
             return Some(hint_for_host_loopback(self.ports.first().copied()));
         }
-        let is_offered = self.address.and_then(not_offered).or_else(|| not_offered_name(&self.host)).is_none();
         let entry = self.entry();
-        (is_offered && allow_rules(&entry, str::to_owned).is_ok()).then(|| format!("--allow {entry}"))
+        is_host_offered(&entry).then(|| format!("--allow {entry}"))
     }
 
     /// The entry that allows it, with no more ports than the program tried.
@@ -82,10 +81,10 @@ fn refused_by_mode(violation: &Violation) -> Option<SocketAddr> {
     violation.object.as_deref().filter(|_| by_mode)?.parse().ok()
 }
 
-/// Whether a hint may name a host of the caller's arguments, which can have the code in them: no service that gives out the
-/// machine's credentials, no more than one host, and not all of its ports.
-pub(super) fn may_be_offered(host: &str) -> bool {
-    let Ok(entry) = host.parse::<AllowEntry>() else { return false };
+/// Whether a hint may name this entry. What a program tried and its arguments, which can have the code in them, choose it: no
+/// service that gives out the machine's credentials, no more than one host, and not all of its ports.
+pub(super) fn is_host_offered(entry: &str) -> bool {
+    let Ok(entry) = entry.parse::<AllowEntry>() else { return false };
     let one = match &entry.to {
         To::Host { name } => not_offered_name(name).is_none() && !HOST_NAMES.contains(&name.as_str()),
         To::Suffix { .. } => false,
@@ -286,7 +285,7 @@ mod tests {
     #[test]
     fn hosts_of_arguments_are_offered_one_by_one_and_never_metadata() {
         for host in ["example.org", "example.org:8443", "203.0.113.7:22", "[2606:2800::1]:443", "10.1.2.3"] {
-            assert!(may_be_offered(host), "{host}");
+            assert!(is_host_offered(host), "{host}");
         }
         for host in [
             "169.254.169.254",
@@ -299,7 +298,7 @@ mod tests {
             "10.0.0.0/8",
             "",
         ] {
-            assert!(!may_be_offered(host), "{host}");
+            assert!(!is_host_offered(host), "{host}");
         }
     }
 
