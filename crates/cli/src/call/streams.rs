@@ -87,7 +87,7 @@ mod tests {
         lift_limits(&mut policy, StreamOptions { timeout: true, ..StreamOptions::default() }, true);
         assert_eq!(policy.limits.wall_ms, 5_000);
         assert!(policy.limits.cpu_seconds > 1_000_000 && policy.limits.output_bytes == UNLIMITED_OUTPUT);
-        // Those that no option names do not end whoever works there.
+        // Limits of time that no option names do not apply at a terminal.
         let mut unnamed = Policy::base();
         lift_limits(&mut unnamed, StreamOptions::default(), true);
         assert!(unnamed.limits.wall_ms > 365 * 86_400_000 && unnamed.limits.cpu_seconds > 1_000_000);
