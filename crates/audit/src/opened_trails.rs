@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cofferdam_policy::BaseDirectory;
+
 use super::known_directories::Remembered;
 
 /// Trails that this process has opened. No sandbox of this process shows one.
@@ -50,8 +52,7 @@ pub fn all() -> Vec<PathBuf> {
 /// # Errors
 /// No variable says where it is.
 pub fn state_directory() -> std::io::Result<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let base = BaseDirectory::State.of(std::env::var_os(BaseDirectory::State.variable()), std::env::var_os("HOME"));
     Ok(base.ok_or_else(|| std::io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?.join("cofferdam"))
 }
 

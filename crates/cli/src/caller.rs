@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use cofferdam_config::environments::{InterpreterSurroundings, Surroundings};
 use cofferdam_config::project_directory;
+use cofferdam_policy::BaseDirectory;
 use cofferdam_policy::paths::is_within;
 
 use crate::refusal::CliRefusal;
@@ -60,6 +61,11 @@ impl Caller {
     /// One of the caller's variables.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
+    }
+
+    /// One of the caller's base directories; `None` without a home.
+    pub(crate) fn base_directory(&self, which: BaseDirectory) -> Option<PathBuf> {
+        which.of(self.variable(which.variable()), self.homes.first())
     }
 
     /// A path made absolute against the working directory. `.` and empty components are removed; `..` is resolved on the

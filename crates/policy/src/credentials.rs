@@ -2,6 +2,8 @@
 //!
 //! One source for every backend and every front end. How the lists are enforced is decided elsewhere.
 
+use crate::BaseDirectory;
+
 use crate::paths::{is_within, normalize};
 
 /// A place in which an application keeps credentials, a history or private data.
@@ -77,14 +79,6 @@ const fn parse_credentials<const COUNT: usize>() -> [Credential; COUNT] {
     entries
 }
 
-/// Directories of a home that the XDG base directory specification lets a variable move.
-pub const XDG: &[(&str, &str)] = &[
-    (".cache", "XDG_CACHE_HOME"),
-    (".config", "XDG_CONFIG_HOME"),
-    (".local/share", "XDG_DATA_HOME"),
-    (".local/state", "XDG_STATE_HOME"),
-];
-
 /// What an installation has of [`CREDENTIALS`] itself: denied in it, and no reason not to show it.
 const OF_INSTALLATIONS: &[&str] = &["etc/npmrc", "pip.conf", ".condarc", "condarc", "condarc.d"];
 
@@ -153,7 +147,7 @@ pub fn credential_deny_moved<'v>(
         }
     };
     let base_directories: Vec<(&str, &str)> =
-        XDG.iter().filter_map(|(directory, name)| Some((*directory, variable(name)?))).collect();
+        BaseDirectory::ALL.iter().filter_map(|of| Some((of.usual(), variable(of.variable())?))).collect();
     for entry in CREDENTIALS {
         for name in entry.variables() {
             let (name, rest) = name.split_once('/').unwrap_or((name, ""));

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allow;
+mod base_directory;
 pub mod bundles;
 mod credentials;
 mod decode;
@@ -42,7 +43,8 @@ pub mod variables;
 pub mod webpath;
 
 pub use allow::{AllowEntry, AllowRule, DenyEntry, To};
-pub use credentials::{CREDENTIALS, Credential, XDG, credential_deny, credential_deny_moved, dot_deny};
+pub use base_directory::BaseDirectory;
+pub use credentials::{CREDENTIALS, Credential, credential_deny, credential_deny_moved, dot_deny};
 pub use defaults::API_VARIABLE_DEFAULT;
 pub use errno::errno_from_name;
 pub use error::{MAX_ERRORS, PolicyError, PolicyErrors, closest};

@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cofferdam_policy::BaseDirectory;
 use rustix::fs::{AtFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
@@ -78,11 +79,7 @@ impl EvaluationCache {
 
     /// The default directory: below `$XDG_CACHE_HOME` if that is absolute, else below `~/.cache`.
     pub fn default_directory(xdg_cache_home: Option<&str>, home: Option<&Path>) -> Option<PathBuf> {
-        let base = match xdg_cache_home.filter(|base| base.starts_with('/')) {
-            Some(base) => PathBuf::from(base),
-            None => home?.join(".cache"),
-        };
-        Some(base.join("cofferdam/policies"))
+        BaseDirectory::Cache.of(xdg_cache_home, home).map(|base| base.join("cofferdam/policies"))
     }
 
     /// The result of this request, if nothing that it depends on has changed.

@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::BaseDirectory;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
@@ -20,9 +21,8 @@ pub(crate) struct SealKey([u8; 32]);
 
 /// The default directory of the key: below `$XDG_STATE_HOME` if that is absolute, else below `~/.local/state`.
 pub(crate) fn default_directory() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(base.join("cofferdam"))
+    let state = BaseDirectory::State;
+    state.of(std::env::var_os(state.variable()), std::env::var_os("HOME")).map(|base| base.join("cofferdam"))
 }
 
 impl SealKey {

@@ -19,7 +19,7 @@ use cofferdam_config::environments::led_by_a_home;
 use cofferdam_engine::audit::hidden::{Remembered, open_or_make, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::text::one_line;
-use cofferdam_policy::{Access, Mount, NetworkMode, Policy};
+use cofferdam_policy::{Access, BaseDirectory, Mount, NetworkMode, Policy};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -349,9 +349,7 @@ fn shows_states(shown: &Path, states: &Path) -> CliRefusal {
 
 /// The directory with the states of all agents, canonical as far as it is there.
 fn states_directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
-    let named = caller.variable("XDG_DATA_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
-    let data = named.or_else(|| caller.homes.first().map(|home| Path::new(home).join(".local/share")));
-    let data = data.ok_or_else(|| {
+    let data = caller.base_directory(BaseDirectory::Data).ok_or_else(|| {
         CliRefusal::new("agent", "there is no home directory for what the agent remembers")
             .hint("set HOME or XDG_DATA_HOME")
     })?;

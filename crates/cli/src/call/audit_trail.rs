@@ -1,6 +1,8 @@
 //! Which directory holds the audit trail of a call. Opens nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use cofferdam_policy::BaseDirectory;
 
 use crate::caller::Caller;
 use crate::refusal::CliRefusal;
@@ -13,9 +15,8 @@ pub fn directory(caller: &Caller) -> Result<PathBuf, CliRefusal> {
     if let Some(named) = caller.variable("COFFERDAM_AUDIT").filter(|named| !named.is_empty()) {
         return Ok(caller.absolute(named).into());
     }
-    let state = caller.variable("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
-    let home = || caller.homes.first().map(|home| Path::new(home).join(".local/state"));
-    state.or_else(home).map(|state| state.join("cofferdam/audit")).ok_or_else(|| {
+    let state = caller.base_directory(BaseDirectory::State);
+    state.map(|state| state.join("cofferdam/audit")).ok_or_else(|| {
         CliRefusal::new("audit", "there is no home directory for the audit trail").hint("--dir DIR names another place")
     })
 }

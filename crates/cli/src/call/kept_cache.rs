@@ -12,7 +12,7 @@ use cofferdam_engine::audit::hidden::{Remembered, open_or_make, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
-use cofferdam_policy::{Access, Mount, Policy};
+use cofferdam_policy::{Access, BaseDirectory, Mount, Policy};
 
 use super::others_hidden;
 use crate::args::presets::{HOME_DIRECTORY, ToolPreset};
@@ -60,13 +60,11 @@ impl KeptCaches {
             return Err(refused(format!("--for {name} has no cache that could be kept")).hint("leave --cache out"));
         }
         caller.require_project().map_err(|message| refused(message).split_hint())?;
-        let named = caller.variable("XDG_CACHE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
-        let base = named.or_else(|| caller.homes.first().map(|home| Path::new(home).join(".cache")));
-        let base = base.ok_or_else(|| {
+        let base = caller.base_directory(BaseDirectory::Cache).ok_or_else(|| {
             refused("there is no home directory to keep caches in".into()).hint("set HOME, or XDG_CACHE_HOME")
         })?;
         let base = real(&base);
-        let usual = caller.homes.first().map(|home| real(&Path::new(home).join(".cache")));
+        let usual = caller.homes.first().map(|home| real(&Path::new(home).join(BaseDirectory::Cache.usual())));
         let moved = (usual.as_ref() != Some(&base)).then(|| base.clone());
         // Where a variable led, no link of a sandbox's leads on.
         let all = if moved.is_some() { base.join(ALL) } else { real(&base.join(ALL)) };

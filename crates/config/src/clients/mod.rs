@@ -7,6 +7,7 @@ mod jsonc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::BaseDirectory;
 use serde_json::{Value, json};
 
 pub use jsonc::{EditError, removed, with};
@@ -72,8 +73,7 @@ impl McpClient {
     ) -> Option<PathBuf> {
         let home = home.map(Path::new);
         let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let xdg =
-            || variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute()).or_else(|| Some(home?.join(".config")));
+        let xdg = || BaseDirectory::Config.of(variable(BaseDirectory::Config.variable()), home);
         let applications = match platform {
             Platform::Linux => xdg(),
             Platform::MacOs => home.map(|home| home.join("Library/Application Support")),

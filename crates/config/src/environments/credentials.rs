@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use cofferdam_policy::paths::{PathSet, is_within, may_be_one_name};
-use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credential_deny_moved, dot_deny};
+use cofferdam_policy::{BaseDirectory, CREDENTIALS, Policy, Root, credential_deny, credential_deny_moved, dot_deny};
 
 use super::{EnvironmentSpec, InterpreterSurroundings, Project, led_by_a_home};
 
@@ -25,7 +25,7 @@ pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
 /// The variables that move credentials to other paths.
 static CREDENTIAL_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let named = CREDENTIALS.iter().flat_map(|entry| entry.variables()).filter_map(|name| name.split('/').next());
-    named.chain(XDG.iter().map(|(_, name)| *name)).map(str::to_owned).collect()
+    named.chain(BaseDirectory::ALL.iter().map(|of| of.variable())).map(str::to_owned).collect()
 });
 
 /// Paths of credentials that an interpreter's installation never contains: a directory with one of them is not an installation.
@@ -135,7 +135,7 @@ pub fn deny_dot_names(
         volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
     };
     let homes = around.homes.iter().map(|home| (home.as_str(), ""));
-    let moved = XDG.iter().filter_map(|(directory, name)| Some((around.variable(name)?, *directory)));
+    let moved = BaseDirectory::ALL.iter().filter_map(|of| Some((around.variable(of.variable())?, of.usual())));
     for (base, directory) in homes.chain(moved) {
         let in_a_home = !directory.is_empty() && around.homes.iter().any(|home| is_within(home, base));
         if base.starts_with('/') && base != "/" && !in_a_home && !given(base) {
@@ -221,7 +221,7 @@ impl<'h> HomeListings<'h> {
                 let (at, end) = (&directory[..start - 1], start + name.len());
                 let relative = at.get(home.len() + 1..).unwrap_or_default();
                 let is_listed = relative.is_empty()
-                    || XDG.iter().any(|(base, _)| *base == relative)
+                    || BaseDirectory::ALL.iter().any(|of| of.usual() == relative)
                     || self.known.borrow().contains_key(at);
                 start = end + 1;
                 let leads_on = |kind: EntryKind| kind != EntryKind::Other;

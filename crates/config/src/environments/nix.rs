@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use cofferdam_engine::audit::{hex, sha256};
 use cofferdam_engine::host_programs;
+use cofferdam_policy::BaseDirectory;
 
 use super::shell::LONGEST;
 
@@ -294,8 +295,7 @@ fn escaped(path: &str) -> String {
 
 /// The directory of the cache: below that of the variable, or below the home.
 pub fn cache_directory(cache_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
-    let named = cache_home.filter(|path| path.starts_with('/')).map(PathBuf::from);
-    named.or_else(|| Some(Path::new(home?).join(".cache"))).map(|base| base.join("cofferdam/flakes"))
+    BaseDirectory::Cache.of(cache_home, home).map(|base| base.join("cofferdam/flakes"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::BaseDirectory;
+
 use super::PRESETS;
 use super::artifact::NIX_STORE;
 
@@ -135,8 +137,7 @@ impl Surroundings {
     }
 
     fn user_configuration(&self) -> Option<PathBuf> {
-        let named = self.variables.get("XDG_CONFIG_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
-        named.or_else(|| Some(Path::new(self.home()?).join(".config")))
+        BaseDirectory::Config.of(self.variables.get(BaseDirectory::Config.variable()), self.home())
     }
 
     /// The configuration file: the named one, or the first default that exists. `true` if it was named.

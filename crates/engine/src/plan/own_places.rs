@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use cofferdam_audit::hidden::{Remembered, known, take};
 use cofferdam_audit::opened;
 use cofferdam_policy::paths::{is_within, lexical};
-use cofferdam_policy::{Access, Field, Mount, Policy, Root};
+use cofferdam_policy::{Access, BaseDirectory, Field, Mount, Policy, Root};
 
 use crate::failure::{FailedStep, Failure};
 use crate::plan::aliases::{Aliases, MOST, MOUNT_TABLE};
@@ -214,15 +214,11 @@ fn list(
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = absolute("HOME");
     // A program that is started with another variable looks at the place without it.
-    let base = |name: &str, below: &str| -> Vec<PathBuf> {
-        absolute(name)
-            .into_iter()
-            .chain(home.as_ref().map(|home| home.join(below)))
-            .map(|dir| dir.join("cofferdam"))
-            .collect()
+    let base = |of: BaseDirectory| -> Vec<PathBuf> {
+        let usual = home.as_ref().map(|home| home.join(of.usual()));
+        absolute(of.variable()).into_iter().chain(usual).map(|dir| dir.join("cofferdam")).collect()
     };
-    let (config, cache) = (base("XDG_CONFIG_HOME", ".config"), base("XDG_CACHE_HOME", ".cache"));
-    let (state, data) = (base("XDG_STATE_HOME", ".local/state"), base("XDG_DATA_HOME", ".local/share"));
+    let [cache, config, data, state] = BaseDirectory::ALL.map(base);
     // What sandboxes themselves write, each its own part.
     let parts = [(&cache, "cofferdam-caches"), (&cache, "cofferdam-packages"), (&data, "cofferdam-agents")];
     let parts: Vec<PathBuf> =

@@ -1,10 +1,11 @@
 //! One call of `cofferdam skill`: its arguments, the caller, the registry, and the audit trail in which it is recorded.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use cofferdam_config::skills::{Registry, SkillError, SkillSpec};
 use cofferdam_engine::audit::{Trail, TrailOptions};
+use cofferdam_policy::BaseDirectory;
 
 use crate::call::audit_trail;
 use crate::caller::Caller;
@@ -114,9 +115,8 @@ fn default_registry(caller: &Caller) -> Result<PathBuf, CliRefusal> {
     if let Some(named) = caller.variable("COFFERDAM_SKILLS").filter(|named| !named.is_empty()) {
         return Ok(caller.absolute(named).into());
     }
-    let data = caller.variable("XDG_DATA_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
-    let home = || caller.homes.first().map(|home| Path::new(home).join(".local/share"));
-    data.or_else(home).map(|data| data.join("cofferdam/skills")).ok_or_else(|| {
+    let data = caller.base_directory(BaseDirectory::Data);
+    data.map(|data| data.join("cofferdam/skills")).ok_or_else(|| {
         CliRefusal::new("skill", "there is no home directory for the registry")
             .hint("--registry DIR names another place")
     })

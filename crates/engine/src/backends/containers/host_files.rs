@@ -17,6 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use cofferdam_confine::memfd;
+use cofferdam_policy::BaseDirectory;
 use sha2::{Digest, Sha256};
 
 use super::owner::{self, Leftover, ProcessScope};
@@ -46,8 +47,10 @@ impl HostFilesDirectory {
         let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let root = named(VARIABLE)
             .or_else(|| rustix::process::geteuid().is_root().then(|| "/var/lib/cofferdam".into()))
-            .or_else(|| named("XDG_DATA_HOME").map(|dir| dir.join("cofferdam")))
-            .or_else(|| named("HOME").map(|dir| dir.join(".local/share/cofferdam")));
+            .or_else(|| {
+                let data = BaseDirectory::Data.of(named(BaseDirectory::Data.variable()), named("HOME"));
+                data.map(|data| data.join("cofferdam"))
+            });
         let root = root.ok_or_else(|| {
             Failure::new(FailedStep::State, format!("neither {VARIABLE} nor HOME says where containers' files go"))
                 .hint("set COFFERDAM_STATE")

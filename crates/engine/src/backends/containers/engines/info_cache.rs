@@ -16,6 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cofferdam_policy::BaseDirectory;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -89,7 +90,7 @@ fn key(socket: &Path, ping: &Ping, files: &[PathBuf]) -> Option<String> {
 /// What Podman's answer can depend on, besides its process.
 fn files() -> Vec<PathBuf> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let own = named("XDG_CONFIG_HOME").or_else(|| named("HOME").map(|home| home.join(".config")));
+    let own = BaseDirectory::Config.of(named(BaseDirectory::Config.variable()), named("HOME"));
     let mut files: Vec<PathBuf> =
         ["CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"].into_iter().filter_map(named).collect();
     files.extend(["/etc/subuid", "/etc/subgid"].map(PathBuf::from));
