@@ -9,23 +9,29 @@ use cofferdam_policy::closest;
 use crate::output::text::quoted;
 use crate::refusal::CliRefusal;
 
-/// Options of docker, podman and bubblewrap, and the equivalent of each.
+/// Nothing outside reaches a sandbox.
+const NO_PORTS: &str =
+    "nothing outside can reach the program; --network loopback lets its own processes talk to each other";
+/// There is nothing to switch off.
+const NO_NETWORK: &str = "leave it out: there is no network by default";
+
+/// Options that other tools have or that are guessed, and the equivalent of each.
 const OTHER_TOOLS: &[(&str, &str)] = &[
     ("--rw", "--here, or -v SRC:DST:rw"),
     ("--write", "--here, or -v SRC:DST:rw"),
     ("--cow", "--here=cow, or -v SRC:DST:cow"),
     ("--diff", "--here=cow --keep-changes DIR"),
     ("--preview", "--here=cow"),
-    ("--no-net", "leave it out: there is no network by default"),
-    ("--no-network", "leave it out: there is no network by default"),
+    ("--no-net", NO_NETWORK),
+    ("--no-network", NO_NETWORK),
     ("--no-timeout", "--timeout none"),
     ("--writable", "--here, or -v SRC:DST:rw"),
     ("--rm", "leave it out: nothing of a run stays"),
-    ("-p", "nothing outside can reach the program; --network loopback lets its own processes talk to each other"),
-    (
-        "--publish",
-        "nothing outside can reach the program; --network loopback lets its own processes talk to each other",
-    ),
+    ("-p", NO_PORTS),
+    ("--publish", NO_PORTS),
+    ("--port", NO_PORTS),
+    ("--ports", NO_PORTS),
+    ("--expose", NO_PORTS),
     ("-u", "leave it out: the program runs as a user without rights; `-v SRC:DST:rw` says what it may write"),
     ("--user", "leave it out: the program runs as a user without rights; `-v SRC:DST:rw` says what it may write"),
     ("-m", "--memory SIZE"),
@@ -53,12 +59,51 @@ const OTHER_TOOLS: &[(&str, &str)] = &[
     ("--session", "sessions are kept by `cofferdam mcp` and by the Python package; eval starts anew each time"),
     ("--net", "--network MODE"),
     ("--share-net", "--network host"),
-    ("--unshare-net", "leave it out: there is no network by default"),
+    ("--unshare-net", NO_NETWORK),
     ("--unshare-all", "leave it out: everything is its own by default"),
     ("--die-with-parent", "leave it out: the program ends with this command"),
     ("--name", "--id NAME"),
     ("-d", "the command stays until the program ends; `&` of the shell puts it into the background"),
     ("--detach", "the command stays until the program ends; `&` of the shell puts it into the background"),
+    ("--allow-write", "--here, or -v SRC:DST:rw"),
+    ("--allow-read", "-v SRC:DST"),
+    ("--allow-net", "--allow HOST"),
+    ("--allow-env", "-e NAME"),
+    ("--allow-run", "leave it out: the program may start others; --no-spawn forbids it"),
+    ("--copy", "--here=cow, or -v SRC:DST:cow"),
+    ("--share", "-v SRC:DST[:ro|rw|cow]"),
+    ("--ro", "leave it out: what no volume with :rw shows is read-only"),
+    ("--readonly", "leave it out: what no volume with :rw shows is read-only"),
+    ("--host", "--allow HOST; the whole network of this machine is --network host"),
+    ("--internet", "--allow HOST; the whole network of this machine is --network host"),
+    ("--online", "--allow HOST; the whole network of this machine is --network host"),
+    ("--offline", NO_NETWORK),
+    ("--proxy", "--upstream-proxy URL"),
+    ("--dns", "leave it out: the hosts of --allow are resolved"),
+    ("--device", "no device of this machine is passed on; the sandbox has a /dev of its own"),
+    ("--gpu", "no device of this machine is passed on; the sandbox has a /dev of its own"),
+    ("--gpus", "no device of this machine is passed on; the sandbox has a /dev of its own"),
+    ("--verbose", "--trace reports what was refused; --json prints the whole outcome"),
+    ("--debug", "--trace reports what was refused; --json prints the whole outcome"),
+    ("--secret", "-e NAME passes one variable of the caller's"),
+    ("--secrets", "-e NAME passes one variable of the caller's"),
+    ("--token", "-e NAME passes one variable of the caller's"),
+    ("--limit", "--memory SIZE, --timeout TIME, --pids N, --cpus N"),
+    ("--limits", "--memory SIZE, --timeout TIME, --pids N, --cpus N"),
+    ("--time-limit", "--timeout TIME"),
+    ("--max-time", "--timeout TIME"),
+    ("--wall", "--timeout TIME"),
+    ("--wall-time", "--timeout TIME"),
+    ("--max-memory", "--memory SIZE"),
+    ("--mem-limit", "--memory SIZE"),
+    ("--disk", "--layer-size SIZE for copies, --tmpfs-size SIZE for /tmp"),
+    ("--storage", "--layer-size SIZE for copies, --tmpfs-size SIZE for /tmp"),
+    ("--cd", "-w DIR"),
+    ("-C", "-w DIR"),
+    ("--script", "cofferdam eval ENVIRONMENT --file FILE"),
+    ("--docker", "--backend docker"),
+    ("--podman", "--backend podman"),
+    ("--gvisor", "--backend oci:runsc"),
     ("--entrypoint", "the program is named behind the options: cofferdam run [OPTIONS] -- PROGRAM"),
 ];
 
@@ -84,7 +129,9 @@ pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str
     let tips = || text.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
     let refusal = CliRefusal::new("arguments", message);
     let known = match error.kind() {
-        ErrorKind::UnknownArgument => of(error, ContextKind::InvalidArg).and_then(|name| option(&name)),
+        ErrorKind::UnknownArgument if runs_a_program(words) => {
+            of(error, ContextKind::InvalidArg).and_then(|name| option(&name))
+        }
         ErrorKind::InvalidSubcommand => {
             of(error, ContextKind::InvalidSubcommand).and_then(|name| program(&name, words, subcommands))
         }
@@ -95,9 +142,13 @@ pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str
         }
         _ => None,
     };
-    // The parser's advice to pass the option as a value is never what was meant here.
-    let close = || tips().find(|tip| !tip.starts_with("to pass")).map(str::to_owned);
     let unknown = || of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    // The parser's advice to pass the option as a value is never what was meant here.
+    let close = || {
+        let similar =
+            |tip: &&str| unknown().is_none_or(|given| tip.split('\'').nth(1).is_none_or(|of| is_like(&given, of)));
+        tips().find(|tip| !tip.starts_with("to pass") && similar(tip)).map(str::to_owned)
+    };
     match known.or_else(close).or_else(|| unknown().map(|name| unknown_option(&name, words, subcommands))) {
         Some(hint) => refusal.hint(hint),
         None => refusal,
@@ -132,9 +183,23 @@ fn of(error: &clap::Error, kind: ContextKind) -> Option<String> {
     error.get(kind).map(ToString::to_string)
 }
 
+/// Whether the options of a run belong here.
+fn runs_a_program(words: &[String]) -> bool {
+    words.first().is_none_or(|word| word.starts_with('-') || ["run", "eval", "agent", "skill"].contains(&word.as_str()))
+}
+
 fn option(name: &str) -> Option<String> {
     let name = name.split('=').next().unwrap_or(name);
     OTHER_TOOLS.iter().find(|(other, _)| *other == name).map(|(_, instead)| (*instead).to_owned())
+}
+
+/// Whether an option can have been meant by another: one has the other's words, or few letters are wrong. The parser's own measure
+/// finds `--here` in `--share`.
+fn is_like(given: &str, option: &str) -> bool {
+    let plain = |text: &str| text.split('=').next().unwrap_or(text).trim_start_matches('-').replace('-', "_");
+    let (given, option) = (plain(given), plain(option));
+    let within = given.len() >= 3 && (option.contains(&given) || given.contains(&option));
+    within || closest(&given, [option.as_str()].into_iter()).is_some()
 }
 
 /// The hint for another name of a backend.

@@ -53,24 +53,34 @@ pub(crate) fn mebibytes(text: &str) -> Result<u64, String> {
     sizes::mebibytes(text).map_err(|why| format!("{why}{hint}"))
 }
 
-/// A time in milliseconds: a number with at most three decimals and a unit `ms`, `s`, `m`, `h` or `d`. Without a unit, seconds.
+/// A time in milliseconds: numbers with at most three decimals, each with a unit, as in `1.5s` or `1m30s`. One number without a
+/// unit is in seconds.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
-    let accepted = || format!("`{text}` is not a time; write it like 30s, 1.5s, 500ms, 10m, 2h or 1d");
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let unit = match &text[end..] {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(accepted()),
-    };
-    let thousandths = thousandths(&text[..end]).ok_or_else(accepted)?;
-    let scaled = thousandths.checked_mul(unit).ok_or_else(|| format!("`{text}` is too long a time"))?;
-    if scaled % 1_000 != 0 {
+    let no_time = || format!("`{text}` is not a time; write it like 30s, 1.5s, 500ms, 10m, 1m30s, 2h or 1d");
+    let too_long = || format!("`{text}` is too long a time");
+    let (mut rest, mut total) = (text, 0_u64);
+    while !rest.is_empty() || text.is_empty() {
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(end);
+        let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
+        let (unit, next) = behind.split_at(end);
+        let unit = match unit {
+            "ms" => 1,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
+            "" if number.len() == text.len() => 1_000,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000,
+            "d" | "day" | "days" => 86_400_000,
+            _ => return Err(no_time()),
+        };
+        let part = thousandths(number).ok_or_else(no_time)?.checked_mul(unit).ok_or_else(too_long)?;
+        total = total.checked_add(part).ok_or_else(too_long)?;
+        rest = next;
+    }
+    if total % 1_000 != 0 {
         return Err(format!("`{text}` is not a whole number of milliseconds"));
     }
-    Ok(scaled / 1_000)
+    Ok(total / 1_000)
 }
 
 /// A time in whole seconds.
@@ -427,11 +437,14 @@ mod tests {
         assert_eq!(milliseconds("1.5s"), Ok(1_500));
         assert_eq!(milliseconds("500ms"), Ok(500));
         assert_eq!(milliseconds("0.25m"), Ok(15_000));
+        assert_eq!(milliseconds("10sec"), Ok(10_000));
+        assert_eq!(milliseconds("2hours"), Ok(7_200_000));
+        assert_eq!(milliseconds("1m30s"), Ok(90_000));
         assert_eq!(seconds("2h"), Ok(7_200));
         assert_eq!(cpu_millis("0.25"), Ok(250));
         assert_eq!(cpu_millis("2"), Ok(2_000));
         assert_eq!(seconds("1d"), Ok(86_400));
-        for bad in ["", "s", "-1", "1w", "1.", ".5", "1.5.1", "0.0005s", "99999999999999999h"] {
+        for bad in ["", "s", "-1", "1w", "1m30", "s5", "5s1x", "1.", ".5", "1.5.1", "0.0005s", "99999999999999999h"] {
             assert!(milliseconds(bad).is_err(), "{bad}");
         }
         assert!(seconds("1.5s").is_err());
