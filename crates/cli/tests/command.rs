@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{cofferdam, cofferdam_with_signals, output};
+use common::{cofferdam, cofferdam_with_signals, output, parse};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -479,6 +479,32 @@ fn doctor_reports_available_and_missing_mechanisms() {
     assert!(!report["mechanisms"].as_array().unwrap().is_empty());
     // The two own backends, three external programs, six container runtimes.
     assert_eq!(report["support"]["run"].as_array().unwrap().len(), 11);
+}
+
+#[test]
+fn doctor_says_which_programs_are_missing() {
+    let empty = open_directory();
+    let programs = ["MCP server", "evaluator of profiles"];
+    let rows = |output: Output| {
+        let report = parse(&output);
+        let rows = report["mechanisms"].as_array().unwrap().clone();
+        programs.map(|name| rows.iter().find(|row| row["name"] == name).unwrap()["available"] == true)
+    };
+    let without = || {
+        let mut command = cofferdam();
+        command.env("COFFERDAM_LIBEXEC", empty.path()).arg("doctor");
+        command
+    };
+    assert_eq!(rows(without().arg("--json").output().unwrap()), [false, false]);
+    let text = String::from_utf8(without().output().unwrap().stdout).unwrap();
+    let todo = "  put cofferdam-serve beside the command, or say where it is with COFFERDAM_LIBEXEC=DIR\n    gives: cofferdam mcp";
+    assert!(text.contains(todo), "{text}");
+    // Files in their places are enough.
+    for program in ["cofferdam-serve", "cofferdam-compile"] {
+        std::fs::write(empty.path().join(program), "").unwrap();
+    }
+    assert_eq!(rows(without().arg("--json").output().unwrap()), [true, true]);
+    assert!(!String::from_utf8(without().output().unwrap().stdout).unwrap().contains("cofferdam-serve"));
 }
 
 #[test]

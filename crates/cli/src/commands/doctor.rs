@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::HomeListings;
+use cofferdam_config::serve::PROGRAM as MCP_SERVER;
 use cofferdam_engine::backends::containers::{FoundRuntime, found};
 use cofferdam_engine::{Engine, Mechanism, Strength, Support};
 use cofferdam_policy::Policy;
+use cofferdam_profiles::helper::{DIRECTORY_VARIABLE, NAME as EVALUATOR, find_named};
 use serde::Serialize;
 
 use crate::call::defaults::run_defaults;
@@ -54,7 +57,8 @@ struct DoctorReport<'a> {
 pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
     let caller = Caller::observe()?;
     let engine = Engine::probe();
-    let mechanisms = engine.mechanisms();
+    let mut mechanisms = engine.mechanisms();
+    mechanisms.extend(helper_programs(&caller));
     let mut of_run = run_defaults(&caller, &HomeListings::of(&caller.homes), true);
     let mut of_eval = Policy::base();
     for policy in [&mut of_run, &mut of_eval] {
@@ -73,6 +77,26 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
         print(&printable(&text))?;
     }
     Ok(if usable { 0 } else { 1 })
+}
+
+/// The programs of other commands, which are files of their own.
+fn helper_programs(caller: &Caller) -> [Mechanism; 2] {
+    let libexec = caller.variable(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()).map(Path::new);
+    let own = std::env::current_exe().ok();
+    [
+        ("MCP server", MCP_SERVER, "cofferdam mcp: environments for agents"),
+        ("evaluator of profiles", EVALUATOR, "profiles and policies in Nickel"),
+    ]
+    .map(|(name, program, gives)| {
+        let path = find_named(program, libexec, own.as_deref());
+        let (available, evidence) = match path.metadata() {
+            Ok(metadata) if metadata.is_file() => (true, path.display().to_string()),
+            Ok(_) => (false, format!("{} is no file", path.display())),
+            Err(error) => (false, format!("{}: {error}", path.display())),
+        };
+        let enable = format!("put {program} beside the command, or say where it is with {DIRECTORY_VARIABLE}=DIR");
+        Mechanism { name, available, evidence, gives, enable: (!available).then_some(enable) }
+    })
 }
 
 /// What works, what does not, and what to do about it: one screen.
