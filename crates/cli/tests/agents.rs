@@ -480,6 +480,10 @@ fn what_cannot_be_run_is_said_before_anything_is_made() {
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(code) && message.contains(said), "{arguments:?}: {message}");
     }
+    // What it would be run with can be looked at all the same.
+    let dry_run = world.run("home/project", true, &["agent", "--dry-run", "goose"]);
+    assert!(String::from_utf8_lossy(&dry_run.stderr).contains("goose is not installed"), "{dry_run:?}");
+    assert!(parse(&dry_run)["for"]["goose"].to_string().contains("--here rw"));
     let home = world.run("home", true, &["agent", "claude"]);
     assert!(String::from_utf8_lossy(&home.stderr).contains("no project"), "{home:?}");
     let listed = printed(&world.run("home/project", true, &["agent", "list"]));

@@ -78,7 +78,10 @@ fn inside(
     let agent = agent(name).map_err(|message| CliRefusal::new("arguments", message).split_hint())?;
     if !is_installed(agent, caller) {
         let message = format!("{} is not installed: no program of that name is on the PATH", agent.name);
-        return Err(CliRefusal::new("agent", message).hint(agent.install).code(127));
+        if !presentation.dry_run {
+            return Err(CliRefusal::new("agent", message).hint(agent.install).code(127));
+        }
+        print_note(&message, Some(agent.install));
     }
     let here = !is_given(matches, "here");
     if here {
