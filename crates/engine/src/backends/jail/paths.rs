@@ -178,12 +178,12 @@ pub(super) fn hold(
     }
     // Whoever writes there decides what is hidden, from this very run on.
     for layers in crate::plan::whiteout::bases().iter().filter(|_| writable).filter_map(|base| base.to_str()) {
-        w.each(layers, false);
+        w.place(layers, false);
     }
     // What decides over later sandboxes, and what they are recorded in.
     let shows = |place: &&own_places::OwnPlace| place.hidden && !view.appearances(&place.path).is_empty();
     for place in state.iter().filter(|place| writable || shows(place)) {
-        w.each(&place.path, place.hidden);
+        w.place(&place.path, place.hidden);
     }
     // A volume that contains one shows the host's processes.
     for mounted in &processes {
@@ -369,6 +369,14 @@ impl Work<'_> {
             if inside != path {
                 self.by_name(&inside, deny);
             }
+        }
+    }
+
+    /// A place of Cofferdam's own on the host: everywhere it shows. What scratch space has at its path is the sandbox's.
+    fn place(&mut self, path: &str, deny: bool) {
+        match self.view.covering(path) {
+            Some(MountEntry { shows: MountContent::Own, .. }) => self.host_path(path, path, deny),
+            _ => self.each(path, deny),
         }
     }
 
