@@ -314,13 +314,19 @@ fn definition_names_hosts_and_memory_as_options_do() {
     let made = Fixture::new();
     made.write(
         "home/.config/cofferdam/config.toml",
-        "[environments.a]\npreset = \"python\"\nallow = [\"@crates\", \"a.example:22\"]\nmemory = \"1g\"\n",
+        "[environments.a]\npreset = \"python\"\nallow = [\"@crates\", \"a.example:22\"]\nmemory = \"1g\"\n\
+         allow_private = [\"db.example:5432\"]\n\
+         [environments.b]\npreset = \"python\"\nallow_private = [\"db.example\"]\n",
     );
     let all = made.load();
     assert!(all.problems.is_empty(), "{:?}", all.problems);
     let (policy, _) = applied_to_base(&spec(find(&all, "a"), None).unwrap());
     let hosts: Vec<String> = policy.network.allow.iter().map(|rule| rule.entry.to_string()).collect();
-    assert_eq!(hosts, ["index.crates.io:443", "static.crates.io:443", "a.example:22"]);
+    assert_eq!(hosts, ["index.crates.io:443", "static.crates.io:443", "a.example:22", "db.example:5432"]);
+    let private: Vec<bool> = policy.network.allow.iter().map(|rule| rule.private).collect();
+    assert_eq!(private, [false, false, false, true]);
+    let (alone, _) = applied_to_base(&spec(find(&all, "b"), None).unwrap());
+    assert_eq!((alone.network.mode, alone.network.allow.len()), (NetworkMode::Allowlist, 1));
     assert_eq!((policy.network.mode, policy.limits.memory_mb), (NetworkMode::Allowlist, 1024));
     assert!(policy.is_required(Field::Network) && policy.is_required(Field::Memory));
     let reported = reported(
@@ -336,6 +342,18 @@ allow = []
 memory = "1g"
 memory_mb = 5
 allo = ["@pypi"]
+[environments.c]
+preset = "python"
+allow_private = ["*.example.org", "localhost", "10.1.2.3", "metadata.google.internal"]
+packages = ["six"]
+index = "https://user:secret@pypi.example/simple"
+[environments.d]
+preset = "python"
+index = "ftp://pypi.example"
+[environments.e]
+preset = "python"
+packages = ["six"]
+index = "http://127.0.0.1:3141/root"
 "#,
     )
     .join("\n");
@@ -348,9 +366,18 @@ allo = ["@pypi"]
         ":9: environments.b.allow: is no list of hosts",
         ":10: environments.b.memory: says the same as `memory_mb`",
         ":12: environments.b.allo: is not known; did you mean `allow`?; accepted: preset",
+        ":15: environments.c.allow_private: `*.example.org`: the owner of the suffix could lead any name to any private",
+        ":15: environments.c.allow_private: `localhost`: inside, `localhost` is the sandbox itself",
+        ":15: environments.c.allow_private: `10.1.2.3`: an address leads nowhere else; one name",
+        ":15: environments.c.allow_private: `metadata.google.internal`: a cloud's metadata service",
+        ":17: environments.c.index: a password there could be read by the packages",
+        ":20: environments.d.index: is of no use without `packages`",
+        ":20: environments.d.index: only `http://` and `https://` are known; accepted: the URL",
+        ":24: environments.e.index: 127.0.0.1 is loopback",
     ] {
         assert!(reported.contains(part), "{part}\nin:\n{reported}");
     }
+    assert!(!reported.contains("secret"), "{reported}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Parses text into data and never looks at the host. Each error names the value and what would be accepted.
 
-use cofferdam_engine::network_address::not_offered;
+use cofferdam_engine::network_address::{is_this_machine, not_offered};
 use cofferdam_policy::bundles::{self, AllowFault};
 use cofferdam_policy::network_limits::NETWORK_LIMITS;
 pub use cofferdam_policy::sizes::bytes;
@@ -14,10 +14,6 @@ use cofferdam_policy::{
 /// The syntax of `--allow` and `--deny-host`, for errors.
 const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443, *.example.org:8000-8010, 192.0.2.0/24 or \
                              [2001:db8::1]:443";
-
-/// Names that container engines give to the host, and `localhost`, which is the sandbox itself inside.
-pub(crate) const HOST_NAMES: &[&str] =
-    &["localhost", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
 
 /// The names of the backends.
 pub(crate) const BACKENDS: &[&str] = &{
@@ -341,7 +337,7 @@ pub(crate) fn private_rule(text: &str) -> Result<AllowRule, String> {
             port.unwrap_or("PORT")
         )
     };
-    if HOST_NAMES.contains(&host.as_str()) || host.ends_with(".localhost") {
+    if is_this_machine(&host) {
         return Err(own(&host));
     }
     let entry: AllowEntry =

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use cofferdam_engine::network_address::{Special, is_of_private_network, not_offered, not_offered_name, special};
+use cofferdam_engine::network_address::{
+    Special, is_of_private_network, is_this_machine, not_offered, not_offered_name, special,
+};
 use cofferdam_engine::network_event::{NetworkEvent, NetworkKind, NetworkReason};
 use cofferdam_engine::{Evidence, Outcome, Violation};
 use cofferdam_policy::{AllowEntry, Field, NetworkMode, Ports, To};
 
-use crate::args::values::{HOST_NAMES, allow_rules};
+use crate::args::values::allow_rules;
 
 /// Most reasons, and most options in a hint, for one refusal.
 const MOST_REASONS: usize = 5;
@@ -54,7 +56,7 @@ impl UnlistedHost {
     /// The option that allows it. None for a cloud's metadata service, which gives out credentials, and for what the option
     /// does not take: a name that is none, or the port 0.
     pub(super) fn hint(&self) -> Option<String> {
-        if HOST_NAMES.contains(&self.host.as_str()) {
+        if is_this_machine(&self.host) {
             return Some(hint_for_host_loopback(self.ports.first().copied()));
         }
         let entry = self.entry();
@@ -86,7 +88,7 @@ fn refused_by_mode(violation: &Violation) -> Option<SocketAddr> {
 pub(super) fn is_host_offered(entry: &str) -> bool {
     let Ok(entry) = entry.parse::<AllowEntry>() else { return false };
     let one = match &entry.to {
-        To::Host { name } => not_offered_name(name).is_none() && !HOST_NAMES.contains(&name.as_str()),
+        To::Host { name } => not_offered_name(name).is_none() && !is_this_machine(name),
         To::Suffix { .. } => false,
         To::Net { address, prefix } => {
             *prefix == if address.is_ipv4() { 32 } else { 128 } && not_offered(*address).is_none()

@@ -79,7 +79,7 @@ pub fn build_environment(
     building: Building,
     on_build: impl FnOnce(&str),
 ) -> Result<(Environment, Option<PathBuf>), BuildError> {
-    if !environment.overrides.packages.is_empty() {
+    if !environment.overrides.packages.names.is_empty() {
         let venv = packages_of(&environment, builders.engine, around, building, on_build)?;
         return Ok((environment, Some(venv)));
     }
@@ -135,7 +135,7 @@ fn packages_of(
     match (known, engine) {
         (Some(venv), _) => Ok(venv),
         (None, Some(engine)) if building != Building::Never => {
-            on_build(&format!("packages {}", packages.join(", ")));
+            on_build(&format!("packages {}", packages.names.join(", ")));
             Ok(cache.install(engine, packages, around)?)
         }
         (None, _) => Err(BuildError::NoPackages { name: environment.name.clone() }),

@@ -7,16 +7,17 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use cofferdam_engine::network_address::is_this_machine;
 use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::sizes::mebibytes;
-use cofferdam_policy::{Access, AllowRule, BackendName, NetworkMode, closest};
+use cofferdam_policy::{Access, AllowEntry, AllowRule, BackendName, HttpUrl, NetworkMode, To, closest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::metadata::{most_memory, most_seconds};
-use super::packages::is_package;
+use super::packages::{INDEX_ACCEPTED, index_fault, is_package};
 use super::{
-    ACCESS_ACCEPTED, BackendWord, DefinitionProblem, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS,
+    ACCESS_ACCEPTED, BackendWord, DefinitionProblem, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, Packages,
     ProjectDefinition, interpreter_words, is_name, is_variable, shown,
 };
 
@@ -71,6 +72,9 @@ const HOSTS: &str = "; a list of hosts is `allow`, as in allow = [\"@pypi\", \"a
 const ENTRY: &str =
     "a list of hosts such as \"api.example.org:443\" or \"*.example.org\", or bundles such as \"@pypi\"";
 
+/// What an element of `allow_private` may be.
+const PRIVATE: &str = "a list of single hosts such as \"db.example.org:5432\"";
+
 const FORMS: &[&str] = &["preset", "sandbox", "flake", "profile", "image"];
 const KEYS: &[&str] = &[
     "preset",
@@ -81,11 +85,13 @@ const KEYS: &[&str] = &[
     "interpreter",
     "venv",
     "packages",
+    "index",
     "timeout_seconds",
     "memory",
     "memory_mb",
     "network",
     "allow",
+    "allow_private",
     "description",
     "backend",
     "nesting",
@@ -330,6 +336,17 @@ pub struct Lives {
     pub max_sessions_per_client: Option<u64>,
 }
 
+/// The rule of an entry of `allow_private`.
+fn private_rule(text: &str) -> Result<AllowRule, String> {
+    let entry: AllowEntry = text.parse().map_err(|fault: &str| fault.to_owned())?;
+    let rule = AllowRule { private: true, ..AllowRule::from(entry) };
+    let this_machine = matches!(&rule.entry.to, To::Host { name } if is_this_machine(name));
+    if this_machine {
+        return Err("this machine, whose own services no name leads to".to_owned());
+    }
+    rule.private_fault().map_or(Ok(rule), |(problem, accepted)| Err(format!("{problem}; {accepted}")))
+}
+
 /// The largest number of sessions that is accepted.
 const MOST_SESSIONS: u64 = 10_000;
 
@@ -516,40 +533,71 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
-    /// The rules of `allow`: hosts, and bundles of them.
+    /// The rules of `allow` and `allow_private`: hosts, and bundles of them.
     fn allow(&mut self) -> Vec<AllowRule> {
-        let Some(value) = self.table.get("allow") else { return Vec::new() };
+        let mut rules = self.hosts("allow", ENTRY, |text| {
+            allow_rules(text).map_err(|fault| {
+                let meant = fault.meant().map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                format!("{fault}{meant}")
+            })
+        });
+        rules.extend(self.hosts("allow_private", PRIVATE, |text| private_rule(text).map(|rule| vec![rule])));
+        rules
+    }
+
+    /// The rules of a list of hosts.
+    fn hosts(
+        &mut self,
+        key: &str,
+        accepted: &str,
+        rules_of: impl Fn(&str) -> Result<Vec<AllowRule>, String>,
+    ) -> Vec<AllowRule> {
+        let Some(value) = self.table.get(key) else { return Vec::new() };
         if let Some(network) = self.table.get("network") {
-            self.wrong(
-                &network.span(),
-                "network",
-                "says otherwise than `allow`, which reaches its hosts alone",
-                "one of both",
-            );
+            let problem = format!("says otherwise than `{key}`, which reaches its hosts alone");
+            self.wrong(&network.span(), "network", problem, "one of both");
         }
         let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {
-            self.wrong(&value.span(), "allow", "is no list of hosts", ENTRY);
+            self.wrong(&value.span(), key, "is no list of hosts", accepted);
             return Vec::new();
         };
         let mut rules = Vec::new();
         for item in list {
             let Some(text) = item.get_ref().as_str() else {
-                self.wrong(&item.span(), "allow", kind(item.get_ref()), ENTRY);
+                self.wrong(&item.span(), key, kind(item.get_ref()), accepted);
                 continue;
             };
-            match allow_rules(text) {
+            match rules_of(text) {
                 Ok(found) => rules.extend(found),
-                Err(fault) => {
-                    let meant = fault.meant().map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-                    self.wrong(&item.span(), "allow", format!("{}: {fault}{meant}", shown(text)), ENTRY);
-                }
+                Err(fault) => self.wrong(&item.span(), key, format!("{}: {fault}", shown(text)), accepted),
             }
         }
         rules
     }
 
+    fn packages(&mut self) -> Packages {
+        Packages { names: self.package_names(), index: self.index() }
+    }
+
+    /// The `index` of `packages`.
+    fn index(&mut self) -> Option<HttpUrl> {
+        let (text, span) = self.text("index")?;
+        if self.get("packages").is_none() {
+            self.wrong(&span, "index", "is of no use without `packages`", "with packages = [\"NAME\"]");
+        }
+        // What cannot be read may have a password in it, which no message shows.
+        let read = text.parse::<HttpUrl>().map_err(|why| (why.to_owned(), INDEX_ACCEPTED));
+        match read.and_then(|index| index_fault(&index).map_or(Ok(index), Err)) {
+            Ok(index) => Some(index),
+            Err((problem, accepted)) => {
+                self.wrong(&span, "index", problem, accepted);
+                None
+            }
+        }
+    }
+
     /// The packages of `packages`: names of an index, with extras and versions.
-    fn packages(&mut self) -> Vec<String> {
+    fn package_names(&mut self) -> Vec<String> {
         const ACCEPTED: &str = "a list of packages such as \"pandas\" or \"uvicorn[standard]>=0.30\"";
         let Some(value) = self.table.get("packages") else { return Vec::new() };
         let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {

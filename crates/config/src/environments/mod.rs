@@ -34,7 +34,7 @@ mod surroundings;
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{Access, AllowRule, BackendName, FileIdentity, NetworkMode, Root};
+use cofferdam_policy::{Access, AllowRule, BackendName, FileIdentity, HttpUrl, NetworkMode, Root};
 
 pub use artifact::{Artifact, artifact};
 pub use built::{BuildError, Builders, as_known, build_environment, build_project_shell};
@@ -185,7 +185,7 @@ pub struct Overrides {
     /// Of the preset `python`: the virtual environment whose interpreter runs the code, absolute.
     pub venv: Option<PathBuf>,
     /// Of the preset `python`: the packages that it has.
-    pub packages: Vec<String>,
+    pub packages: Packages,
     /// Wall time of a run, seconds.
     pub timeout_seconds: Option<u64>,
     /// Memory of a run, MiB.
@@ -200,6 +200,15 @@ pub struct Overrides {
     pub backend: Option<BackendWord>,
     /// Whether programs may create nested sandboxes.
     pub nesting: bool,
+}
+
+/// Packages of a Python environment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Packages {
+    /// Their names, with extras and versions.
+    pub names: Vec<String>,
+    /// The index that they come from; none for PyPI. It has no credentials.
+    pub index: Option<HttpUrl>,
 }
 
 /// A backend as a definition names it.
@@ -218,7 +227,7 @@ impl Environment {
     /// Whether something of it is built before its first use: a flake, or its packages.
     pub fn is_built(&self) -> bool {
         let flake = matches!(self.kind, EnvironmentKind::Reference(_) | EnvironmentKind::Flake { .. });
-        flake || !self.overrides.packages.is_empty()
+        flake || !self.overrides.packages.names.is_empty()
     }
 
     /// Why it is unavailable: the mistakes of an invalid definition, or the reason why a valid one cannot be used.

@@ -10,6 +10,7 @@
 //! pip may run code of the packages, and all that it wrote is as untrusted as they are: it is only ever shown to sandboxes, and
 //! `discover` decides what of it.
 
+use std::fmt;
 use std::fs::DirBuilder;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -17,22 +18,25 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_engine::audit::hidden::{Remembered, is_known, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
+use cofferdam_engine::network_address::{is_this_machine, not_offered, not_offered_name};
 use cofferdam_engine::network_event::NetworkKind;
 use cofferdam_engine::{Engine, Io, Outcome};
 use cofferdam_policy::bundles::allow_rules;
-use cofferdam_policy::{Access, Field, Mount, Network, NetworkMode, text};
+use cofferdam_policy::{
+    Access, AllowEntry, AllowRule, BaseDirectory, Field, HttpUrl, Mount, Network, NetworkMode, Ports, To, UrlHost, text,
+};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 use super::discover::HostTree;
 use super::preset::{CodeSource, found_python, preset};
-use super::{Surroundings, eval_base};
+use super::{Packages, Surroundings, eval_base};
 
 /// What installs the packages; it runs in the sandbox.
 const INSTALL: &str = include_str!("install_packages.py");
 
-/// The hosts that are reached while packages are installed.
-const INDEX: &str = "@pypi";
+/// The hosts that are reached while packages are installed that name no index.
+const PYPI: &str = "@pypi";
 
 /// Wall time of an installation, milliseconds.
 const TIMEOUT_MS: u64 = 30 * 60 * 1000;
@@ -104,9 +108,8 @@ const UNFINISHED: &str = "cofferdam-packages";
 impl PackageCache {
     /// The cache below that of the variable, or below the home; `None` without either.
     pub fn new(cache_home: Option<&str>, home: Option<&str>) -> Option<PackageCache> {
-        let named = cache_home.filter(|path| path.starts_with('/')).map(PathBuf::from);
-        let usual = home.map(|home| Path::new(home).join(".cache"));
-        let base = named.or_else(|| usual.clone())?;
+        let base = BaseDirectory::Cache.of(cache_home, home)?;
+        let usual = BaseDirectory::Cache.of(None::<&str>, home);
         let is_same = |usual: &PathBuf| *usual == base || same_directory(usual, &base);
         let moved = !usual.is_some_and(|usual| is_same(&usual));
         Some(PackageCache { moved, installed: base.join(INSTALLED), unfinished: base.join(UNFINISHED), base })
@@ -136,10 +139,13 @@ impl PackageCache {
         !self.moved || known().unwrap_or(false)
     }
 
-    fn entry(&self, packages: &[String], around: &Surroundings) -> Result<PathBuf, PackagesError> {
+    fn entry(&self, packages: &Packages, around: &Surroundings) -> Result<PathBuf, PackagesError> {
         let python = found_python(around.around(), &HostTree)?;
         let mut inputs = Vec::new();
-        for part in ["1", &python].into_iter().chain(packages.iter().map(String::as_str)) {
+        let index = packages.index.as_ref().map(HttpUrl::to_text);
+        let version = if index.is_some() { "2" } else { "1" };
+        let names = packages.names.iter().map(String::as_str);
+        for part in [version, &python].into_iter().chain(index.as_deref()).chain(names) {
             inputs.extend_from_slice(&(part.len() as u64).to_be_bytes());
             inputs.extend_from_slice(part.as_bytes());
         }
@@ -147,7 +153,7 @@ impl PackageCache {
     }
 
     /// The virtual environment with these packages, if it was made for the interpreter that is found now.
-    pub fn installed(&self, packages: &[String], around: &Surroundings) -> Option<PathBuf> {
+    pub fn installed(&self, packages: &Packages, around: &Surroundings) -> Option<PathBuf> {
         let entry = self.entry(packages, around).ok().filter(|_| self.is_own())?;
         let about = entry.symlink_metadata().ok()?;
         let own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
@@ -166,7 +172,7 @@ impl PackageCache {
     pub fn install(
         &self,
         engine: &Engine,
-        packages: &[String],
+        packages: &Packages,
         around: &Surroundings,
     ) -> Result<PathBuf, PackagesError> {
         let entry = self.entry(packages, around)?;
@@ -184,7 +190,7 @@ impl PackageCache {
         if std::fs::canonicalize(&venv).ok().as_ref() != Some(&venv) {
             let reason = "they replaced the virtual environment by a link".to_owned();
             let hint = "do not use these packages".to_owned();
-            return Err(PackagesError::Failed { packages: names_of(packages), reason, hint });
+            return Err(PackagesError::Failed { packages: packages.to_string(), reason, hint });
         }
         let cache = |path: &Path| {
             let path = path.to_owned();
@@ -250,7 +256,7 @@ impl Drop for Unfinished {
 /// Runs pip in a sandbox that writes `source`, which it sees at `target`, where it will be.
 fn run(
     engine: &Engine,
-    packages: &[String],
+    packages: &Packages,
     around: &Surroundings,
     source: &Path,
     target: &Path,
@@ -261,7 +267,7 @@ fn run(
     };
     let (source, target) = (path(source)?, path(target)?);
     let mut policy = eval_base(false, &around.homes);
-    let allow = allow_rules(INDEX).unwrap_or_default();
+    let allow = hosts(packages.index.as_ref());
     policy.network = Network { mode: NetworkMode::Allowlist, allow, ..Network::none() };
     policy.require(Field::Network);
     policy.go_by_hosts_proxy(|name| around.variables.get(name).cloned());
@@ -272,7 +278,8 @@ fn run(
         policy.command.variables.insert(name.into(), temporary.clone());
     }
     policy.command.cwd = Some(target.clone());
-    let arguments: Vec<String> = std::iter::once(target.clone()).chain(packages.iter().cloned()).collect();
+    let index = packages.index.as_ref().map(HttpUrl::to_text).unwrap_or_default();
+    let arguments: Vec<String> = [target.clone(), index].into_iter().chain(packages.names.iter().cloned()).collect();
     let code = CodeSource::Text(INSTALL.to_owned());
     preset(&mut policy, around.around(), &HostTree, "python", code, &arguments)?;
     policy.filesystem.mounts.push(Mount::Bind {
@@ -282,8 +289,11 @@ fn run(
         exec: true,
         optional: false,
     });
-    let refused =
-        |message: String, hint: Option<String>| PackagesError::Sandbox { packages: packages.join(", "), message, hint };
+    let refused = |message: String, hint: Option<String>| PackagesError::Sandbox {
+        packages: packages.to_string(),
+        message,
+        hint,
+    };
     policy.validate().map_err(|errors| refused(errors.to_string(), None))?;
     let prepared = engine.prepare(&policy).map_err(|failure| refused(failure.message, failure.hint))?;
     let outcome = prepared.run(Io::default());
@@ -293,19 +303,55 @@ fn run(
     }
 }
 
-fn names_of(packages: &[String]) -> String {
-    packages.iter().map(|name| text::one_line(name)).collect::<Vec<_>>().join(", ")
+impl fmt::Display for Packages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.names.iter().map(|name| text::one_line(name)).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// What `index` may be.
+pub(super) const INDEX_ACCEPTED: &str = "the URL of another host's index, as in \"https://pypi.example.org/simple\"";
+
+/// What is reached while packages are installed: their index alone. An operator who names one means it wherever it is, which
+/// is often a private network.
+fn hosts(index: Option<&HttpUrl>) -> Vec<AllowRule> {
+    let Some(index) = index else { return allow_rules(PYPI).unwrap_or_default() };
+    let to = match &index.host {
+        UrlHost::Name(name) => To::Host { name: name.clone() },
+        UrlHost::Address(address) => To::Net { address: *address, prefix: if address.is_ipv4() { 32 } else { 128 } },
+    };
+    let private = matches!(to, To::Host { .. });
+    let ports = Ports::from_ranges([(index.port, index.port)]);
+    vec![AllowRule { private, ..AllowRule::from(AllowEntry { to, ports }) }]
+}
+
+/// Why no package can be installed from an index there, and what is accepted; none where one can.
+pub(super) fn index_fault(index: &HttpUrl) -> Option<(String, &'static str)> {
+    if index.credentials.is_some() {
+        let problem = "a password there could be read by the packages, whose code runs while they are installed";
+        return Some((problem.to_owned(), "a URL without one"));
+    }
+    let fault = match &index.host {
+        UrlHost::Address(address) => not_offered(*address),
+        UrlHost::Name(name) if is_this_machine(name) => {
+            Some(format!("{name} is this machine, whose own services no sandbox reaches"))
+        }
+        UrlHost::Name(name) => not_offered_name(name),
+    };
+    fault.map(|fault| (fault, INDEX_ACCEPTED))
 }
 
 /// Why pip failed: a host that was refused, or the last of its own errors.
-fn failed(packages: &[String], outcome: &Outcome) -> PackagesError {
-    let packages = names_of(packages);
+fn failed(packages: &Packages, outcome: &Outcome) -> PackagesError {
+    let index = packages.index.as_ref().map_or_else(|| PYPI.to_owned(), ToString::to_string);
+    let packages = packages.to_string();
     let refused = outcome.network.iter().flat_map(|network| &network.events);
     let refused = refused.filter(|event| event.kind == NetworkKind::Refused).find_map(|event| {
         let host = text::one_line(event.host.as_deref()?);
         Some(match event.detail.as_deref() {
             Some(detail) => format!("{host} was refused: {}", text::one_line(detail)),
-            None => format!("only {INDEX} is reached while packages are installed, and {host} is not among its hosts"),
+            None => format!("only {index} is reached while packages are installed, and {host} is another host"),
         })
     });
     let said: Vec<String> = outcome.stderr.lines().filter(|line| !line.trim().is_empty()).map(text::one_line).collect();
@@ -317,7 +363,7 @@ fn failed(packages: &[String], outcome: &Outcome) -> PackagesError {
     } else if let Some(limit) = outcome.limit {
         format!("it was ended by {limit}")
     } else {
-        "check the names and versions; `packages` are installed from PyPI".to_owned()
+        format!("check the names and versions; they are installed from {index}")
     };
     let reason = if last.is_empty() { "pip printed nothing".to_owned() } else { last.join("; ") };
     PackagesError::Failed { packages, reason, hint }

@@ -107,7 +107,7 @@ pub fn spec(environment: &Environment, built: Option<&Path>) -> Result<Environme
             EnvironmentSpec { code_input: words(&environment.overrides.interpreter), ..plain }
         }
         EnvironmentKind::Preset(name) => {
-            if built.is_none() && !environment.overrides.packages.is_empty() {
+            if built.is_none() && !environment.overrides.packages.names.is_empty() {
                 return Err("its packages were not installed".into());
             }
             let venv = built.or(environment.overrides.venv.as_deref()).map(text).transpose()?;

@@ -234,6 +234,15 @@ pub fn not_offered_name(name: &str) -> Option<String> {
     })
 }
 
+/// Names that container engines give to the host, and `localhost`, which is the sandbox itself inside.
+const HOST_NAMES: [&str; 4] =
+    ["localhost", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
+
+/// Whether a name, in lower case, stands for the machine itself, whose own services no name leads to.
+pub fn is_this_machine(name: &str) -> bool {
+    HOST_NAMES.contains(&name) || name.ends_with(".localhost")
+}
+
 /// Whether the interface identifier is that of RFC 5214: an IPv4 address after `0000:5efe` or `0200:5efe`.
 fn is_isatap(v6: Ipv6Addr) -> bool {
     let s = v6.segments();
