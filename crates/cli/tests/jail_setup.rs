@@ -1,8 +1,9 @@
-//! What the jail sets up: the same mounts whether it is named or chosen, ids of its own for each run, and few descriptors.
+//! What the jail sets up: the same mounts whether it is named or chosen, a name and ids of its own for each run, and few
+//! descriptors.
 
 mod common;
 
-use common::{cofferdam, open_directory, output};
+use common::{PYTHON, cofferdam, needs, open_directory, output};
 
 /// The mounts inside, without the numbers that are new in every run. The state directory is the caller's: audit trails
 /// that other tests make meanwhile are hidden from no run here.
@@ -79,5 +80,38 @@ fn a_low_limit_of_open_files_is_enough() {
             let out = shell.args(["run", "-q", "--", "/bin/echo", "fine"]).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&out.stdout), "fine\n", "{limit}: {out:?}");
         }
+    }
+}
+
+#[test]
+fn a_sandbox_knows_its_own_name_and_no_other_of_the_hosts() {
+    let code = "
+import socket, sys
+print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), open('/etc/hosts').read() == sys.argv[1])
+";
+    let host = std::fs::read_to_string("/etc/hosts").unwrap();
+    for (options, same) in [
+        (&["--root", "host"][..], false),
+        (&["--root", "minimal"], false),
+        (&["--root", "interpreter"], false),
+        (&["--network", "loopback"], false),
+        (&["--allow", "a.example"], false),
+        (&["--network", "host"], false),
+        (&["--network", "host", "--hostname", "localhost"], true),
+        (&["--backend", "bubblewrap", "--best-effort=filesystem.root", "--root", "host"], false),
+        (&["--backend", "bubblewrap", "--root", "minimal"], false),
+    ] {
+        if options.contains(&"--allow") && !needs("captured network")
+            || options.contains(&"bubblewrap") && std::process::Command::new("bwrap").arg("--version").output().is_err()
+        {
+            continue;
+        }
+        let named = options.contains(&"--hostname");
+        let name = if named { "localhost" } else { "inside" };
+        let own = if named { &[][..] } else { &["--hostname", "inside"] };
+        let line = [&["run", "-w", "/"][..], options, own, &["--", PYTHON, "-c", code, &host]].concat();
+        let out = output(&line);
+        let expected = format!("{name} 127.0.0.1 {}\n", if same { "True" } else { "False" });
+        assert_eq!(String::from_utf8_lossy(&out.stdout), expected, "{options:?}: {out:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use cofferdam_confine::init_plan::{MountSource, MountStep, attr};
-use cofferdam_policy::{Policy, Root};
+use cofferdam_policy::{NetworkMode, Policy, Root};
 
 use crate::plan::facts::HostFacts;
 use crate::plan::interpreter::Part;
@@ -126,10 +126,14 @@ impl Build {
     /// Files of the host view that say which machine it is: they hold the sandbox's own name, and an id for one run.
     fn identity(&mut self, policy: &Policy, ids: &Ids) {
         let id = format!("{}\n", ids.machine);
-        for (name, text, paths) in [
+        let hosts = ("hosts", crate::plan::host_names::hosts(policy), &["/etc/hosts"][..]);
+        // In a captured network every view has one.
+        let hosts = Some(hosts).filter(|_| policy.network.mode != NetworkMode::Allowlist);
+        let files = [
             ("hostname", format!("{}\n", policy.process.hostname), &["/etc/hostname"][..]),
             ("machineid", id, &["/etc/machine-id", "/var/lib/dbus/machine-id"][..]),
-        ] {
+        ];
+        for (name, text, paths) in files.into_iter().chain(hosts) {
             // A link leads to the other one, or to where the sandbox has nothing of the host's.
             let files = paths.iter().filter(|p| fs::symlink_metadata(p).is_ok_and(|m| m.is_file()));
             let before = self.mounts.len();

@@ -139,7 +139,7 @@ impl LayoutBuilder<'_> {
                 ),
             ),
             ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
-            ("hosts", "127.0.0.1 localhost\n::1 localhost\n".to_owned()),
+            ("hosts", crate::plan::host_names::hosts(self.policy)),
             ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
             ("resolv.conf", "# none\n".to_owned()),
         ] {
@@ -199,6 +199,7 @@ impl LayoutBuilder<'_> {
             for (path, text) in [
                 ("/etc/hostname", format!("{}\n", self.policy.process.hostname)),
                 ("/etc/machine-id", format!("{}\n", "0".repeat(32))),
+                ("/etc/hosts", crate::plan::host_names::hosts(self.policy)),
             ] {
                 if matches!(self.facts.kind(path), FileKind::File { .. }) {
                     self.text(path, text);
