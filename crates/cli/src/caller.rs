@@ -26,6 +26,8 @@ pub struct Caller {
     pub gives_input: bool,
     /// Whether standard input, standard output and standard error are a terminal.
     pub at_terminal: bool,
+    /// Whether standard output and standard error are one.
+    pub output_at_terminal: bool,
     /// The memory of this machine in MiB, 0 where it is not known.
     pub memory_mb: u64,
 }
@@ -47,10 +49,11 @@ impl Caller {
             Surroundings::observe().map_err(|error| CliRefusal::new("arguments", error.to_string()).split_hint())?;
         let system = rustix::system::sysinfo();
         let memory_mb = (u64::from(system.mem_unit) * system.totalram) >> 20;
-        let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let at_terminal = streams.into_iter().all(rustix::termios::isatty);
+        let output_at_terminal =
+            [rustix::stdio::stdout(), rustix::stdio::stderr()].into_iter().all(rustix::termios::isatty);
+        let at_terminal = output_at_terminal && rustix::termios::isatty(rustix::stdio::stdin());
         let Surroundings { cwd, homes, variables, .. } = seen;
-        Ok(Caller { cwd, homes, variables, gives_input: gives_input(), at_terminal, memory_mb })
+        Ok(Caller { cwd, homes, variables, gives_input: gives_input(), at_terminal, output_at_terminal, memory_mb })
     }
 
     /// The part on which the search for interpreters depends.

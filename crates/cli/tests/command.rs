@@ -661,6 +661,67 @@ fn a_program_that_is_started_at_a_terminal_can_ask_there() {
     assert!(code == 143 && !screen.contains("end"), "{code}: {screen}");
 }
 
+/// What a terminal of 24 × 80 shows of a shell's script with the command as `$0`, in a session of its own; `keys` are typed once it
+/// shows `up`.
+fn shown(ctty: bool, script: &str, arguments: &[&str], keys: &[u8]) -> (String, i32) {
+    let (ours, theirs) = pty(24, 80);
+    let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
+    let mut command = std::process::Command::new("setsid");
+    command.args(if ctty { &["--ctty", "--wait"][..] } else { &["--wait"] });
+    command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_cofferdam")]).args(arguments);
+    let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
+    let mut typed = false;
+    let screen = screen_until_end(&ours, &mut child, |screen| {
+        if !typed && screen.contains("up") {
+            typed = true;
+            rustix::io::write(&ours, keys).unwrap();
+        }
+    });
+    (screen, shell_code(child.wait().unwrap()))
+}
+
+#[test]
+fn a_program_at_the_end_of_a_pipe_has_its_keys_beside_it() {
+    let inside = "test ! -t 0 && test -t 1 && test -t 2 && stty size <&1 && cat && echo up && read key </dev/tty && echo got $key";
+    let piped = "printf 'one\\ntwo\\n' | \"$0\" run -w / -t sh -c \"$1\"";
+    let (screen, code) = shown(true, piped, &[inside], b"x\n");
+    assert_eq!(code, 0, "{screen}");
+    for part in ["24 80\r\n", "one\r\ntwo\r\n", "got x\r\n"] {
+        assert!(screen.contains(part), "{part:?}: {screen}");
+    }
+    // Ctrl-C at the keys is the program's.
+    let (screen, code) = shown(true, piped, &["trap 'echo caught; exit 4' INT; cat; echo up; sleep 5"], b"\x03");
+    assert!(code == 4 && screen.contains("caught"), "{code}: {screen}");
+    // Nobody reads the keys of a terminal that is not its own session's, or that another group has.
+    let (screen, code) = shown(false, piped, &["true"], b"");
+    assert!(code == 125 && screen.contains("hint: -i, without -t"), "{code}: {screen}");
+    let behind = "set -m; printf x | \"$0\" run -w / -t true & wait $!";
+    let (screen, code) = shown(true, behind, &[], b"");
+    assert!(code == 125 && screen.contains("hint: -i, without -t"), "{code}: {screen}");
+}
+
+#[test]
+fn a_pager_at_the_end_of_a_pipe_gets_the_option() {
+    let directory = open_directory();
+    for name in ["less", "more-or-less"] {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "#!/bin/sh\ncat\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let place = directory.path().to_str().unwrap();
+    let hint = "hint: -t";
+    for (script, name, hinted) in [
+        ("cd \"$1\"; echo text | \"$0\" run \"./$2\"", "less", true),
+        ("cd \"$1\"; echo text | \"$0\" run \"./$2\"", "more-or-less", false),
+        ("cd \"$1\"; echo text | \"$0\" run -q \"./$2\"", "less", false),
+        ("cd \"$1\"; echo text | \"$0\" run \"./$2\" | cat", "less", false),
+    ] {
+        let (screen, code) = shown(true, script, &[place, name], b"");
+        assert_eq!((code, screen.contains("text")), (0, true), "{screen}");
+        assert_eq!(screen.contains(hint), hinted, "{script}: {screen}");
+    }
+}
+
 #[test]
 fn doctor_fits_on_one_screen() {
     let out = cofferdam().arg("doctor").env("HOME", "/nonexistent").output().unwrap();

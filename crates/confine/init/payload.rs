@@ -246,7 +246,7 @@ fn enter(c: &Context<'_>) -> StepResult {
     let h = plan.header();
     sys::setsid().map_err(at(step::session::PAYLOAD_SETSID))?; // its own session, so that a terminal can be its own
     if c.terminal {
-        sys::ioctl(0, TIOCSCTTY, 0).map_err(at(step::terminal::CONTROL))?;
+        sys::ioctl(1, TIOCSCTTY, 0).map_err(at(step::terminal::CONTROL))?;
     }
     container::become_program_user(plan)?; // before any path is looked at: that is the program's to do
     sys::chdir(plan.str(h.cwd.off)).map_err(at(step::cwd::ENTER))?;

@@ -7,7 +7,8 @@ use crate::sys;
 use crate::uapi::*;
 use crate::wire::{WireStatus, flag, status, step};
 
-/// Makes a pseudo-terminal in the sandbox's own devpts: the master goes to the owner, the slave becomes 0, 1 and 2.
+/// Makes a pseudo-terminal in the sandbox's own devpts: the master goes to the owner, the slave becomes 1 and 2, and 0 unless that
+/// is a stream of its own.
 pub fn create(plan: &MappedPlan) -> Result<bool, StepFault> {
     if !plan.has(flag::TERMINAL) {
         return Ok(false);
@@ -22,7 +23,8 @@ pub fn create(plan: &MappedPlan) -> Result<bool, StepFault> {
         sys::ioctl(master, TIOCGPTPEER, (O_RDWR | O_NOCTTY) as usize).map_err(at(step::terminal::OPEN_SLAVE))? as i32;
     let size = [h.rows, h.columns, 0, 0];
     sys::ioctl(master, TIOCSWINSZ, size.as_ptr() as usize).map_err(at(step::terminal::SIZE))?;
-    for target in 0..3 {
+    let first = i32::from(plan.has(flag::TERMINAL_BESIDE_INPUT));
+    for target in first..3 {
         sys::dup3(slave, target, 0).map_err(at(step::terminal::STREAMS))?;
     }
     sys::close(slave).map_err(at(step::terminal::CLOSE_SLAVE))?;

@@ -68,6 +68,8 @@ pub mod flag {
     pub const NO_SPAWN: u32 = 16;
     /// A pseudo-terminal of the sandbox's own becomes 0, 1 and 2.
     pub const TERMINAL: u32 = 32;
+    /// With `TERMINAL`: it becomes 1 and 2, and 0 stays what it is.
+    pub const TERMINAL_BESIDE_INPUT: u32 = 131_072;
     /// The filter asks for a notification listener.
     pub const LISTENER: u32 = 64;
     /// The network namespace is empty: there is nowhere to go.

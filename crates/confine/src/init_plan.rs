@@ -296,10 +296,21 @@ pub struct InitPlan {
     pub channel: Option<SessionChannel>,
     /// Wall time from the program's start, nanoseconds.
     pub wall_ns: u64,
-    /// Rows and columns of the terminal.
-    pub terminal: Option<(u16, u16)>,
+    /// The program's terminal.
+    pub terminal: Option<InitTerminal>,
     /// What makes every connection in the network namespace arrive at sockets of the owner's.
     pub capture: Option<Capture>,
+}
+
+/// A pseudo-terminal that init makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitTerminal {
+    /// Its height.
+    pub rows: u16,
+    /// Its width.
+    pub columns: u16,
+    /// Whether standard input is a stream of its own, and not the terminal.
+    pub beside_input: bool,
 }
 
 impl InitPlan {
@@ -344,8 +355,8 @@ impl InitPlan {
             (h.channel, h.inherited) = (fd::FIRST_EXTRA as u16 + channel.first, channel.more);
             h.flags |= if channel.stdio { flag::CHANNEL_STDIO } else { 0 };
         }
-        if let Some((rows, columns)) = self.terminal {
-            h.flags |= flag::TERMINAL;
+        if let Some(InitTerminal { rows, columns, beside_input }) = self.terminal {
+            h.flags |= flag::TERMINAL | if beside_input { flag::TERMINAL_BESIDE_INPUT } else { 0 };
             (h.rows, h.columns) = (rows, columns);
         }
         b.align();

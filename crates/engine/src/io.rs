@@ -43,7 +43,8 @@ pub enum Input {
     Fd(OwnedFd),
 }
 
-/// An interactive terminal: the program gets a pseudo-terminal of its own; output comes as one stream.
+/// An interactive terminal: the program gets a pseudo-terminal of its own; output comes as one stream. Its keys are what comes from
+/// [`Io::input`], or from [`Io::keys`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
     /// Rows at the start.
@@ -71,6 +72,8 @@ pub struct Io {
     pub cut_ends_run: bool,
     /// `Some` for an interactive run.
     pub terminal: Option<Terminal>,
+    /// With a terminal: its keys, where standard input is a stream of its own, as for a pager at the end of a pipe.
+    pub keys: Option<OwnedFd>,
     /// Set from anywhere to end the run: the tree is killed.
     pub cancel: Cancel,
     /// What the program gets first when the run is cancelled: a signal, and time to end by itself. Backends that are other
@@ -86,11 +89,13 @@ pub struct Io {
 
 impl Io {
     /// What a run reads on standard input: the policy's own text, or what the caller gave, which is taken. Where there is a
-    /// terminal, that carries it instead.
+    /// terminal without keys of its own, that carries it instead.
     pub(crate) fn take_input(&mut self, policy: &Stdin) -> Input {
         match policy {
             Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
-            Stdin::Caller if self.terminal.is_none() => std::mem::replace(&mut self.input, Input::Closed),
+            Stdin::Caller if self.terminal.is_none() || self.keys.is_some() => {
+                std::mem::replace(&mut self.input, Input::Closed)
+            }
             Stdin::Closed | Stdin::Caller => Input::Closed,
         }
     }
@@ -105,6 +110,7 @@ impl Default for Io {
             output: Output::Capture,
             cut_ends_run: false,
             terminal: None,
+            keys: None,
             cancel: Cancel::default(),
             signals: None,
             resize: None,

@@ -192,6 +192,7 @@ fn io(
     copied: &Copied,
     changes: Option<&ChangesDirectory>,
 ) -> Result<Io, CliRefusal> {
+    let no_keys = |e| CliRefusal::new("terminal", format!("cannot read the terminal's keys: {e}"));
     Ok(Io {
         input: match call.policy.command.stdin {
             Stdin::Caller => Input::Fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| {
@@ -208,6 +209,7 @@ fn io(
         },
         cut_ends_run: call.cut_ends_run,
         terminal: call.tty.then(terminal::size),
+        keys: call.tty.then(terminal::keys_beside_input).transpose().map_err(no_keys)?.flatten(),
         cancel: signals.cancel.clone(),
         signals: signals.passed(call.grace, call.tty),
         resize: signals.resized.clone().map(|resized| -> Box<dyn FnMut() -> Option<(u16, u16)> + Send> {

@@ -21,6 +21,9 @@ use crate::output::text::quoted;
 
 /// Directories of a home with a name in them for each application.
 const OF_APPLICATIONS: [&str; 2] = [".config/", ".local/share/"];
+/// Programs that are of little use without keys, also where their input is a pipe.
+const OF_KEYS: [&str; 12] =
+    ["dialog", "fzf", "less", "more", "most", "nano", "nvim", "tig", "vi", "view", "vim", "whiptail"];
 /// Most notes about complaints.
 const MOST: usize = 3;
 
@@ -61,10 +64,19 @@ pub(super) fn complaint_notes(
         let ended_well = !failed && outcome.outcome != Ending::TimedOut;
         notes.extend(context.without_network().filter(|_| !ended_well || call.policy.audit.trace));
     }
+    notes.extend(context.without_keys());
     notes
 }
 
 impl Context<'_> {
+    /// A pager or an editor at the end of a pipe.
+    fn without_keys(&self) -> Option<RunNote> {
+        let program = self.policy.command.argv.first()?.rsplit('/').next()?;
+        let lacks = self.caller.gives_input && self.caller.output_at_terminal && !self.call.tty;
+        let text = format!("{program} had no terminal, as its standard input is not one");
+        (lacks && OF_KEYS.contains(&program)).then(|| note(&text, Some("-t".into())))
+    }
+
     fn note(&self, complaint: &Complaint) -> Option<RunNote> {
         let path = complaint.object.as_deref().and_then(|object| self.inside(object));
         let path = path.as_deref();

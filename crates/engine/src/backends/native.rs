@@ -267,7 +267,8 @@ impl Core {
             empty_or_new(dir)?;
         }
         if let Some(t) = io.terminal {
-            plan.init_plan.terminal = Some((t.rows, t.columns));
+            let beside_input = io.keys.is_some();
+            plan.init_plan.terminal = Some(init_plan::InitTerminal { rows: t.rows, columns: t.columns, beside_input });
             plan.init_plan.mounts.push(jail::terminal_device());
         }
         let staged = match staged(&plan, self.running.load(Ordering::Relaxed)) {

@@ -117,6 +117,8 @@ pub(crate) struct RunSupervisor<'a, 'io> {
     /// What sockets hold.
     pub sockets: Sockets,
     io: &'io mut Io,
+    /// What goes into a terminal that is not the program's standard input.
+    keys: Option<InputSource>,
     /// Nothing is left to be watched.
     over: bool,
     /// Why this process ended it.
@@ -154,6 +156,7 @@ pub(crate) fn supervise(mut run: SupervisedRun<'_>, tree: &mut dyn ProcessTree, 
         report,
         sockets: Sockets::default(),
         io,
+        keys: None,
         over: false,
         killed: None,
         kill: false,
@@ -218,13 +221,16 @@ impl RunSupervisor<'_, '_> {
         if cut && self.io.cut_ends_run && matches!(self.io.output, Output::Capture) {
             self.end(RunEnd::Limit(Field::Output));
         }
-        if ready.from {
-            self.run.source.read(&mut self.buf);
+        for (source, ready) in [Some(&mut self.run.source), self.keys.as_mut()].into_iter().zip(ready.inputs) {
+            let Some(source) = source else { continue };
+            if ready.from {
+                source.read(&mut self.buf);
+            }
+            if ready.to {
+                source.write();
+            }
         }
-        if ready.to {
-            self.run.source.write();
-        }
-        if self.run.source.is_interrupted() {
+        if self.terminal().is_some_and(InputSource::is_interrupted) {
             self.end(RunEnd::Cancelled);
         }
         if ready.oom {
@@ -260,11 +266,11 @@ impl RunSupervisor<'_, '_> {
         if let Some(size) = self.io.resize.as_mut().and_then(|f| f()) {
             self.resized = Some(size);
         }
-        if !self.run.source.is_terminal() {
+        if self.terminal().is_none() {
             return;
         }
         let Some(size) = self.resized.take() else { return };
-        if let Some(to) = &self.run.source.to {
+        if let Some(to) = self.terminal().and_then(|terminal| terminal.to.as_ref()) {
             let w = rustix::termios::Winsize { ws_row: size.0, ws_col: size.1, ws_xpixel: 0, ws_ypixel: 0 };
             if let Err(e) = rustix::termios::tcsetwinsize(to, w) {
                 self.report.weakened.push((cofferdam_confine::wire::step::TERMINAL, e.raw_os_error()));
@@ -272,16 +278,24 @@ impl RunSupervisor<'_, '_> {
         }
     }
 
+    /// What goes into the program's terminal, which comes once the sandbox is set up.
+    fn terminal(&self) -> Option<&InputSource> {
+        self.keys.as_ref().or(Some(&self.run.source).filter(|source| source.is_terminal()))
+    }
+
     /// Waits a little: what is ready of the supervisor's own, and of the tree's.
     fn wait(&self, polled: &[(BorrowedFd<'_>, PollFlags)]) -> (PollReadiness, Vec<PollFlags>) {
         type Set = fn(&mut PollReadiness);
         let oom = self.oom.as_ref();
-        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 6] = [
+        let keys = self.keys.as_ref();
+        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 8] = [
             (Some(self.run.running.pidfd.as_fd()), PollFlags::IN, |r| r.dead = true),
             (self.run.sinks[0].as_ref().and_then(OutputSink::poll_fd), PollFlags::IN, |r| r.sinks[0] = true),
             (self.run.sinks[1].as_ref().and_then(OutputSink::poll_fd), PollFlags::IN, |r| r.sinks[1] = true),
-            (self.run.source.poll_from(), PollFlags::IN, |r| r.from = true),
-            (self.run.source.poll_to(), PollFlags::OUT, |r| r.to = true),
+            (self.run.source.poll_from(), PollFlags::IN, |r| r.inputs[0].from = true),
+            (self.run.source.poll_to(), PollFlags::OUT, |r| r.inputs[0].to = true),
+            (keys.and_then(InputSource::poll_from), PollFlags::IN, |r| r.inputs[1].from = true),
+            (keys.and_then(InputSource::poll_to), PollFlags::OUT, |r| r.inputs[1].to = true),
             (oom.map(|o| o.file.as_fd()), oom.map_or(PollFlags::IN, |o| o.ready), |r| r.oom = true),
         ];
         let (mut fds, sets): (Vec<PollFd<'_>>, Vec<Set>) = candidates
@@ -393,7 +407,14 @@ impl RunSupervisor<'_, '_> {
 struct PollReadiness {
     dead: bool,
     sinks: [bool; 2],
+    /// Of standard input, and of the keys.
+    inputs: [InputReadiness; 2],
+    oom: bool,
+}
+
+/// What of an input is ready: to be read, and to be written.
+#[derive(Default, Clone, Copy)]
+struct InputReadiness {
     from: bool,
     to: bool,
-    oom: bool,
 }

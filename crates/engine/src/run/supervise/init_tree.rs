@@ -317,13 +317,18 @@ fn init_failed(report: &mut SupervisorReport, e: &std::io::Error) {
     report.weakened.push((wire::step::INIT, e.raw_os_error().unwrap_or(0)));
 }
 
-/// From here on the pty is both input and output.
+/// From here on the pty is both input and output, or output with keys of its own.
 fn attach_terminal(supervisor: &mut RunSupervisor<'_, '_>, master: OwnedFd) {
     let (Ok(()), Ok(copy)) = (rustix::io::ioctl_fionbio(&master, true), rustix::io::fcntl_dupfd_cloexec(&master, 3))
     else {
         return supervisor.end(RunEnd::Lost);
     };
-    let input = std::mem::replace(&mut supervisor.io.input, crate::io::Input::Closed);
-    supervisor.run.source = InputSource::new(master, input, true);
+    match supervisor.io.keys.take() {
+        Some(keys) => supervisor.keys = Some(InputSource::new(master, crate::io::Input::Fd(keys), true)),
+        None => {
+            let input = std::mem::replace(&mut supervisor.io.input, crate::io::Input::Closed);
+            supervisor.run.source = InputSource::new(master, input, true);
+        }
+    }
     supervisor.run.sinks = [Some(OutputSink::pty(copy, supervisor.run.output_bytes)), None];
 }
