@@ -18,7 +18,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{
-    self, AppliedLimits, Availability, Cgroup, CgroupLimits, CgroupLocation, LimitLevel, Reached, Starved,
+    self, AppliedLimits, Availability, Cgroup, CgroupLimits, CgroupLocation, LimitLevel, OomCause, Reached,
 };
 use rustix::process::Pid;
 
@@ -491,7 +491,7 @@ fn child_inside() -> Check {
 /// Three runs that are within their own limits, two of which are not within the cap; and one beyond its own.
 fn together(location: &CgroupLocation) -> Check {
     let (group, status, _) = run(location, EVERYTHING, &["child-alloc", "1"])?;
-    ensure!(status.success() && group.starved()?.is_none(), "{status}");
+    ensure!(status.success() && group.oom_cause()?.is_none(), "{status}");
     group.remove()?;
     // Inside a run nothing is made in its directory, which could not be removed then.
     let (group, status, text) = run(location, EVERYTHING, &["child-inside"])?;
@@ -517,12 +517,12 @@ fn together(location: &CgroupLocation) -> Check {
         let sent = input.write_all(b"go\n");
         drop(input);
         let status = child.wait()?;
-        println!("{:?}: {line:?} {sent:?} {status} {:?} {:?}", group.starved()?, group.usage()?, group.events()?);
-        ends.push((status.success(), group.starved()?));
+        println!("{:?}: {line:?} {sent:?} {status} {:?} {:?}", group.oom_cause()?, group.usage()?, group.events()?);
+        ends.push((status.success(), group.oom_cause()?));
         group.remove()?;
     }
     ensure!(ends[0] == (true, None), "the one within both limits: {ends:?}");
-    let killed = ends.iter().filter(|end| **end == (false, Some(Starved::Cap(CAP)))).count();
+    let killed = ends.iter().filter(|end| **end == (false, Some(OomCause::AllRunsLimit(CAP)))).count();
     let went_on = ends.iter().filter(|end| **end == (true, None)).count();
     ensure!(killed == 1 && went_on == 2, "{ends:?}");
     let place = &location.memory_cap().ok_or("no cap")??.place;
@@ -533,7 +533,7 @@ fn together(location: &CgroupLocation) -> Check {
     // Beyond its own limit, in a directory that has met its cap before.
     let limits = CgroupLimits { memory_bytes: Some(32 * MIB), ..CgroupLimits::default() };
     let (group, status, _) = run(location, limits, &["child-alloc", "64"])?;
-    ensure!(!status.success() && group.starved()? == Some(Starved::Own), "{status} {:?}", group.starved()?);
+    ensure!(!status.success() && group.oom_cause()? == Some(OomCause::OwnLimit), "{status} {:?}", group.oom_cause()?);
     Ok(group.remove()?)
 }
 

@@ -42,7 +42,7 @@ pub use discover::{Availability, CgroupLocation, CgroupPlan, LimitMechanism, Pro
 pub use reader::{CgroupReader, Charged, Now};
 pub use sweep::{SweepReport, sweep};
 pub use types::{
-    AppliedLimits, CgroupError, CgroupEvents, CgroupLimits, CgroupUsage, LimitLevel, OomWatch, Reached, Starved,
+    AppliedLimits, CgroupError, CgroupEvents, CgroupLimits, CgroupUsage, LimitLevel, OomCause, OomWatch, Reached,
 };
 
 use discover::{CgroupParent, CgroupVersion, enable, serve};
@@ -355,7 +355,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// When a figure cannot be read.
-    pub fn starved(&self) -> Result<Option<Starved>, CgroupError> {
+    pub fn oom_cause(&self) -> Result<Option<OomCause>, CgroupError> {
         let events = self.events()?;
         let Some(node) = self.node(serve::MEMORY).filter(|_| events.oom_kills > 0) else { return Ok(None) };
         let own = match (events.own_ooms, self.limits.memory_bytes) {
@@ -365,11 +365,11 @@ impl Cgroup {
             (None, None) => Ok(true),
         };
         if own.map_err(self.error("read the memory peak of", node))? {
-            return Ok(Some(Starved::Own));
+            return Ok(Some(OomCause::OwnLimit));
         }
         let met = if node.parent.above.is_some() { cap::met(&node.parent) } else { Ok(None) };
         let met = met.map_err(self.error("read the memory of all runs around", node))?;
-        Ok(Some(met.map_or(Starved::Above, Starved::Cap)))
+        Ok(Some(met.map_or(OomCause::Machine, OomCause::AllRunsLimit)))
     }
 
     /// A file to poll for the memory limit being met; `None` without a memory limit.

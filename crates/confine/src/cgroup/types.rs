@@ -107,13 +107,13 @@ pub struct CgroupEvents {
 
 /// Whose memory had run out when the kernel killed a process of the tree for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starved {
+pub enum OomCause {
     /// The tree's own limit was met.
-    Own,
+    OwnLimit,
     /// The limit over all runs of the user was met, bytes; the tree was within its own.
-    Cap(u64),
+    AllRunsLimit(u64),
     /// Neither: the machine's, or that of a cgroup further up.
-    Above,
+    Machine,
 }
 
 /// A file that becomes ready when memory runs out. Poll `file` for `ready`; then ask for the events.

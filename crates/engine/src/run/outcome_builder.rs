@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use cofferdam_confine::InitPlan;
-use cofferdam_confine::cgroup::CgroupUsage;
+use cofferdam_confine::cgroup::{CgroupUsage, OomCause};
 use cofferdam_confine::wire::step::FailurePoint;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, OnViolation, Policy, SyscallAction};
 
@@ -14,7 +14,7 @@ use crate::outcome::{
     AppliedEnforcement, AppliedField, Ending, Evidence, FileChange, NetworkSummary, Outcome, Strength, Truncated,
     Violation,
 };
-use crate::run::report::{RunEnd, Shortage, SupervisorReport};
+use crate::run::report::{RunEnd, SupervisorReport};
 use crate::start_failures;
 
 /// What is left of a run besides its report, for the outcome.
@@ -142,17 +142,17 @@ pub(crate) fn outcome(of: &RunContext<'_>, base: Outcome, mut f: Finished, begun
     o
 }
 
-/// Why a run was killed for lack of memory that was within its own limit.
-fn starved(of: Shortage) -> Failure {
-    let (whose, hint) = match of {
-        Shortage::AllRuns(bytes) => (
+/// Why a run was killed for lack of memory.
+fn oom_killed(cause: OomCause) -> Failure {
+    let (whose, hint) = match cause {
+        OomCause::AllRunsLimit(bytes) => (
             format!(
                 "all runs of this user together met their limit of {} MiB, or did so earlier and the machine had no more",
                 bytes >> 20
             ),
             "run fewer at a time, or each with less --memory; cofferdam doctor --verbose names that limit",
         ),
-        Shortage::Machine => (
+        OomCause::OwnLimit | OomCause::Machine => (
             "the machine, or a cgroup around all runs, had no more".to_owned(),
             "run fewer at a time, or each with less --memory",
         ),
@@ -238,12 +238,12 @@ fn ending(o: &mut Outcome, f: &mut Finished, of: &RunContext<'_>) {
             o.limit = Some(Field::WallTime);
         }
         RunEnd::Limit(field) => limit(o, field),
-        RunEnd::Starved(of) => {
+        RunEnd::OomKilled(cause) => {
             // As after any signal from outside: no limit of the policy's was met.
             let ran = f.report.started_ns != 0;
             o.outcome = if ran { Ending::Signalled } else { Ending::SetupFailed };
             o.signal = ran.then_some(SIGKILL);
-            o.error = Some(starved(of));
+            o.error = Some(oom_killed(cause));
         }
         RunEnd::Violation => o.outcome = Ending::Violation,
         RunEnd::Cancelled => {
@@ -304,17 +304,18 @@ mod tests {
             "the control"
         );
         assert_eq!(own.violations.len(), 1, "{:?}", own.violations);
-        for (of, part) in
-            [(Shortage::AllRuns(96 << 20), "together met their limit of 96 MiB"), (Shortage::Machine, "the machine")]
-        {
-            let all = ended(RunEnd::Starved(of), 1);
+        for (cause, part) in [
+            (OomCause::AllRunsLimit(96 << 20), "together met their limit of 96 MiB"),
+            (OomCause::Machine, "the machine"),
+        ] {
+            let all = ended(RunEnd::OomKilled(cause), 1);
             assert_eq!((all.outcome, all.signal, all.limit), (Ending::Signalled, Some(9), None));
             assert!(!all.success && all.violations.is_empty(), "{:?}", all.violations);
             let error = all.error.unwrap();
             assert_eq!(error.step, FailedStep::Memory);
             assert!(error.message.contains(part) && error.message.contains("within its own limit"), "{error}");
             assert!(error.hint.is_some());
-            let unstarted = ended(RunEnd::Starved(of), 0);
+            let unstarted = ended(RunEnd::OomKilled(cause), 0);
             assert_eq!((unstarted.outcome, unstarted.signal), (Ending::SetupFailed, None));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use cofferdam_confine::cgroup::{Cgroup, CgroupEvents, CgroupUsage, Starved};
+use cofferdam_confine::cgroup::{Cgroup, CgroupEvents, CgroupUsage, OomCause};
 use cofferdam_confine::process;
 use cofferdam_policy::{Field, OnViolation};
 
@@ -19,7 +19,7 @@ pub(crate) enum RunEnd {
     /// Another limit.
     Limit(Field),
     /// It was within its limit, but something of it was killed for lack of memory.
-    Starved(Shortage),
+    OomKilled(OomCause),
     /// A violation under `terminate`.
     Violation,
     /// Nothing ran: step, item, errno.
@@ -30,31 +30,21 @@ pub(crate) enum RunEnd {
     Lost,
 }
 
-/// Whose memory ran out while the run was within its own limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shortage {
-    /// What all runs of the user may have together, bytes.
-    AllRuns(u64),
-    /// The machine's, or that of a cgroup around all runs.
-    Machine,
-}
-
 impl RunEnd {
     /// The end of a run of which the kernel killed something for lack of memory; `None` where it did not.
-    pub(crate) fn starved(cgroup: &Cgroup) -> Option<RunEnd> {
-        let starved = match cgroup.starved() {
-            Ok(starved) => starved?,
+    pub(crate) fn oom_kill(cgroup: &Cgroup) -> Option<RunEnd> {
+        let cause = match cgroup.oom_cause() {
+            Ok(cause) => cause?,
             // Something was killed, and whose limit that was cannot be read.
             Err(error) if cgroup.events().is_ok_and(|events| events.oom_kills > 0) => {
                 tracing::warn!("whose memory ran out is not known: {error}");
-                Starved::Own
+                OomCause::OwnLimit
             }
             Err(_) => return None,
         };
-        Some(match starved {
-            Starved::Own => RunEnd::Limit(Field::Memory),
-            Starved::Cap(bytes) => RunEnd::Starved(Shortage::AllRuns(bytes)),
-            Starved::Above => RunEnd::Starved(Shortage::Machine),
+        Some(match cause {
+            OomCause::OwnLimit => RunEnd::Limit(Field::Memory),
+            OomCause::AllRunsLimit(_) | OomCause::Machine => RunEnd::OomKilled(cause),
         })
     }
 }

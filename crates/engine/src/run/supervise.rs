@@ -389,11 +389,11 @@ impl RunSupervisor<'_, '_> {
         if let Some(c) = self.run.cgroup
             && matches!(self.report.end, RunEnd::Wait(_) | RunEnd::Lost)
         {
-            let starved = match self.report.counted {
+            let killed = match self.report.counted {
                 Some((_, events)) => (events.oom_kills > 0).then_some(RunEnd::Limit(Field::Memory)),
-                None => RunEnd::starved(c),
+                None => RunEnd::oom_kill(c),
             };
-            self.report.end = starved.unwrap_or(self.report.end);
+            self.report.end = killed.unwrap_or(self.report.end);
         }
         if self.report.ended_ns == 0 {
             self.report.ended_ns = now_ns();

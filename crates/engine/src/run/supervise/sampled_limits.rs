@@ -35,7 +35,7 @@ const SETUP: Duration = Duration::from_secs(60);
 impl RunSupervisor<'_, '_> {
     pub(super) fn out_of_memory(&mut self) {
         let Some(c) = self.run.cgroup else { return };
-        if let Some(end) = RunEnd::starved(c) {
+        if let Some(end) = RunEnd::oom_kill(c) {
             self.end(end);
             self.oom = None;
         } else if let Some(w) = &self.oom

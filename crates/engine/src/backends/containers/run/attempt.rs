@@ -307,8 +307,8 @@ impl Contained {
 
     /// What the runtime knows better.
     fn judge(&self, report: &mut SupervisorReport, ended: &ContainerEnd) -> Result<(), Failure> {
-        let starved = ended.oom_killed == Some(true);
-        if starved && matches!(report.end, RunEnd::Wait(_) | RunEnd::Lost) {
+        let oom_killed = ended.oom_killed == Some(true);
+        if oom_killed && matches!(report.end, RunEnd::Wait(_) | RunEnd::Lost) {
             report.end = RunEnd::Limit(Field::Memory);
         }
         if matches!(report.end, RunEnd::Lost) && report.started_ns == 0 {
