@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use cofferdam_policy::paths::{is_within, normalize};
-use cofferdam_policy::{Access, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, MAX_POLICY_BYTES, Mount, NetworkMode, OWN_HOME, Policy, Root, Stdin};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -252,7 +252,7 @@ fn beside(path: &Path, name: &str, policy: impl FnOnce() -> Option<Vec<u8>>) -> 
 }
 
 /// Places that every root has of its own.
-const OWN: &[&str] = &["/", "/proc", "/dev", "/sys", "/tmp", "/tmp/home", "/run", "/dev/shm", "/var/tmp"];
+const OWN: &[&str] = &["/", "/proc", "/dev", "/sys", "/tmp", OWN_HOME, "/run", "/dev/shm", "/var/tmp"];
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// The fields of nsjail's own configuration that are read, refused, or enforced by every sandbox anyway.
@@ -601,7 +601,7 @@ fn nsjail_mount(mount: &Value, p: &mut Policy) -> Result<Done, String> {
     }
     let bytes = tmpfs_bytes(text("options"))?;
     if is_own {
-        let is_tmp = ["/tmp", "/tmp/home"].contains(&target.as_str()) && is("rw");
+        let is_tmp = ["/tmp", OWN_HOME].contains(&target.as_str()) && is("rw");
         return Ok(bytes.filter(|_| is_tmp).map_or(Done::Mounted, Done::Tmp));
     }
     if is("rw") {

@@ -5,14 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cofferdam_policy::paths::{PathSet, is_within};
-use cofferdam_policy::{Access, Field, Mount, Policy, Root, credential_deny};
+use cofferdam_policy::{Access, Field, Mount, OWN_HOME, Policy, Root, credential_deny};
 
 use super::config::GuardConfig;
 use super::error::plain;
 use cofferdam_engine::executables::Executable;
-
-/// The sandbox's own home.
-const OWN_HOME: &str = "/tmp/home";
 
 /// Paths that the minimal root view shows anyway.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];

@@ -11,9 +11,12 @@ use crate::model::*;
 use crate::protected::PROTECTED_DEFAULT;
 use crate::url::HttpUrl;
 
+/// The home of a sandbox that is given none: in scratch space.
+pub const OWN_HOME: &str = "/tmp/home";
+
 /// The variables of a program that is given none.
 pub(crate) const VARIABLES_DEFAULT: &[(&str, &str)] = &[
-    ("HOME", "/tmp/home"),
+    ("HOME", OWN_HOME),
     ("LANG", "C.UTF-8"),
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
     ("TERM", "dumb"),

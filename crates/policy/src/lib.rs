@@ -45,7 +45,7 @@ pub mod webpath;
 pub use allow::{AllowEntry, AllowRule, DenyEntry, To};
 pub use base_directory::BaseDirectory;
 pub use credentials::{CREDENTIALS, Credential, credential_deny, credential_deny_moved, dot_deny};
-pub use defaults::API_VARIABLE_DEFAULT;
+pub use defaults::{API_VARIABLE_DEFAULT, OWN_HOME};
 pub use errno::errno_from_name;
 pub use error::{MAX_ERRORS, PolicyError, PolicyErrors, closest};
 pub use field::Field;

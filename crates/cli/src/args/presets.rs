@@ -14,14 +14,12 @@ pub struct ToolPreset {
     pub purpose: &'static str,
     /// The options, by their long names, and their values.
     pub options: &'static [(&'static str, &'static str)],
-    /// Directories below [`HOME_DIRECTORY`] that `--cache` keeps.
+    /// Directories below [`cofferdam_policy::OWN_HOME`] that `--cache` keeps.
     pub caches: &'static [&'static str],
     /// Programs that get a first argument of the preset's, and that argument: what no option and no variable says to them.
     pub argument: Option<(&'static [&'static str], &'static str)>,
 }
 
-/// The home that a preset makes.
-pub(crate) const HOME_DIRECTORY: &str = "/tmp/home";
 /// A home in memory, with room for caches, from which programs can be started: what the tool keeps goes with the run.
 const HOME: (&str, &str) = ("tmpfs", "/tmp/home:size=2g,exec");
 /// Temporary files go where programs can be started, and where there is room.

@@ -19,7 +19,7 @@ use cofferdam_config::environments::led_by_a_home;
 use cofferdam_engine::audit::hidden::{Remembered, open_or_make, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::text::one_line;
-use cofferdam_policy::{Access, BaseDirectory, Mount, NetworkMode, Policy};
+use cofferdam_policy::{Access, BaseDirectory, Mount, NetworkMode, OWN_HOME, Policy};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -27,9 +27,6 @@ use super::others_hidden;
 use crate::args::agents::CodingAgent;
 use crate::caller::Caller;
 use crate::refusal::CliRefusal;
-
-/// The home inside.
-const HOME: &str = "/tmp/home";
 
 /// The directory with the states of all agents.
 const STATES: &str = "cofferdam-agents";
@@ -91,14 +88,14 @@ impl AgentCall {
             // `--dry-run` makes nothing.
             let missing = if exists(source) { "" } else { ",optional" };
             own.push(PathBuf::from(source));
-            add("volume", format!("{source}:{HOME}/{directory}:rw{missing}"));
+            add("volume", format!("{source}:{OWN_HOME}/{directory}:rw{missing}"));
         }
         let (mut settings, mut left_out) = (Vec::new(), Vec::new());
         for path in agent.settings {
             match of_the_home(caller, path) {
                 OfTheHome::Real(real) => match real.into_os_string().into_string() {
                     Ok(real) if !real.contains(':') => {
-                        add("volume", format!("{real}:{HOME}/{path}:ro"));
+                        add("volume", format!("{real}:{OWN_HOME}/{path}:ro"));
                         settings.push(real);
                     }
                     Ok(real) => left_out.push(format!("~/{path} is not shown: {real} has a colon in its path")),
@@ -143,7 +140,8 @@ impl AgentCall {
     /// # Errors
     /// A volume would show them.
     pub(crate) fn hide_other_states(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
-        let own = |source: &str, target: &str| target.starts_with(HOME) && Path::new(source).starts_with(&self.states);
+        let own =
+            |source: &str, target: &str| target.starts_with(OWN_HOME) && Path::new(source).starts_with(&self.states);
         others_hidden::show_own_part(policy, &self.states, own, |shown| shows_states(shown, &self.states))
     }
 

@@ -4,7 +4,7 @@ use cofferdam_config::environments::{HomeListings, credentials_of};
 use cofferdam_engine::backends::capabilities;
 use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::{is_within, normalize};
-use cofferdam_policy::{Access, Field, Limits, Mount, NetworkMode, Policy, PolicyError, PolicyErrors, Root};
+use cofferdam_policy::{Access, Field, Limits, Mount, NetworkMode, OWN_HOME, Policy, PolicyError, PolicyErrors, Root};
 
 use crate::caller::Caller;
 
@@ -78,14 +78,13 @@ pub(crate) fn read_own_crates(policy: &mut Policy, caller: &Caller) {
 /// Has Maven find the artifacts that the caller has already, where it is asked to use no network: a copy of its local repository in
 /// the home that the preset gives it. The settings beside it, which have passwords, stay hidden. Returns what is shown.
 pub(crate) fn copy_own_artifacts(policy: &mut Policy, caller: &Caller) -> Option<String> {
-    const HOME: &str = "/tmp/home";
     let argv = &policy.command.argv;
     let is_maven = argv.first().is_some_and(|program| matches!(program.rsplit('/').next(), Some("mvn" | "mvnw")));
     let is_offline = argv.iter().any(|word| matches!(word.as_str(), "-o" | "--offline"));
-    let target = format!("{HOME}/.m2/repository");
+    let target = format!("{OWN_HOME}/.m2/repository");
     let mounts = &policy.filesystem.mounts;
-    let has_home = mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == HOME));
-    let is_taken = mounts.iter().any(|mount| is_within(&target, mount.target()) && mount.target() != HOME);
+    let has_home = mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == OWN_HOME));
+    let is_taken = mounts.iter().any(|mount| is_within(&target, mount.target()) && mount.target() != OWN_HOME);
     let home = caller.homes.first().filter(|_| is_maven && is_offline && has_home && !is_taken)?;
     let source = format!("{home}/.m2/repository");
     std::path::Path::new(&source).is_dir().then(|| {
@@ -223,7 +222,7 @@ mod tests {
             assert_eq!(shown.is_some(), policy.filesystem.mounts.len() > mounts.len());
             shown
         };
-        let of_preset = [Mount::Tmpfs { target: "/tmp/home".into(), size_mb: 1, exec: true }];
+        let of_preset = [Mount::Tmpfs { target: OWN_HOME.into(), size_mb: 1, exec: true }];
         let shown = format!("{home}/.m2/repository");
         assert_eq!(with(&["/usr/bin/mvn", "-o", "package"], &of_preset).as_ref(), Some(&shown));
         assert_eq!(with(&["mvn", "package"], &of_preset), None);

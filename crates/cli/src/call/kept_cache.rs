@@ -12,10 +12,10 @@ use cofferdam_engine::audit::hidden::{Remembered, open_or_make, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::text::one_line;
-use cofferdam_policy::{Access, BaseDirectory, Mount, Policy};
+use cofferdam_policy::{Access, BaseDirectory, Mount, OWN_HOME, Policy};
 
 use super::others_hidden;
-use crate::args::presets::{HOME_DIRECTORY, ToolPreset};
+use crate::args::presets::ToolPreset;
 use crate::caller::Caller;
 use crate::output::text::quoted;
 use crate::refusal::CliRefusal;
@@ -84,7 +84,7 @@ impl KeptCaches {
         let mount = |name: &&str| {
             let source = self.source(name).into_os_string().into_string();
             let source = source.map_err(|path| failed(Path::new(&path), "it is not UTF-8"))?;
-            let target = format!("{HOME_DIRECTORY}/{name}");
+            let target = format!("{OWN_HOME}/{name}");
             Ok(Mount::Bind { source, target, access: Access::ReadWrite, exec: true, optional: self.dry_run })
         };
         self.names.iter().map(mount).collect()
@@ -93,7 +93,7 @@ impl KeptCaches {
     /// The volumes as they are typed.
     pub(crate) fn typed(&self) -> Vec<String> {
         let one = |name: &&str| {
-            let volume = format!("{}:{HOME_DIRECTORY}/{name}:rw", self.source(name).display());
+            let volume = format!("{}:{OWN_HOME}/{name}:rw", self.source(name).display());
             format!("--volume {}", quoted(&volume))
         };
         self.names.iter().map(one).collect()
@@ -104,8 +104,7 @@ impl KeptCaches {
     /// # Errors
     /// A volume would show them.
     pub(crate) fn hide_others(&self, policy: &mut Policy) -> Result<(), CliRefusal> {
-        let own =
-            |source: &str, target: &str| is_within(target, HOME_DIRECTORY) && Path::new(source).starts_with(&self.own);
+        let own = |source: &str, target: &str| is_within(target, OWN_HOME) && Path::new(source).starts_with(&self.own);
         others_hidden::show_own_part(policy, &self.all, own, |shown| {
             let message = format!(
                 "{} would show the caches of other projects, which are in {}",

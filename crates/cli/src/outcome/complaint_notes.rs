@@ -9,12 +9,12 @@ use std::path::Path;
 use cofferdam_config::complaints::{Complaint, ComplaintKind};
 use cofferdam_engine::{Ending, Outcome};
 use cofferdam_policy::paths::{is_within, lexical};
-use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy, Root, Stdin, text};
+use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, OWN_HOME, Policy, Root, Stdin, text};
 
 use super::host_paths::{host_path, mount_without_exec};
 use super::network_notes::{hint_for_host_loopback, is_host_offered, is_name_lookup};
 use super::notes::RunNote;
-use crate::args::presets::{HOME_DIRECTORY, preset_of};
+use crate::args::presets::preset_of;
 use crate::call::RunnableCall;
 use crate::caller::Caller;
 use crate::output::text::quoted;
@@ -419,12 +419,12 @@ impl Context<'_> {
 
     /// A file of the caller's home that the program looked for in the home of the sandbox, which is another one.
     fn not_in_this_home(&self, path: &str) -> Option<RunNote> {
-        let rest = path.strip_prefix(HOME_DIRECTORY)?.strip_prefix('/').filter(|_| self.failed)?;
+        let rest = path.strip_prefix(OWN_HOME)?.strip_prefix('/').filter(|_| self.failed)?;
         let home = self.caller.homes.first().filter(|_| self.mount(path).is_none())?;
         // One application's files are shown, and not those of all.
         let common = OF_APPLICATIONS.into_iter().find(|base| rest.starts_with(base)).map_or(0, str::len);
         let end = rest[common..].find('/').map_or(rest.len(), |at| common + at);
-        let (shown, own) = (format!("{home}/{}", &rest[..end]), format!("{HOME_DIRECTORY}/{}", &rest[..end]));
+        let (shown, own) = (format!("{home}/{}", &rest[..end]), format!("{OWN_HOME}/{}", &rest[..end]));
         let there = Path::new(home).join(rest).symlink_metadata().is_ok();
         let offered = there && !self.holds_credentials(&shown);
         let text = format!("the home of the sandbox is its own, and does not have {}", text::one_line(rest));

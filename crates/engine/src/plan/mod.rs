@@ -25,6 +25,7 @@ pub mod shebang;
 pub(crate) mod source_identity;
 pub mod support;
 pub(crate) mod tree;
+pub(crate) mod user_names;
 pub(crate) mod whiteout;
 
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@
 //! nsjail's config.proto and the man page of 3.4 to 3.6.
 
 use cofferdam_confine::external::FIRST_FD;
-use cofferdam_policy::{Field, NetworkMode, Policy};
+use cofferdam_policy::{Field, NetworkMode, OWN_HOME, Policy};
 use serde::Serialize;
 
 use super::filter::{self, LeftToFilter};
@@ -304,7 +304,7 @@ fn mounts(layout: &MountLayout, exported: bool) -> Vec<MountPt> {
                 ..MountPt::default()
             })),
             // nsjail makes what a mount needs; a directory of its own is one more small file system.
-            Item::Directory { target, mode } if target == "/tmp/home" => list.push(own(MountPt {
+            Item::Directory { target, mode } if target == OWN_HOME => list.push(own(MountPt {
                 dst: target.clone(),
                 fstype: "tmpfs".into(),
                 options: format!(

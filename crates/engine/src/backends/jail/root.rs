@@ -12,6 +12,7 @@ use cofferdam_policy::{NetworkMode, Policy, Root};
 use crate::plan::facts::HostFacts;
 use crate::plan::interpreter::Part;
 use crate::plan::mount_table::{MountContent, MountEntry, View};
+use crate::plan::user_names;
 
 /// Read-only, no setuid, no devices: what every mount of the host's gets.
 pub(crate) const HOST: u64 = attr::RDONLY | attr::NOSUID | attr::NODEV;
@@ -415,19 +416,12 @@ impl Build {
 
     /// Files of /etc that the sandbox has of its own.
     fn own_etc(&mut self, policy: &Policy) {
-        let home = policy.command.variables.get("HOME").map_or("/tmp/home", String::as_str);
-        for (name, text) in [
-            (
-                "passwd",
-                format!(
-                    "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nsandbox:x:1000:1000::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"
-                ),
-            ),
-            ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
+        let names = [
             ("hosts", crate::plan::host_names::hosts(policy)),
             ("nsswitch.conf", crate::plan::host_names::ORDER.to_owned()),
             ("resolv.conf", crate::plan::host_names::resolver(policy)),
-        ] {
+        ];
+        for (name, text) in user_names::files(policy).into_iter().chain(names) {
             self.file(&format!("{ROOTFS}/etc/{name}"), text, 0o444);
         }
     }

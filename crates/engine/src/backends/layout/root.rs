@@ -1,13 +1,14 @@
 //! What is shown before any mount of the policy's: the root views, the names that lead out, and what every view has of its
 //! own (devices, procfs, scratch space).
 
-use cofferdam_policy::{Field, NetworkMode, Root};
+use cofferdam_policy::{Field, NetworkMode, OWN_HOME, Root};
 
 use super::{Item, LayoutBuilder};
 use crate::failure::Failure;
 use crate::plan::facts::{FileKind, ResolvedPath, resolve};
 use crate::plan::interpreter::Part;
 use crate::plan::mount_table::MountContent;
+use crate::plan::user_names;
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
@@ -129,20 +130,13 @@ impl LayoutBuilder<'_> {
 
     /// Files of /etc that the sandbox has of its own.
     fn own_etc(&mut self) {
-        let home = self.policy.command.variables.get("HOME").map_or("/tmp/home", String::as_str);
         self.out.items.push(Item::Directory { target: "/etc".into(), mode: 0o755 });
-        for (name, text) in [
-            (
-                "passwd",
-                format!(
-                    "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nsandbox:x:1000:1000::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"
-                ),
-            ),
-            ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
+        let names = [
             ("hosts", crate::plan::host_names::hosts(self.policy)),
-            ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
+            ("nsswitch.conf", crate::plan::host_names::ORDER.to_owned()),
             ("resolv.conf", "# none\n".to_owned()),
-        ] {
+        ];
+        for (name, text) in user_names::files(self.policy).into_iter().chain(names) {
             let path = format!("/etc/{name}");
             let hosts = crate::plan::host_names::are_the_hosts(self.policy)
                 && crate::plan::host_names::FILES.contains(&path.as_str());
@@ -192,7 +186,7 @@ impl LayoutBuilder<'_> {
                 self.place(target, MountContent::Own, true);
             }
             if !lacks && target == "/tmp" {
-                self.out.items.push(Item::Directory { target: "/tmp/home".into(), mode: 0o700 });
+                self.out.items.push(Item::Directory { target: OWN_HOME.into(), mode: 0o700 });
             }
         }
         if self.policy.filesystem.root == Root::Host {
