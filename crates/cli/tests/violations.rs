@@ -607,3 +607,36 @@ fn a_connect_by_another_family_ends_a_run_without_network() {
         assert_eq!((exit, &o["stdout"], violations(&o)), (0, &"after\n".into(), Vec::new()), "{harmless} {o:#}");
     }
 }
+
+/// A program whose file can be executed and not read has a memory that nobody may look at: root's in a directory that the program
+/// only reads.
+#[test]
+fn a_program_that_cannot_be_read_hides_no_attempt() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !common::is_root() {
+        return;
+    }
+    // In a volume the file would be the program's own.
+    let Some(directory) = common::shown_directory("unreadable") else { return };
+    let program = directory.0.join("python3");
+    std::fs::copy(std::fs::canonicalize(PYTHON).unwrap(), &program).unwrap();
+    let connect = "import socket; socket.socket().connect(('203.0.113.7', 80))";
+    let run = |mode: u32, options: &[&str], code: &str| {
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+        let line = [&["run", "--json"][..], options, &["--", "./python3", "-c", code]].concat();
+        common::parse(&cofferdam().current_dir(&directory.0).args(line).output().unwrap())
+    };
+    let terminate = ["--on-violation", "terminate"];
+    for mode in [0o755, 0o711] {
+        let o = run(mode, &terminate, connect);
+        assert_eq!(o["outcome"], "violation", "{mode:o} {o:#}");
+        assert!(violations(&o).iter().any(|v| v.0 == "connect" && v.2 == "$.network.mode"), "{mode:o} {o:#}");
+        assert_eq!(run(mode, &terminate, "print('fine')")["stdout"], "fine\n", "{mode:o}");
+    }
+    let fine = "import sys; sys.exit(0)";
+    assert_eq!(run(0o755, &["--trace"], fine)["violations_complete"], true);
+    for code in [fine, connect] {
+        let o = run(0o711, &["--trace"], code);
+        assert_eq!((&o["violations_complete"], &o["outcome"]), (&false.into(), &"exited".into()), "{o:#}");
+    }
+}

@@ -112,6 +112,12 @@ impl NotificationSupervisor {
         let address = match socket_calls::refused(plan, r) {
             Ok(Some(address)) => address,
             Ok(None) => return false,
+            // What cannot be judged ends a run that is to end at the first refusal: without a network, no address is allowed.
+            Err(errno::EPERM) if plan.has(flag::TERMINATE) && plan.has(flag::NO_NETWORK) => {
+                self.named(true);
+                self.write(&EventRecord::new(r, verdict, refusal::ADDRESS));
+                return true;
+            }
             Err(_) => {
                 self.lost = self.lost.saturating_add(1); // not known, so the list is not whole
                 return false;
@@ -136,9 +142,11 @@ impl NotificationSupervisor {
     }
 
     /// A path argument as it reads now, put behind the directory that it starts from when it is relative.
-    fn absolute(&self, r: &NotificationBuffer, a: usize, buf: &mut [u8]) -> usize {
+    fn absolute(&mut self, r: &NotificationBuffer, a: usize, buf: &mut [u8]) -> usize {
         let mut text = [0u8; EVENT_PATH];
-        let n = read_path(r.pid, r.args[a], &mut text).unwrap_or(0);
+        let read = read_path(r.pid, r.args[a], &mut text);
+        self.lost = self.lost.saturating_add(u32::from(read == Err(errno::EPERM))); // which path it is stays unknown
+        let n = read.unwrap_or(0);
         let mut used = 0;
         if n == 0 || text[0] != b'/' {
             // The *at calls have their directory one register before the path.
@@ -195,7 +203,7 @@ impl NotificationSupervisor {
     }
 
     fn record(
-        &self,
+        &mut self,
         r: &NotificationBuffer,
         verdict: Verdict,
         errno: i32,

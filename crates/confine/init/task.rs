@@ -131,14 +131,16 @@ pub fn umask_of(pid: u32) -> Result<u32, i32> {
     Ok(0o022)
 }
 
-/// Bytes of a program's memory. A container runtime's filter may refuse the call, and leave the file.
+/// Bytes of a program's memory; `EPERM` where it may not be looked at, as that of a program whose file can be executed and not
+/// read. A container runtime's filter may refuse the call, and leave the file.
 pub fn read_memory(pid: u32, from: usize, into: &mut [u8]) -> Result<usize, i32> {
     let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
-    match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {
-        Err(errno::EPERM | errno::ENOSYS) => {}
+    let refused = match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {
+        Err(e @ (errno::EPERM | errno::ENOSYS)) => e,
         read => return read,
-    }
-    let f = open_proc(pid, b"/mem")?;
+    };
+    // The process is there, whatever its directory in /proc says.
+    let f = open_proc(pid, b"/mem").map_err(|e| if refused == errno::EPERM { errno::EPERM } else { e })?;
     let read = sys::pread(f, into.as_mut_ptr(), into.len(), from);
     sys::close(f)?;
     read
