@@ -29,6 +29,8 @@ pub(crate) fn hosts(policy: &Policy) -> String {
             let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
             format!("{text}{end}127.0.0.1 {name}\n")
         }
+        // Of two addresses libc tries with sockets which one it has a way to, and without a network there is none.
+        None if policy.network.mode == NetworkMode::None => format!("127.0.0.1 localhost {name}\n"),
         None => format!("127.0.0.1 localhost {name}\n::1 localhost\n"),
     }
 }
@@ -65,6 +67,8 @@ mod tests {
     #[test]
     fn the_hosts_names_are_known_with_its_network_alone() {
         let mut policy = Policy::base();
+        assert_eq!(hosts(&policy), "127.0.0.1 localhost sandbox\n");
+        policy.network.mode = NetworkMode::Loopback;
         assert_eq!(hosts(&policy), "127.0.0.1 localhost sandbox\n::1 localhost\n");
         assert_eq!(resolver(&policy), "");
         policy.network.mode = NetworkMode::Host;
