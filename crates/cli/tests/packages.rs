@@ -102,6 +102,24 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
+/// The virtual environment that was installed.
+fn venv(home: &std::path::Path) -> std::path::PathBuf {
+    let mut installed = std::fs::read_dir(home.join(".cache/cofferdam/packages")).unwrap();
+    installed.next().unwrap().unwrap().path().join("tree/venv")
+}
+
+/// Another installation of Python, and its interpreter.
+fn installation(at: &std::path::Path) -> std::path::PathBuf {
+    let real = std::fs::canonicalize(PYTHON).unwrap();
+    let name = real.file_name().unwrap().to_str().unwrap();
+    let library = at.join("lib").join(name);
+    std::fs::create_dir_all(at.join("bin")).unwrap();
+    std::fs::create_dir_all(&library).unwrap();
+    std::fs::write(library.join("os.py"), "").unwrap();
+    std::fs::copy(&real, at.join("bin").join("python3")).unwrap();
+    at.join("bin/python3")
+}
+
 #[test]
 fn packages_come_from_the_index_that_is_named() {
     if !needs("captured network") {
@@ -117,6 +135,16 @@ fn packages_come_from_the_index_that_is_named() {
     drop(server);
     let (out, err) = texts(&evaluate(&home, configuration, None));
     assert_eq!((out.as_str(), err.as_str()), ("42 1.0\n", ""));
+    // What their code may have made of the interpreter's name shows no other installation.
+    let link = venv(&home).join("bin/python3");
+    let (was, other) = (std::fs::read_link(&link).unwrap(), installation(&home.join("other")));
+    for (leads, shown) in [(&other, ""), (&was, "42 1.0\n")] {
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(leads, &link).unwrap();
+        let (out, err) = texts(&evaluate(&home, configuration, None));
+        assert_eq!(out, shown, "{err}");
+        assert_eq!(err.contains("could not be installed"), shown.is_empty(), "{err}");
+    }
     // Those of another index are others.
     let other = configuration.replace("packages.internal", "other.internal");
     let (out, err) = texts(&evaluate(&home, &other, None));

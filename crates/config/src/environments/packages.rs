@@ -29,7 +29,7 @@ use cofferdam_policy::{
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 use super::discover::HostTree;
-use super::preset::{CodeSource, found_python, preset};
+use super::preset::{CodeSource, found_python, leads_to_this_python, preset};
 use super::{Packages, Surroundings, eval_base};
 
 /// What installs the packages; it runs in the sandbox.
@@ -161,6 +161,10 @@ impl PackageCache {
         if !own || !venv.symlink_metadata().is_ok_and(|about| about.is_dir()) {
             return None;
         }
+        // The code of packages ran while they were installed, and may have had it lead to another installation.
+        if !leads_to_this_python(&venv, around.around(), &HostTree) {
+            return None;
+        }
         show(&venv);
         Some(venv)
     }
@@ -196,6 +200,11 @@ impl PackageCache {
             let path = path.to_owned();
             move |source| PackagesError::Cache { path, source }
         };
+        if !leads_to_this_python(&fresh.0.join("tree/venv"), around.around(), &HostTree) {
+            let reason = "they made the virtual environment lead to another installation of Python".to_owned();
+            let hint = "do not use these packages".to_owned();
+            return Err(PackagesError::Failed { packages: packages.to_string(), reason, hint });
+        }
         // What was installed, for people: nothing reads it.
         if let Some(lock) = lock(&fresh.0.join("tree/report.json")) {
             std::fs::write(fresh.0.join("lock"), lock).map_err(cache(&fresh.0))?;

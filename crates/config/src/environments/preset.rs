@@ -266,6 +266,19 @@ pub(super) fn found_python(
     Ok(real.unwrap_or(program))
 }
 
+/// Whether the Python of a virtual environment needs nothing but that and what the Python here needs.
+pub(super) fn leads_to_this_python(
+    venv: &Path,
+    caller: InterpreterSurroundings<'_>,
+    tree: &dyn DiscoveryFiles,
+) -> bool {
+    let of = |venv| found(InterpreterSurroundings { venv, ..caller }, tree, "python", &PYTHON);
+    let (Ok(own), Ok(here), Some(real)) = (of(venv.to_str()), of(None), tree.canonical(venv)) else { return false };
+    own.needs.iter().all(|need| {
+        Path::new(&need.source).starts_with(&real) || here.needs.iter().any(|known| known.source == need.source)
+    })
+}
+
 /// Finds the interpreter, mounts what it needs, and returns the start of its command.
 fn interpreter(
     policy: &mut Policy,
