@@ -288,6 +288,18 @@ fn a_configuration_with_another_name_is_refused_with_a_writable_project() {
     let copied = scene.write("copied.toml", &text("cow"));
     std::fs::hard_link(&copied, tree.join("copied")).unwrap();
     run(&copied, 0, "hi\n");
+    // The metadata of a wrapper decide as well.
+    let metadata = scene.write("metadata.json", &json!({"project": {"path": tree}, "environments": {}}).to_string());
+    let bundled = |access: &str| {
+        let mut command = scene.command();
+        command.env("COFFERDAM_METADATA", &metadata).env("COFFERDAM_PROJECT_ACCESS", access);
+        command.args(["eval", "shell", "pwd >/dev/null; echo hi"]).output().unwrap()
+    };
+    expect(bundled("rw"), 0, "hi\n");
+    std::fs::hard_link(&metadata, tree.join("metadata")).unwrap();
+    let message = expect(bundled("rw"), 125, "");
+    assert!(message.contains("metadata.json from being written: it has other hard links"), "{message}");
+    expect(bundled("cow"), 0, "hi\n");
 }
 
 #[test]

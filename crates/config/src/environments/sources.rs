@@ -35,6 +35,8 @@ pub struct Environments {
     pub warnings: Vec<String>,
     /// The configuration file that was read.
     pub configuration: Option<PathBuf>,
+    /// The file of `COFFERDAM_METADATA`, where that names one.
+    pub metadata: Option<PathBuf>,
     /// The project that environments mount.
     pub project: Option<Project>,
     /// The limits of sessions.
@@ -132,7 +134,8 @@ impl Environments {
             _ => None,
         });
         let venvs = self.all.iter().filter_map(|one| one.overrides.venv.as_deref());
-        self.configuration.iter().map(PathBuf::as_path).chain(of_kinds).chain(venvs).collect()
+        let files = self.configuration.iter().chain(&self.metadata);
+        files.map(PathBuf::as_path).chain(of_kinds).chain(venvs).collect()
     }
 
     /// Makes what decides about environments read-only for the code that runs in them, where the project is one that code may
@@ -218,7 +221,10 @@ impl Environments {
         // The text itself, as wrappers set it, or the path of a file with it.
         let (place, text) = match value.starts_with('/') {
             true => match read_capped(Path::new(value)) {
-                Ok(text) => (format!("{variable} ({value})"), text),
+                Ok(text) => {
+                    self.metadata = Some(PathBuf::from(value));
+                    (format!("{variable} ({value})"), text)
+                }
                 Err(error) => {
                     let problem = format!("{} cannot be read: {error}", shown(value));
                     let accepted = "one JSON object, or the path of a file with one".into();
