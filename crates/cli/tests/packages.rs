@@ -164,6 +164,13 @@ fn no_other_host_is_reached_while_packages_are_installed() {
     let (out, err) = texts(&evaluate(&home, configuration, Some(&server)));
     assert_eq!(out, "");
     let hint = "only http://packages.internal:8080/root/simple is reached while packages are installed, and files.internal is \
-                another host";
+                another host; allow_private = [\"files.internal\"] beside `packages` reaches it as well";
     assert!(err.contains(hint), "{err}");
+    // Twin: it is, where the operator names it.
+    let besides = format!("{configuration}allow_private = [\"files.internal:8080\"]\n");
+    let (out, err) = texts(&evaluate(&home, &besides, Some(&server)));
+    assert_eq!(out, "42 1.0\n", "{err}");
+    // What came from there is not what the index alone gives.
+    let (out, _) = texts(&evaluate(&home, configuration, None));
+    assert_eq!(out, "");
 }

@@ -533,16 +533,14 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
-    /// The rules of `allow` and `allow_private`: hosts, and bundles of them.
+    /// The rules of `allow`: hosts, and bundles of them.
     fn allow(&mut self) -> Vec<AllowRule> {
-        let mut rules = self.hosts("allow", ENTRY, |text| {
+        self.hosts("allow", ENTRY, |text| {
             allow_rules(text).map_err(|fault| {
                 let meant = fault.meant().map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
                 format!("{fault}{meant}")
             })
-        });
-        rules.extend(self.hosts("allow_private", PRIVATE, |text| private_rule(text).map(|rule| vec![rule])));
-        rules
+        })
     }
 
     /// The rules of a list of hosts.
@@ -575,8 +573,10 @@ impl<'a> Fields<'a, '_> {
         rules
     }
 
-    fn packages(&mut self) -> Packages {
-        Packages { names: self.package_names(), index: self.index() }
+    fn packages(&mut self, private: &[AllowRule]) -> Packages {
+        let names = self.package_names();
+        let besides = if names.is_empty() { Vec::new() } else { private.to_vec() };
+        Packages { names, index: self.index(), besides }
     }
 
     /// The `index` of `packages`.
@@ -641,14 +641,15 @@ impl<'a> Fields<'a, '_> {
             .map(|(name, backend)| (*name, BackendWord::Ours(*backend)))
             .chain([("microvm", BackendWord::Microvm)])
             .collect();
+        let private = self.hosts("allow_private", PRIVATE, |text| private_rule(text).map(|rule| vec![rule]));
         Overrides {
             interpreter: Vec::new(),
             venv: self.text("venv").map(|(text, _)| self.reader.path(text)),
-            packages: self.packages(),
+            packages: self.packages(&private),
             timeout_seconds: self.number("timeout_seconds", most_seconds()),
             memory_mb: self.memory(),
             network: self.word("network", &networks, HOSTS),
-            allow: self.allow(),
+            allow: self.allow().into_iter().chain(private).collect(),
             description: self.text("description").map(|(text, _)| text.to_owned()),
             backend: self.word("backend", &backends, ""),
             nesting: self.flag("nesting"),

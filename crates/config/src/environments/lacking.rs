@@ -3,6 +3,7 @@
 //! Unvetted code chooses the words, so that a hint is made only where the policy says that it can be true, and names nothing
 //! that stands in them.
 
+use cofferdam_engine::network_event::{NetworkKind, NetworkReason};
 use cofferdam_engine::{Ending, Outcome};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, NetworkMode, Policy};
@@ -24,7 +25,7 @@ pub fn hints(environment: &Environment, project: Option<&Project>, policy: &Poli
     }
     let last = |text: &str| text.lines().rev().take(MOST_LINES).map(str::to_owned).collect::<Vec<_>>();
     let said = complaints(last(&outcome.stderr).into_iter().chain(last(&outcome.stdout)));
-    let mut hints: Vec<String> = Vec::new();
+    let mut hints: Vec<String> = refused_host(environment, outcome).into_iter().collect();
     for hint in said.iter().filter_map(|complaint| hint(environment, project, policy, complaint)) {
         if !hints.contains(&hint) && hints.len() < MOST {
             hints.push(hint);
@@ -39,11 +40,7 @@ fn hint(
     policy: &Policy,
     complaint: &Complaint,
 ) -> Option<String> {
-    let table = || match environment.rank {
-        Rank::Preset => format!("[environments.{0}] with preset = \"{0}\"", environment.name),
-        _ if environment.name.contains('.') => format!("[environments.\"{}\"]", environment.name),
-        _ => format!("[environments.{}]", environment.name),
-    };
+    let table = || table_of(environment);
     let configurable = matches!(environment.rank, Rank::Preset | Rank::Configuration);
     match complaint.kind {
         ComplaintKind::NoNetwork | ComplaintKind::ConnectionRefused
@@ -72,6 +69,36 @@ fn hint(
             Some(format!("the operator installs packages by packages = [\"NAME\"] in {} of the configuration", table()))
         }
         _ => None,
+    }
+}
+
+/// For a host that the allowlist has and that lies in a private network, and for one that it has not.
+fn refused_host(environment: &Environment, outcome: &Outcome) -> Option<String> {
+    if environment.overrides.allow.is_empty() || environment.rank != Rank::Configuration {
+        return None;
+    }
+    let events = outcome.network.iter().flat_map(|network| &network.events);
+    let refused = events.filter(|event| event.kind == NetworkKind::Refused).find_map(|event| event.reason)?;
+    let table = table_of(environment);
+    match refused {
+        NetworkReason::AddressNotPublic => Some(format!(
+            "a host that is allowed has a private address; the operator allows that by allow_private = [\"HOST\"] in {table} of \
+             the configuration"
+        )),
+        NetworkReason::NotAllowed => Some(format!(
+            "a host is not among those that are allowed; the operator adds it by allow = [\"HOST\"] in {table} of the \
+             configuration"
+        )),
+        _ => None,
+    }
+}
+
+/// The table of the configuration that defines an environment, or would.
+fn table_of(environment: &Environment) -> String {
+    match environment.rank {
+        Rank::Preset => format!("[environments.{0}] with preset = \"{0}\"", environment.name),
+        _ if environment.name.contains('.') => format!("[environments.\"{}\"]", environment.name),
+        _ => format!("[environments.{}]", environment.name),
     }
 }
 
@@ -127,5 +154,30 @@ mod tests {
         other.network.mode = NetworkMode::Host;
         assert!(hints(&python(Rank::Preset), None, &other, &network).is_empty());
         assert!(hints(&python(Rank::Bundled), None, &policy, &network).is_empty());
+    }
+
+    #[test]
+    fn a_refused_host_names_the_key_that_adds_it_and_not_the_host() {
+        use cofferdam_engine::network_event::{NetworkEvent, NetworkVia};
+        let refused = |reason| {
+            let mut outcome = failed("");
+            let event = NetworkEvent::new(NetworkKind::Refused, NetworkVia::Connect);
+            let event = NetworkEvent { host: Some("chosen-by-code.example".into()), reason: Some(reason), ..event };
+            let network = outcome.network.get_or_insert_default();
+            network.events.push(event);
+            outcome
+        };
+        let mut allowed = python(Rank::Configuration);
+        allowed.overrides.allow = cofferdam_policy::bundles::allow_rules("@pypi").unwrap();
+        let of = |environment: &Environment, reason| hints(environment, None, &Policy::base(), &refused(reason));
+        for (reason, key) in [
+            (NetworkReason::AddressNotPublic, "allow_private = [\"HOST\"] in [environments.python]"),
+            (NetworkReason::NotAllowed, "allow = [\"HOST\"] in [environments.python]"),
+        ] {
+            let hint = of(&allowed, reason).concat();
+            assert!(hint.contains(key) && !hint.contains("chosen-by-code"), "{hint}");
+            assert!(of(&python(Rank::Configuration), reason).is_empty(), "it has another network");
+        }
+        assert!(of(&allowed, NetworkReason::Denied).is_empty());
     }
 }

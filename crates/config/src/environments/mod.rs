@@ -209,6 +209,8 @@ pub struct Packages {
     pub names: Vec<String>,
     /// The index that they come from; none for PyPI. It has no credentials.
     pub index: Option<HttpUrl>,
+    /// Other hosts that are reached for them, at any address: those of `allow_private`.
+    pub besides: Vec<AllowRule>,
 }
 
 /// A backend as a definition names it.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_engine::audit::hidden::{Remembered, is_known, take};
 use cofferdam_engine::audit::{hex, opened, sha256};
 use cofferdam_engine::network_address::{is_this_machine, not_offered, not_offered_name};
-use cofferdam_engine::network_event::NetworkKind;
+use cofferdam_engine::network_event::{NetworkKind, NetworkReason};
 use cofferdam_engine::{Engine, Io, Outcome};
 use cofferdam_policy::bundles::allow_rules;
 use cofferdam_policy::{
@@ -142,10 +142,14 @@ impl PackageCache {
     fn entry(&self, packages: &Packages, around: &Surroundings) -> Result<PathBuf, PackagesError> {
         let python = found_python(around.around(), &HostTree)?;
         let mut inputs = Vec::new();
-        let index = packages.index.as_ref().map(HttpUrl::to_text);
-        let version = if index.is_some() { "2" } else { "1" };
+        // Who else could be asked for them decides what they are, as their index does.
+        let sources = (packages.index.is_some() || !packages.besides.is_empty()).then(|| {
+            let besides = packages.besides.iter().map(|rule| format!(" {}", rule.entry)).collect::<String>();
+            format!("{}{besides}", packages.index.as_ref().map(HttpUrl::to_text).unwrap_or_default())
+        });
+        let version = if sources.is_some() { "2" } else { "1" };
         let names = packages.names.iter().map(String::as_str);
-        for part in [version, &python].into_iter().chain(index.as_deref()).chain(names) {
+        for part in [version, &python].into_iter().chain(sources.as_deref()).chain(names) {
             inputs.extend_from_slice(&(part.len() as u64).to_be_bytes());
             inputs.extend_from_slice(part.as_bytes());
         }
@@ -276,7 +280,7 @@ fn run(
     };
     let (source, target) = (path(source)?, path(target)?);
     let mut policy = eval_base(false, &around.homes);
-    let allow = hosts(packages.index.as_ref());
+    let allow = hosts(packages);
     policy.network = Network { mode: NetworkMode::Allowlist, allow, ..Network::none() };
     policy.require(Field::Network);
     policy.go_by_hosts_proxy(|name| around.variables.get(name).cloned());
@@ -322,17 +326,22 @@ impl fmt::Display for Packages {
 /// What `index` may be.
 pub(super) const INDEX_ACCEPTED: &str = "the URL of another host's index, as in \"https://pypi.example.org/simple\"";
 
-/// What is reached while packages are installed: their index alone. An operator who names one means it wherever it is, which
-/// is often a private network.
-fn hosts(index: Option<&HttpUrl>) -> Vec<AllowRule> {
-    let Some(index) = index else { return allow_rules(PYPI).unwrap_or_default() };
+/// What is reached while packages are installed: their index, and what the operator named besides.
+fn hosts(packages: &Packages) -> Vec<AllowRule> {
+    let index =
+        packages.index.as_ref().map_or_else(|| allow_rules(PYPI).unwrap_or_default(), |index| vec![rule_of(index)]);
+    index.into_iter().chain(packages.besides.iter().cloned()).collect()
+}
+
+/// The rule of an index. An operator who names one means it wherever it is, which is often a private network.
+fn rule_of(index: &HttpUrl) -> AllowRule {
     let to = match &index.host {
         UrlHost::Name(name) => To::Host { name: name.clone() },
         UrlHost::Address(address) => To::Net { address: *address, prefix: if address.is_ipv4() { 32 } else { 128 } },
     };
     let private = matches!(to, To::Host { .. });
     let ports = Ports::from_ranges([(index.port, index.port)]);
-    vec![AllowRule { private, ..AllowRule::from(AllowEntry { to, ports }) }]
+    AllowRule { private, ..AllowRule::from(AllowEntry { to, ports }) }
 }
 
 /// Why no package can be installed from an index there, and what is accepted; none where one can.
@@ -358,9 +367,15 @@ fn failed(packages: &Packages, outcome: &Outcome) -> PackagesError {
     let refused = outcome.network.iter().flat_map(|network| &network.events);
     let refused = refused.filter(|event| event.kind == NetworkKind::Refused).find_map(|event| {
         let host = text::one_line(event.host.as_deref()?);
+        let besides = format!("allow_private = [\"{host}\"] beside `packages` reaches it as well");
         Some(match event.detail.as_deref() {
+            Some(detail) if event.reason == Some(NetworkReason::AddressNotPublic) => {
+                format!("{host} was refused: {}; {besides}", text::one_line(detail))
+            }
             Some(detail) => format!("{host} was refused: {}", text::one_line(detail)),
-            None => format!("only {index} is reached while packages are installed, and {host} is another host"),
+            None => {
+                format!("only {index} is reached while packages are installed, and {host} is another host; {besides}")
+            }
         })
     });
     let said: Vec<String> = outcome.stderr.lines().filter(|line| !line.trim().is_empty()).map(text::one_line).collect();
