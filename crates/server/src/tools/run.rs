@@ -34,7 +34,8 @@ pub(crate) async fn call(
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let begun = Instant::now();
-    let RunArguments { code, env, session } = RunArguments::read(arguments)?;
+    let RunArguments { code, env, session } =
+        RunArguments::read(arguments, &connection.state.environments.current().names())?;
     let session = session.map(|name| connection.session_ref(name, &context));
     let environment = connection.environment(&env).await?;
     let permit = tokio::select! {
@@ -139,11 +140,14 @@ struct RunArguments {
 }
 
 impl RunArguments {
-    fn read(mut arguments: JsonObject) -> Result<RunArguments, ErrorData> {
+    fn read(mut arguments: JsonObject, environments: &[&str]) -> Result<RunArguments, ErrorData> {
         let mut text = |name: &str| match arguments.remove(name) {
             Some(Value::String(text)) => Ok(text),
             Some(_) => Err(invalid(format!("`{name}` is no text"))),
-            None => Err(invalid(format!("`{name}` is missing; `run` takes code and env"))),
+            None => Err(invalid(format!(
+                "`{name}` is missing; `run` takes code and env; available environments: {}",
+                environments.join(", ")
+            ))),
         };
         let (code, env) = (text("code")?, text("env")?);
         let session = match arguments.remove("session") {
@@ -161,5 +165,26 @@ impl RunArguments {
             return Err(invalid(format!("the code has a NUL character at byte {at}, and no interpreter takes one")));
         }
         Ok(RunArguments { code, env, session })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_without_an_environment_is_answered_with_those_that_there_are() {
+        let read = |arguments: Value| {
+            let Value::Object(arguments) = arguments else { panic!("an object") };
+            RunArguments::read(arguments, &["python", "shell"])
+        };
+        let missing = read(json!({ "code": "1" })).err().map(|error| error.message.into_owned());
+        assert_eq!(
+            missing.as_deref(),
+            Some("`env` is missing; `run` takes code and env; available environments: python, shell")
+        );
+        assert_eq!(read(json!({ "code": "1", "env": "shell" })).ok().map(|read| read.env).as_deref(), Some("shell"));
     }
 }
