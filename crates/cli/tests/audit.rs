@@ -42,6 +42,13 @@ fn verify_says_what_holds_and_where_it_does_not() {
     assert_eq!((&json["ok"], &json["line"], &json["record"]), (&false.into(), &4.into(), &4.into()));
     std::fs::write(&file, &good).unwrap();
     assert_eq!(text(&dir, &["verify"]).0, 0);
+    // What only reads takes the directory as it is, and what writes does not.
+    let place = dir.to_str().unwrap();
+    for (action, code) in [("verify", 0), ("show", 0), ("tail", 0), ("checkpoint", 125)] {
+        let output = output(&["audit", action, place]);
+        assert_eq!(output.status.code(), Some(code), "{action}: {output:?}");
+    }
+    assert_eq!(output(&["audit", "--dir", place, "verify", place]).status.code(), Some(125));
     let lines: Vec<&str> = good.lines().collect();
     std::fs::write(&file, format!("{}\n{}\n", lines[0], lines[3])).unwrap();
     assert!(text(&dir, &["verify"]).1.contains("records 2 to 3 were removed"));

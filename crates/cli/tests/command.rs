@@ -668,7 +668,7 @@ fn shown(ctty: bool, script: &str, arguments: &[&str], keys: &[u8]) -> (String, 
     let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
     let mut command = std::process::Command::new("setsid");
     command.args(if ctty { &["--ctty", "--wait"][..] } else { &["--wait"] });
-    command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_cofferdam")]).args(arguments);
+    command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_cofferdam")]).args(arguments).env("NO_COLOR", "1");
     let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
     let mut typed = false;
     let screen = screen_until_end(&ours, &mut child, |screen| {

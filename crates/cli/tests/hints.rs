@@ -300,6 +300,7 @@ fn options_of_other_tools_lead_to_ours() {
         (&["eval", "js", "x"], "cofferdam eval node"),
         (&["eval", "--session", "s", "python", "1"], "sessions are kept by `cofferdam mcp`"),
         (&["run", "--processes", "5", "--", "true"], "--pids N"),
+        (&["run", "--audit", "./trail", "--", "true"], "--audit-trail ./trail records runs in a directory"),
         (&["run", "--allow-write", ".", "--", "true"], "--here, or -v SRC:DST:rw"),
         (&["run", "--allow-net=x.org", "--", "true"], "--allow HOST"),
         (&["run", "--copy", "--", "true"], "--here=cow"),

@@ -98,7 +98,7 @@ print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), open('/e
         (&["--allow", "a.example"], false),
         (&["--network", "host"], false),
         (&["--network", "host", "--hostname", "localhost"], true),
-        (&["--backend", "bubblewrap", "--best-effort=filesystem.root", "--root", "host"], false),
+        (&["--backend", "bubblewrap", "--best-effort=filesystem.root,filesystem.deny", "--root", "host"], false),
         (&["--backend", "bubblewrap", "--root", "minimal"], false),
     ] {
         if options.contains(&"--allow") && !needs("captured network")

@@ -157,6 +157,74 @@ fn a_failure_in_a_read_only_directory_names_here() {
     assert!(directory.path().join("made").exists());
 }
 
+#[test]
+fn code_that_may_write_here_starts_here() {
+    let directory = open_directory();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let place = std::fs::canonicalize(directory.path()).unwrap();
+    let eval = |arguments: &[&str]| {
+        let code = "import os; open('made', 'w'); print(os.getcwd())";
+        let line = [&["eval"][..], arguments, &["python", code]].concat();
+        let output = cofferdam().current_dir(&place).args(line).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let at = String::from_utf8(output.stdout).unwrap();
+        (at.trim() == place.to_str().unwrap(), std::fs::remove_file(place.join("made")).is_ok())
+    };
+    assert_eq!(eval(&["--here"]), (true, true));
+    assert_eq!(eval(&["--here=cow"]), (true, false));
+    assert_eq!(eval(&["--here", "-w", "/tmp"]), (false, false));
+    assert_eq!(eval(&["-w", "/tmp", "--here"]), (false, false));
+    assert_eq!(eval(&[]), (false, false));
+}
+
+#[test]
+fn a_repository_of_another_user_names_the_volume_that_makes_it_the_programs() {
+    let directory = open_directory();
+    let place = std::fs::canonicalize(directory.path()).unwrap();
+    let tree = place.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let run = |options: &[&str]| {
+        let said = format!(
+            "echo \"fatal: detected dubious ownership in repository at '{}/.git'\" >&2; exit 128",
+            tree.display()
+        );
+        let line = [&["run", "-w", "/"][..], options, &["sh", "-c", &said]].concat();
+        String::from_utf8(cofferdam().args(line).output().unwrap().stderr).unwrap()
+    };
+    let volume = format!("-v {0}:{0}", tree.display());
+    assert!(run(&[]).ends_with(&format!("hint: {volume}\n")), "{}", run(&[]));
+    assert!(!run(&["-v", &volume[3..]]).contains("hint:"), "it is shown already");
+}
+
+#[test]
+fn a_failure_in_a_volume_that_is_read_only_names_its_other_modes() {
+    let directory = open_directory();
+    let place = std::fs::canonicalize(directory.path()).unwrap();
+    std::fs::create_dir(place.join("data")).unwrap();
+    let data = place.join("data");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let eval = |arguments: &[&str], code: i32| {
+        let line = [&["eval"][..], arguments].concat();
+        let output = cofferdam().current_dir(&place).args(line).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        text
+    };
+    let data = data.to_str().unwrap();
+    let hint = format!("/d is read-only to the program; hint: -v {data}:/d:rw, or :cow for a copy\n");
+    let write = "open('x', 'w')";
+    assert!(eval(&["-v", "data:/d", "-w", "/d", "python", write], 1).ends_with(&hint));
+    assert!(eval(&["-v", "data:/d", "python", "open('/d/x', 'w')"], 1).ends_with(&hint));
+    assert_eq!(
+        eval(&["-v", "data:/d:cow", "-w", "/d", "--keep-changes", "kept", "python", write], 0).lines().count(),
+        1
+    );
+    assert_eq!(eval(&["-v", "data:/d:rw", "-w", "/d", "python", write], 0), "");
+    // What belongs to the system is not offered.
+    let system = eval(&["-v", "/usr/share:/d", "-w", "/d", "python", write], 1);
+    assert!(!system.contains("/usr/share:/d:rw"), "{system}");
+}
+
 /// What a program says nothing about is known from what it tried.
 #[test]
 fn a_silent_program_that_wanted_a_network_gets_the_option() {

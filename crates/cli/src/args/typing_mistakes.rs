@@ -107,6 +107,9 @@ const OTHER_TOOLS: &[(&str, &str)] = &[
     ("--entrypoint", "the program is named behind the options: cofferdam run [OPTIONS] -- PROGRAM"),
 ];
 
+/// The values of `--audit`.
+const AUDIT_LEVELS: [&str; 5] = ["off", "error", "warning", "info", "debug"];
+
 /// Other names of environments.
 const ENVIRONMENTS: &[(&str, &str)] = &[
     ("bash", "shell"),
@@ -139,6 +142,13 @@ pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str
             if of(error, ContextKind::InvalidArg).is_some_and(|name| name.starts_with("--backend")) =>
         {
             of(error, ContextKind::InvalidValue).and_then(|name| backend(&name))
+        }
+        ErrorKind::InvalidValue
+            if of(error, ContextKind::InvalidArg).is_some_and(|name| name.starts_with("--audit ")) =>
+        {
+            let place =
+                of(error, ContextKind::InvalidValue).filter(|value| closest(value, AUDIT_LEVELS.into_iter()).is_none());
+            place.map(|place| format!("--audit-trail {} records runs in a directory", quoted(&place)))
         }
         _ => None,
     };

@@ -8,6 +8,8 @@ use std::path::Path;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{BackendName, Policy};
 
+use crate::output::text::quoted;
+
 /// The program that the caller's PATH leads to first, and the one that the sandbox runs in its place.
 pub(crate) fn passed_over(policy: &Policy, is_root: bool) -> Option<(String, String)> {
     let jailed = matches!(policy.backend, BackendName::Auto | BackendName::Jail);
@@ -22,10 +24,44 @@ pub(crate) fn passed_over(policy: &Policy, is_root: bool) -> Option<(String, Str
     Some((first, used))
 }
 
+/// The option that shows a program which the sandbox's user cannot reach: with the installation that it lies in.
+pub(crate) fn option_for(program: &str, homes: &[String]) -> Option<String> {
+    let directory = Path::new(program).parent()?;
+    let installation = directory.parent()?;
+    let is_shared = homes.iter().any(|home| installation == Path::new(home)) || installation.ends_with(".local");
+    let shown = if is_shared { directory } else { installation };
+    let of_a_home = homes.iter().any(|home| shown != Path::new(home) && shown.starts_with(home));
+    let shown = shown.to_str().filter(|_| of_a_home)?;
+    Some(format!("-v {}", quoted(&format!("{shown}:{shown}"))))
+}
+
 /// Whether everybody may enter the directories on the way to a program, or a volume shows it.
 fn may_be_entered(policy: &Policy, program: &str) -> bool {
     let is_mounted = policy.filesystem.mounts.iter().any(|mount| is_within(program, mount.target()));
     let open =
         |directory: &Path| std::fs::metadata(directory).is_ok_and(|about| about.permissions().mode() & 0o001 != 0);
     is_mounted || Path::new(program).ancestors().skip(1).all(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_shows_an_installation_and_no_home() {
+        let homes = ["/root".to_owned()];
+        for (program, option) in [
+            ("/root/.pyenv/shims/python3", Some("-v /root/.pyenv:/root/.pyenv")),
+            (
+                "/root/.nvm/versions/node/v22.1.0/bin/node",
+                Some("-v /root/.nvm/versions/node/v22.1.0:/root/.nvm/versions/node/v22.1.0"),
+            ),
+            ("/root/.local/bin/tool", Some("-v /root/.local/bin:/root/.local/bin")),
+            ("/root/bin/tool", Some("-v /root/bin:/root/bin")),
+            ("/root/tool", None),
+            ("/opt/closed/bin/tool", None),
+        ] {
+            assert_eq!(option_for(program, &homes).as_deref(), option, "{program}");
+        }
+    }
 }

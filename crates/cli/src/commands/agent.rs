@@ -104,7 +104,7 @@ fn inside(
         return Err(CliRefusal::new("agent", message)
             .hint("start it as a user of its own, or move the program to where everybody may enter"));
     }
-    if !presentation.dry_run && !presentation.json && !presentation.quiet {
+    if !presentation.json && !presentation.quiet {
         print_note(&called.summary(&call.policy, caller), None);
         called.left_out.iter().for_each(|left_out| print_note(left_out, None));
         if let Some((lacks, hint)) = called.lacks_login(caller) {

@@ -16,6 +16,7 @@ use super::network_notes::{hint_for_host_loopback, is_host_offered, is_name_look
 use super::notes::RunNote;
 use crate::args::presets::preset_of;
 use crate::call::RunnableCall;
+use crate::call::passed_over::{option_for, passed_over};
 use crate::caller::Caller;
 use crate::output::text::quoted;
 
@@ -64,11 +65,22 @@ pub(super) fn complaint_notes(
         let ended_well = !failed && outcome.outcome != Ending::TimedOut;
         notes.extend(context.without_network().filter(|_| !ended_well || call.policy.audit.trace));
     }
+    if notes.is_empty() && failed && outcome.violations.is_empty() {
+        notes.extend(context.another_program());
+    }
     notes.extend(context.without_keys());
     notes
 }
 
 impl Context<'_> {
+    /// For a program that stands behind another one on the caller's PATH, which the sandbox's user cannot reach.
+    fn another_program(&self) -> Option<RunNote> {
+        let (first, used) = passed_over(self.policy, rustix::process::geteuid().is_root())?;
+        let text =
+            format!("{} ran, as the sandbox's user cannot reach {}", text::one_line(&used), text::one_line(&first));
+        Some(note(&text, option_for(&first, &self.caller.homes)))
+    }
+
     /// A pager or an editor at the end of a pipe.
     fn without_keys(&self) -> Option<RunNote> {
         let program = self.policy.command.argv.first()?.rsplit('/').next()?;
@@ -120,7 +132,7 @@ impl Context<'_> {
                  outside of the sandbox",
                 None,
             )),
-            ComplaintKind::GitOwner => self.linked_repository(),
+            ComplaintKind::GitOwner => self.linked_repository().or_else(|| self.repository_of_another(path?)),
             ComplaintKind::GitIdentity => {
                 let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
                 let option = |name| match self.caller.variable(name) {
@@ -156,7 +168,7 @@ impl Context<'_> {
     }
 
     fn read_only(&self, path: Option<&str>) -> Option<RunNote> {
-        let cwd = self.policy.command.cwd.as_deref()?;
+        let Some(cwd) = self.policy.command.cwd.as_deref() else { return self.read_only_volume(path?) };
         let in_cwd = path.is_none_or(|path| is_within(path, cwd));
         if in_cwd && self.call.here_would_write {
             let none = self.policy.network.mode == NetworkMode::None;
@@ -168,12 +180,22 @@ impl Context<'_> {
             };
             return Some(note(&format!("{} is read-only to the program", text::one_line(cwd)), Some(hint)));
         }
-        let path = path.filter(|_| !in_cwd)?;
+        let of_volume = self.read_only_volume(path.unwrap_or(cwd));
+        let Some(path) = path.filter(|_| !in_cwd) else { return of_volume };
         let hint = match self.directory_to_write(path) {
             Some(directory) => format!("-v {}", quoted(&format!("{directory}:{directory}:rw"))),
+            None if of_volume.is_some() => return of_volume,
             None => "-v DIR:DIR:rw lets it write a directory".to_owned(),
         };
         Some(note(&format!("{} is read-only to the program", text::one_line(path)), Some(hint)))
+    }
+
+    /// A volume that the program may only read, and could be let write.
+    fn read_only_volume(&self, path: &str) -> Option<RunNote> {
+        let Mount::Bind { source, target, access: Access::ReadOnly, .. } = self.mount(path)? else { return None };
+        let hint = format!("-v {}, or :cow for a copy", quoted(&format!("{source}:{target}:rw")));
+        let text = format!("{} is read-only to the program", text::one_line(target));
+        self.may_be_offered(source).then(|| note(&text, Some(hint)))
     }
 
     /// For a linked work tree, whose repository is outside of it: git obeys it where it is writable as well.
@@ -185,6 +207,15 @@ impl Context<'_> {
         let directory = self.directory_to_write(text.trim().strip_prefix("gitdir: ")?)?;
         let hint = format!("-v {}", quoted(&format!("{directory}:{directory}:rw")));
         Some(note(&format!("the repository of this work tree is {}", text::one_line(&directory)), Some(hint)))
+    }
+
+    /// For a repository of the caller's that only the root view shows, where its files are not the program's own.
+    fn repository_of_another(&self, path: &str) -> Option<RunNote> {
+        let tree = path.strip_suffix("/.git").unwrap_or(path);
+        let shown = self.mount(tree).is_some_and(|mount| mount.target() == tree);
+        let hint = format!("-v {}", quoted(&format!("{tree}:{tree}")));
+        let text = format!("{} is another user's to the program", text::one_line(tree));
+        (!shown && Path::new(tree).is_dir() && self.may_be_offered(tree)).then(|| note(&text, Some(hint)))
     }
 
     /// The directory of the host that a person may want to let the program write, so that it can write a path.

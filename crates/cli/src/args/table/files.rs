@@ -60,6 +60,8 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
                 draft.policy.require(Field::Layer);
             }
             let cwd = draft.caller.cwd.clone();
+            // Code starts elsewhere unless it is to write here.
+            draft.policy.command.cwd.get_or_insert_with(|| cwd.clone());
             draft.mount(Mount::Bind { source: cwd.clone(), target: cwd, access, exec: true, optional: false });
             Ok(())
         },

@@ -30,7 +30,7 @@ pub(super) fn command(command: Command) -> Command {
     };
     command
         .about("Verify and read the audit trail")
-        .override_usage("cofferdam audit [OPTIONS] <verify | show | tail | checkpoint | keygen FILE>")
+        .override_usage("cofferdam audit [OPTIONS] <verify [DIR] | show [DIR] | tail [DIR] | checkpoint | keygen FILE>")
         .after_help(
             "verify: whether every record is as it was written, and which is not. What only an anchor shows: the last \
              records cut off, or everything written anew. show: records, those that the options name. Both name runs that began and have no end. tail: the last \
@@ -77,7 +77,7 @@ pub(super) fn command(command: Command) -> Command {
                 .value_parser(ACTIONS.to_vec())
                 .help("verify, show, tail, checkpoint or keygen"),
         )
-        .arg(Arg::new("what").value_name("FILE").help("Where keygen writes the key"))
+        .arg(Arg::new("what").value_name("DIR").help("The trail's directory, as --dir; of keygen: the file of the key"))
 }
 
 /// Whether the call only reads a trail.
@@ -94,11 +94,15 @@ pub(super) fn run(matches: &ArgMatches) -> Result<i32, CliRefusal> {
 
 fn perform(matches: &ArgMatches, caller: &Caller) -> Result<i32, CliRefusal> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    let dir: PathBuf =
-        text("dir").map_or_else(|| audit_trail::directory(caller), |named| Ok(caller.absolute(named).into()))?;
     let json = matches.get_flag("json");
     let action = text("action").unwrap_or_default();
-    match (action, text("what")) {
+    // What only reads has nothing else that could be named.
+    let named = text("what").filter(|_| only_reads(matches) && text("dir").is_none());
+    let dir: PathBuf = match text("dir").or(named) {
+        Some(named) => caller.absolute(named).into(),
+        None => audit_trail::directory(caller)?,
+    };
+    match (action, text("what").filter(|_| named.is_none())) {
         ("keygen", Some(file)) => checkpoint::keygen(Path::new(&caller.absolute(file)), json),
         ("keygen", None) => Err(CliRefusal::new("arguments", "keygen takes the file that it writes")
             .hint("cofferdam audit keygen audit.key")),
