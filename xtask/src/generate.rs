@@ -308,7 +308,8 @@ and with 141, as by `SIGPIPE`, when the reader of their output goes away, as `he
 
 Ctrl-C, `SIGTERM`, `SIGHUP` and `SIGQUIT` are passed on to the program, which has `--grace` (10 s) to end by itself; a second one
 kills it at once, and so does every limit. What is typed at a terminal of its own goes to the program, but Ctrl-C five times
-in a row within two seconds ends the run: [more](outcome.md#how-a-run-is-ended).
+in a row within two seconds ends the run: [more](outcome.md#how-a-run-is-ended). With `-t` where standard input is a pipe or a file,
+as in `seq 1000 | cofferdam run -t less`, the program reads that, and its terminal has the keys; what feeds the pipe gets no Ctrl-C.
 What `--keep-changes` keeps, and what it only lists, is [there as well](outcome.md#what---keep-changes-dir-keeps).
 
 A program that fails and says that its directory is read-only, or that a name does not resolve, gets a note with the option that
