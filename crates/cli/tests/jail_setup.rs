@@ -99,7 +99,7 @@ print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), open('/e
         (&["--network", "host"], false),
         (&["--network", "host", "--hostname", "localhost"], true),
         (&["--backend", "bubblewrap", "--best-effort=filesystem.root,filesystem.deny", "--root", "host"], false),
-        (&["--backend", "bubblewrap", "--root", "minimal"], false),
+        (&["--backend", "bubblewrap", "--best-effort=filesystem.deny", "--root", "minimal"], false),
     ] {
         if options.contains(&"--allow") && !needs("captured network")
             || options.contains(&"bubblewrap") && std::process::Command::new("bwrap").arg("--version").output().is_err()
