@@ -49,16 +49,16 @@ mod tests {
 
     #[test]
     fn the_option_shows_an_installation_and_no_home() {
-        let homes = ["/root".to_owned()];
+        let homes = ["/home/u".to_owned()];
         for (program, option) in [
-            ("/root/.pyenv/shims/python3", Some("-v /root/.pyenv:/root/.pyenv")),
+            ("/home/u/.pyenv/shims/python3", Some("-v /home/u/.pyenv:/home/u/.pyenv")),
             (
-                "/root/.nvm/versions/node/v22.1.0/bin/node",
-                Some("-v /root/.nvm/versions/node/v22.1.0:/root/.nvm/versions/node/v22.1.0"),
+                "/home/u/.nvm/versions/node/v22.1.0/bin/node",
+                Some("-v /home/u/.nvm/versions/node/v22.1.0:/home/u/.nvm/versions/node/v22.1.0"),
             ),
-            ("/root/.local/bin/tool", Some("-v /root/.local/bin:/root/.local/bin")),
-            ("/root/bin/tool", Some("-v /root/bin:/root/bin")),
-            ("/root/tool", None),
+            ("/home/u/.local/bin/tool", Some("-v /home/u/.local/bin:/home/u/.local/bin")),
+            ("/home/u/bin/tool", Some("-v /home/u/bin:/home/u/bin")),
+            ("/home/u/tool", None),
             ("/opt/closed/bin/tool", None),
         ] {
             assert_eq!(option_for(program, &homes).as_deref(), option, "{program}");

@@ -1,4 +1,4 @@
-//! What a sandbox's files say of users and groups: the program's own, root and nobody.
+//! What a sandbox's files say of users and groups: the program's own, root, and the one for all others (65534).
 
 use cofferdam_policy::{OWN_HOME, Policy};
 
