@@ -630,12 +630,10 @@ fn interactive_shell_has_its_own_pty_and_ours_is_restored() {
     assert_eq!(after.output_modes, before.output_modes);
 }
 
-/// Types at a terminal of `run` once the program has written `up`, and returns the screen and the exit code.
-fn typed(arguments: &[&str], keys: &[u8]) -> (String, i32) {
+/// Runs a command at a terminal of 24 × 80, types there once it shows `up`, and returns the screen and the exit code.
+fn at_terminal(mut command: Command, keys: &[u8]) -> (String, i32) {
     let (ours, theirs) = pty(24, 80);
     let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
-    let mut command = cofferdam_with_signals("default");
-    command.args(["run", "-w", "/"]).args(arguments);
     let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
     let mut typed = false;
     let screen = screen_until_end(&ours, &mut child, |screen| {
@@ -644,8 +642,14 @@ fn typed(arguments: &[&str], keys: &[u8]) -> (String, i32) {
             rustix::io::write(&ours, keys).unwrap();
         }
     });
-    let code = shell_code(child.wait().unwrap());
-    (screen, code)
+    (screen, shell_code(child.wait().unwrap()))
+}
+
+/// The same of `run`.
+fn typed(arguments: &[&str], keys: &[u8]) -> (String, i32) {
+    let mut command = cofferdam_with_signals("default");
+    command.args(["run", "-w", "/"]).args(arguments);
+    at_terminal(command, keys)
 }
 
 #[test]
@@ -661,23 +665,12 @@ fn a_program_that_is_started_at_a_terminal_can_ask_there() {
     assert!(code == 143 && !screen.contains("end"), "{code}: {screen}");
 }
 
-/// What a terminal of 24 × 80 shows of a shell's script with the command as `$0`, in a session of its own; `keys` are typed once it
-/// shows `up`.
+/// The same of a shell's script, with the command as `$0`, in a session of its own; with `ctty` the terminal is the session's.
 fn shown(ctty: bool, script: &str, arguments: &[&str], keys: &[u8]) -> (String, i32) {
-    let (ours, theirs) = pty(24, 80);
-    let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
-    let mut command = std::process::Command::new("setsid");
+    let mut command = Command::new("setsid");
     command.args(if ctty { &["--ctty", "--wait"][..] } else { &["--wait"] });
     command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_cofferdam")]).args(arguments).env("NO_COLOR", "1");
-    let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
-    let mut typed = false;
-    let screen = screen_until_end(&ours, &mut child, |screen| {
-        if !typed && screen.contains("up") {
-            typed = true;
-            rustix::io::write(&ours, keys).unwrap();
-        }
-    });
-    (screen, shell_code(child.wait().unwrap()))
+    at_terminal(command, keys)
 }
 
 #[test]

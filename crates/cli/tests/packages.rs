@@ -57,6 +57,9 @@ print("port", server.server_port, flush=True)
 server.serve_forever()
 "#;
 
+/// The packages of most environments here.
+const CONFIGURATION: &str = "packages = [\"brought\"]\nindex = \"http://packages.internal:8080/root/simple\"\n";
+
 /// The index, and what it printed.
 struct Server {
     child: Child,
@@ -127,13 +130,12 @@ fn packages_come_from_the_index_that_is_named() {
     }
     let directory = open_directory();
     let home = std::fs::canonicalize(directory.path()).unwrap();
-    let configuration = "packages = [\"brought\"]\nindex = \"http://packages.internal:8080/root/simple\"\n";
     let server = Server::new("../../files/");
-    let (out, err) = texts(&evaluate(&home, configuration, Some(&server)));
+    let (out, err) = texts(&evaluate(&home, CONFIGURATION, Some(&server)));
     assert_eq!(out, "42 1.0\n", "{err}");
     // They are installed: nobody needs the index again.
     drop(server);
-    let (out, err) = texts(&evaluate(&home, configuration, None));
+    let (out, err) = texts(&evaluate(&home, CONFIGURATION, None));
     assert_eq!((out.as_str(), err.as_str()), ("42 1.0\n", ""));
     // What their code may have made of the interpreter's name shows no other installation.
     let link = venv(&home).join("bin/python3");
@@ -141,12 +143,12 @@ fn packages_come_from_the_index_that_is_named() {
     for (leads, shown) in [(&other, ""), (&was, "42 1.0\n")] {
         std::fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(leads, &link).unwrap();
-        let (out, err) = texts(&evaluate(&home, configuration, None));
+        let (out, err) = texts(&evaluate(&home, CONFIGURATION, None));
         assert_eq!(out, shown, "{err}");
         assert_eq!(err.contains("could not be installed"), shown.is_empty(), "{err}");
     }
     // Those of another index are others.
-    let other = configuration.replace("packages.internal", "other.internal");
+    let other = CONFIGURATION.replace("packages.internal", "other.internal");
     let (out, err) = texts(&evaluate(&home, &other, None));
     assert!(out.is_empty() && err.contains("the packages brought could not be installed"), "{err}");
     assert!(err.contains("other.internal"), "{err}");
@@ -159,18 +161,17 @@ fn no_other_host_is_reached_while_packages_are_installed() {
     }
     let directory = open_directory();
     let home = std::fs::canonicalize(directory.path()).unwrap();
-    let configuration = "packages = [\"brought\"]\nindex = \"http://packages.internal:8080/root/simple\"\n";
     let server = Server::new("http://files.internal:8080/");
-    let (out, err) = texts(&evaluate(&home, configuration, Some(&server)));
+    let (out, err) = texts(&evaluate(&home, CONFIGURATION, Some(&server)));
     assert_eq!(out, "");
     let hint = "only http://packages.internal:8080/root/simple is reached while packages are installed, and files.internal is \
                 another host; allow_private = [\"files.internal\"] beside `packages` reaches it as well";
     assert!(err.contains(hint), "{err}");
     // Twin: it is, where the operator names it.
-    let besides = format!("{configuration}allow_private = [\"files.internal:8080\"]\n");
+    let besides = format!("{CONFIGURATION}allow_private = [\"files.internal:8080\"]\n");
     let (out, err) = texts(&evaluate(&home, &besides, Some(&server)));
     assert_eq!(out, "42 1.0\n", "{err}");
     // What came from there is not what the index alone gives.
-    let (out, _) = texts(&evaluate(&home, configuration, None));
+    let (out, _) = texts(&evaluate(&home, CONFIGURATION, None));
     assert_eq!(out, "");
 }

@@ -641,7 +641,7 @@ async fn a_response_that_is_hardly_a_body_is_cut() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
     let trailers = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n";
     for (first, then, times, ends) in [
-        // Twins: chunks of one byte with more than 2 MiB around them, and a long body.
+        // What comes through: chunks of one byte with more than 2 MiB around them, and a long body.
         (head, "1\r\nx\r\n".repeat(1000), 450, true),
         (head, format!("10000\r\n{}\r\n", "y".repeat(65536)), 64, true),
         (head, "0".repeat(65536), 1024, false),
