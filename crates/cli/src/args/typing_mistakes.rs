@@ -6,6 +6,7 @@
 use clap::error::{ContextKind, ErrorKind};
 use cofferdam_policy::closest;
 
+use super::values::AUDIT_LEVELS;
 use crate::output::text::quoted;
 use crate::refusal::CliRefusal;
 
@@ -107,9 +108,6 @@ const OTHER_TOOLS: &[(&str, &str)] = &[
     ("--entrypoint", "the program is named behind the options: cofferdam run [OPTIONS] -- PROGRAM"),
 ];
 
-/// The values of `--audit`.
-const AUDIT_LEVELS: [&str; 5] = ["off", "error", "warning", "info", "debug"];
-
 /// Other names of environments.
 const ENVIRONMENTS: &[(&str, &str)] = &[
     ("bash", "shell"),
@@ -146,8 +144,8 @@ pub(crate) fn refusal(error: &clap::Error, words: &[String], subcommands: &[&str
         ErrorKind::InvalidValue
             if of(error, ContextKind::InvalidArg).is_some_and(|name| name.starts_with("--audit ")) =>
         {
-            let place =
-                of(error, ContextKind::InvalidValue).filter(|value| closest(value, AUDIT_LEVELS.into_iter()).is_none());
+            let place = of(error, ContextKind::InvalidValue)
+                .filter(|value| closest(value, AUDIT_LEVELS.iter().copied()).is_none());
             place.map(|place| format!("--audit-trail {} records runs in a directory", quoted(&place)))
         }
         _ => None,

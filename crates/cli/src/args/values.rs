@@ -15,6 +15,9 @@ use cofferdam_policy::{
 const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443, *.example.org:8000-8010, 192.0.2.0/24 or \
                              [2001:db8::1]:443";
 
+/// The values of `--audit`.
+pub(crate) const AUDIT_LEVELS: &[&str] = &["off", "error", "warning", "info", "debug"];
+
 /// The names of the backends.
 pub(crate) const BACKENDS: &[&str] = &{
     let mut names = [""; BackendName::NAMES.len()];

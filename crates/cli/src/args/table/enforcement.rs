@@ -65,7 +65,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "audit",
-        takes: Takes::Choice("LEVEL", &["off", "error", "warning", "info", "debug"]),
+        takes: Takes::Choice("LEVEL", values::AUDIT_LEVELS),
         help: "Violations to record: off, error, warning, info or debug",
         more: "`error` records what ended the run, `warning` also limits that it ran into, `info` (default) also each \
                refusal, `debug` also what libc asks for by itself. What is refused is the same at every level.",

@@ -44,7 +44,7 @@ pub(super) const OPTIONS: &[PolicyOption] = &[
         takes: Takes::Optional("MODE", "rw"),
         help: "Let it write the working directory, or a copy",
         more: "Short for `-v .:.:rw` or `-v .:.:cow` (`--here=cow`), at the directory's own path. It is this directory alone, whatever lies \
-               above it.",
+               above it. Code of `eval` starts in it.",
         heading: Heading::Files,
         leaves: &["filesystem.mounts"],
         requires: &[Field::Mounts],
